@@ -140,7 +140,7 @@ class TimeCount(NamedTuple):
     from_ms: int
     until_ms: int
     """The end, which is not in it."""
-    count: int  # type: ignore[assignment]  # hides the method of tuples, which nobody misses here
+    count: int  # type: ignore[assignment]  # hides the method of tuples, which is not missed here
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class TopicDescription:
     partitions: int
     settings: tuple[TopicSetting, ...]
     topic_id: str | None = None
-    """Another one when the topic is deleted and made again; None where that is not told, as by a
+    """Another one when the topic is deleted and made again; None where that is not known, as by a
     Kafka cluster."""
 
 
@@ -202,7 +202,7 @@ class ClusterDescription:
     """A broker's data directory, or a Kafka cluster, with its topics."""
 
     cluster_id: str | None
-    """The same for as long as it exists; None where that is not told."""
+    """The same for as long as it exists; None where that is not known."""
     topics: Mapping[str, TopicSummary]
     """In order of name, without a cluster's internal ones."""
 

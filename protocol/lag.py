@@ -15,7 +15,7 @@ WINDOW_SECONDS: Final = 60.0
 """Rates are those of the last minute, or of the time since the first sample when that is less."""
 
 STEP_SECONDS: Final = 5.0
-"""Samples are kept this far apart: a dozen of them, however often a pace is told."""
+"""Samples are kept this far apart: a dozen of them, however often a pace is noted."""
 
 SHORTEST_SECONDS: Final = 1.0
 """Of less than this no rate is made."""

@@ -69,7 +69,7 @@ MAX_LEADER_EPOCHS: Final = 16_400
 lead."""
 
 MAX_COPY_FACTS_BYTES: Final = 1024 * 1024
-"""What goes with a stretch of a log to a follower: as many epochs and append times as are told take
+"""What goes with a stretch of a log to a follower: as many epochs and append times as are sent take
 less than half."""
 
 MAX_PRODUCER_STATE_PIECES: Final = 16
@@ -145,7 +145,7 @@ MAX_ACL_TEXT_BYTES: Final = 1024
 users 255, the subjects of certificates more."""
 
 MAX_USERS: Final = 10_000
-"""Users named in one request, or told of in one answer."""
+"""Users named in one request, or named in one answer."""
 
 MAX_QUOTA_ENTITIES: Final = 10_000
 """Users, clients and pairs of them that have quotas."""

@@ -46,11 +46,11 @@ from .metadata_store import DirectStore, MetadataStore
 from .metrics.figures import Figures
 from .metrics.lags import Lags
 from .metrics.loop_lag import LoopLag
+from .network.connection_slots import ConnectionSlots, address_counts, user_places
 from .network.connections import Connections
 from .network.endpoint import Endpoint
 from .network.host import ConnectionLimits
 from .network.listener import HTTP_CONNECTIONS, Listener, Shares, raise_file_limit, share_files
-from .network.places import Places, address_counts, user_places
 from .network.ports import HTTP, KAFKA, NATIVE, Port, Ports, advertised
 from .outcomes import Outcomes
 from .parking import ParkingLot
@@ -144,7 +144,7 @@ class Broker:
             await self._make_room()
             shares = self._open_storage(cleanups)
             if ports.any_guarded:
-                _ = self.security.users  # what is wrong with them is told now
+                _ = self.security.users  # raises what is wrong with them
             if self.security.authorization:
                 _ = self.security.acls
             ports.listen()
@@ -400,7 +400,7 @@ class Broker:
             time_maps=TimeMaps(work),
             kafka_address=self.addresses.kafka,
             security=self.security,
-            rolled=self.maintenance.has_rolled,
+            rolled=self.maintenance.note_roll,
         )
         if self._identity is not None:
             from .replication.setting_up import join_cluster
@@ -452,7 +452,7 @@ class Broker:
 
     def _synced(self, seconds: float) -> None:
         self.figures.fsync.add(seconds)
-        self.maintenance.has_synced()
+        self.maintenance.note_sync()
 
     async def _commits_done(self, commits: GroupCommit) -> None:
         done = asyncio.Event()
@@ -532,7 +532,7 @@ class Broker:
         idle_ms = settings.connections_max_idle_ms
         self._connections = Connections(
             loop,
-            places=Places(
+            places=ConnectionSlots(
                 *(shares.connections, settings.max_connections_per_ip),
                 address_counts(settings.max_connections_per_ip_overrides),
             ),

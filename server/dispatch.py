@@ -21,9 +21,9 @@ from ..protocol.errors import NO_ERROR, CodedError, UnsupportedVersion
 from .handlers import HANDLERS_OF_MANY, ONE_AT_A_TIME
 from .handlers.api_versions import unknown_version
 from .handlers.base import Call, Handler, HandlerOfMany, Later, Services
-from .handlers.produce import handle_together
+from .handlers.produce import handle_in_bulk
 from .network.endpoint import Caller, Frames, Source
-from .network.ready_connections import TOGETHER_BYTES
+from .network.ready_connections import BULK_BYTES
 from .network.sending import Answer, AnswerInParts, Deferred
 from .outcomes import NO_ERROR_NAME, CloseConnection, error_finder, error_name, first_error
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 AnswerEncoder = Callable[[int, object], Written]
 
 _SHORT_BYTES: Final = 1024
-"""Answers of up to so many bytes to requests that were handled together are sent as one."""
+"""Answers of up to so many bytes to requests that were handled in bulk are sent as one."""
 
 _READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key})
 
@@ -58,7 +58,7 @@ class _Asked:
 
 
 class _Kind:
-    """Requests of one kind and version that are answered together if they come together."""
+    """Requests of one kind and version, answered in bulk where one comes behind the other."""
 
     __slots__ = ("answered", "api", "encode", "find_error", "handle", "most", "read", "version")
 
@@ -86,7 +86,7 @@ class Dispatcher:
         handlers_of_many: Mapping[int, HandlerOfMany] = HANDLERS_OF_MANY,
         guard: "Guard | None" = None,
     ) -> None:
-        """With a `guard`, whose handlers these are, requests are answered together as far as all of
+        """With a `guard`, whose handlers these are, requests are answered in bulk as far as all of
         what they ask for may be done."""
         self._guard = guard
         self.meter: Meter | None = None
@@ -139,7 +139,7 @@ class Dispatcher:
         return self._guarded(asked, handle)
 
     def waits_for_others(self, frame: Frame) -> bool:
-        """Whether a request goes on with those of all connections that are heard in this pass of
+        """Whether a request goes on with those of all connections that have some in this pass of
         the loop: all but reads, which gain nothing by that."""
         found = self._kind_of(frame)
         return found is None or found >> 8 not in _READS
@@ -147,7 +147,7 @@ class Dispatcher:
     def answer(self, frames: Frames, most: int, caller: Caller) -> Iterable[Answer]:
         """Take the next request off `frames` and answer it, as `answer_one`.
 
-        If others of a kind that is answered together stand right behind it, they are, up to `most`
+        If others of a kind that is answered in bulk stand right behind it, they are, up to `most`
         of them: appends that share a write cost a fraction of themselves.
         """
         found = self._kinds.get(self._kind_of(frames[0]))
@@ -167,7 +167,7 @@ class Dispatcher:
             return self._charged_answers(found, requests, charges, outcomes, seconds)
         return self._answers(found, requests, outcomes, began)
 
-    def answer_together(self, sources: Sequence[Source]) -> Sequence[tuple[int, Iterable[Answer]]]:
+    def answer_in_bulk(self, sources: Sequence[Source]) -> Sequence[tuple[int, Iterable[Answer]]]:
         """Take produce requests off the frames of several connections, of each the first ones, up
         to so many, and handle them: how many they are, and their answers, which raise what
         `answer_one` raises."""
@@ -187,7 +187,7 @@ class Dispatcher:
             askers.append(caller)
         bodies = [list(map(_body_of, each[1])) for each in taken if each is not None]
         try:
-            together = handle_together(self._services, bodies, askers) if bodies else ()
+            together = handle_in_bulk(self._services, bodies, askers) if bodies else ()
             outcomes: Iterator[Sequence[Any]] = iter(together)
         except Exception as error:
             outcomes = iter([[error] * len(of_one) for of_one in bodies])
@@ -280,7 +280,7 @@ class Dispatcher:
         for request, charge, outcome in zip(requests, charges, outcomes, strict=False):
             asked = _Asked(found.api, _head_of(request), self._time(), request.body, charge)
             if charge is not None:
-                charge.has_taken(seconds)
+                charge.add_seconds(seconds)
             yield self._guarded(asked, partial(self._answer_with, asked, outcome))
 
     def _answer_with(self, asked: _Asked, outcome: Any) -> Answer:
@@ -365,7 +365,7 @@ def _taken(
             break  # It is met again when those before it have been answered.
         requests.append(request)
         size += len(frame)
-        if len(requests) >= most or size >= TOGETHER_BYTES:
+        if len(requests) >= most or size >= BULK_BYTES:
             break
     for _ in requests:
         frames.popleft()

@@ -122,13 +122,13 @@ class Maintenance:
                 self._logs.find(topic, partition)
             await turns.give_way()
 
-    def has_rolled(self, topic: str, partition: int) -> None:
+    def note_roll(self, topic: str, partition: int) -> None:
         """A log began a new segment: sync the old one, and see what retention says, soon."""
         self._commits.request(self._logs.find(topic, partition).flusher)
         self._rolled[topic, partition] = None
         self.tasks["rolled"].soon()
 
-    def has_synced(self) -> None:
+    def note_sync(self) -> None:
         """A log was synced: its recovery point is worth writing down."""
         self._synced = True
 

@@ -49,7 +49,7 @@ class MetadataStore(Protocol):
         ...
 
     def check_coordinates(self) -> None:
-        """Raise `NotCoordinator` where positions cannot be told now."""
+        """Raise `NotCoordinator` where positions cannot be answered now."""
         ...
 
     def commit(self, group: str, positions: Sequence[Position]) -> asyncio.Future[None]:

@@ -21,11 +21,11 @@ class CloseConnection(Exception):
     def __init__(self, cause: str, code: int) -> None:
         super().__init__(cause)
         self.code = code
-        """The error that could not be told."""
+        """The error that could not be sent."""
 
 
 class Outcomes:
-    """Turns what a handler raised into what the client is told."""
+    """Turns what a handler raised into the error of the answer."""
 
     def __init__(self, observe: Observer) -> None:
         self._observe = observe

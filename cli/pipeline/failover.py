@@ -90,7 +90,7 @@ def failover(
     latency_ms = length_ms("--max-latency", max_latency)
     if (last_read is None) == (name is None) or (name is None) != (old_server is None):
         raise WrongUsage("give --name and --from-server, or --last-read alone")
-    from ..security.places import with_profile
+    from ..security.given_options import with_profile
     from ..security.settings import for_workers
 
     server = for_workers(server)

@@ -83,11 +83,11 @@ def connected(context: Any) -> None:
     given = context.params.get("server")
     if given is None or not (_is_any_given(chosen) or _has_profiles()):
         return
-    from .places import Places
+    from .given_options import GivenOptions
     from .settings import servers_of
 
     sources = {name: _source(context, name) for name in (*chosen, "server")}
-    places = Places(chosen, sources, os.environ)
+    places = GivenOptions(chosen, sources, os.environ)
     # While a line is completed, what is wrong with it is not the matter.
     with suppress(*(WrongUsage,) if context.resilient_parsing else ()):
         context.params["server"] = servers_of(

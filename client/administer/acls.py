@@ -98,7 +98,7 @@ class AclAdmin(Admin):
         return gone
 
     async def authorization(self) -> tuple[str, str] | None:
-        """Whether rights are looked at, and the super users; `None` when that is not told."""
+        """Whether rights are looked at, and the super users; `None` when that is not known."""
         try:
             found = {each.name: each.value for each in await self.broker_settings()}
         except CodedError:

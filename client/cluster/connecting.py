@@ -81,7 +81,7 @@ async def connect(
 
 
 async def _channel(security: "Security", host: str) -> dict[str, Any]:
-    """What the loop has to be told to encrypt a connection."""
+    """The loop's arguments for an encrypted connection."""
     if not security.tls:
         return {}
     from ..security.tls import client_context

@@ -321,4 +321,4 @@ def _length_ms(follow: timedelta) -> int:
 
 
 def _ignore(results: Results) -> None:
-    """Nobody wants to know when it came."""
+    """When it came is not asked for."""

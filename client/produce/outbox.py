@@ -17,7 +17,7 @@ from .delivery import Appended
 from .outbox_batch import Batch
 from .set_limits import TOO_LARGE
 
-_TOLD_AT_ONCE: Final = 128
+_RESULTS_AT_ONCE: Final = 128
 
 
 class Completions:
@@ -27,40 +27,42 @@ class Completions:
         self._topic = topic
         self._partition = partition
         self._answered: deque[tuple[Batch, Appended]] = deque()
-        self._told = 0
-        """How many of the first of these know."""
+        self._given = 0
+        """How many results of the first of these were given."""
         self.task: asyncio.Task[None] | None = None
         """Runs as long as a caller waits for a result."""
 
-    def tell(self, batch: Batch, appended: Appended) -> None:
-        """Tell all who wait for `batch` where it is, the first of them now."""
+    def give(self, batch: Batch, appended: Appended) -> None:
+        """Give all who wait for `batch` their results, the first of them now."""
         self._answered.append((batch, appended))
         if self.task is None:
-            self._tell_some()
+            self._give_some()
             if self._answered:
-                self.task = asyncio.get_running_loop().create_task(self._tell_others())
+                self.task = asyncio.get_running_loop().create_task(self._give_others())
 
     def finish(self) -> None:
-        """Tell all the others now."""
+        """Give all other results now."""
         while self._answered:
-            self._tell_some()
+            self._give_some()
 
-    async def _tell_others(self) -> None:
+    async def _give_others(self) -> None:
         try:
             while self._answered:
                 await asyncio.sleep(0)
                 if self._answered:
-                    self._tell_some()
+                    self._give_some()
         finally:
             self.task = None
 
-    def _tell_some(self) -> None:
+    def _give_some(self) -> None:
         batch, appended = self._answered[0]
-        begin, self._told = self._told, self._told + _TOLD_AT_ONCE
-        if self._told >= len(batch.waiters):
+        begin, self._given = self._given, self._given + _RESULTS_AT_ONCE
+        if self._given >= len(batch.waiters):
             self._answered.popleft()
-            self._told = 0
-        batch.succeed(self._topic, self._partition, appended, slice(begin, begin + _TOLD_AT_ONCE))
+            self._given = 0
+        batch.succeed(
+            self._topic, self._partition, appended, slice(begin, begin + _RESULTS_AT_ONCE)
+        )
 
 
 REFUSALS: Final = (InvalidTimestamp, InvalidRecord, *TOO_LARGE)
@@ -122,7 +124,7 @@ class Outbox:
 
     def hurry(self) -> "asyncio.Task[None] | None":
         """Send what there is without lingering. The task is one that still has to end; None once
-        all is answered, and everybody told."""
+        all is answered, and all waiters have their results."""
         self._close_open()
         return self._sending or self._completions.task
 
@@ -184,7 +186,7 @@ class Outbox:
             self._finish(batch, error)
         else:
             self._budget.give(batch.size_bytes)
-            self._completions.tell(batch, appended)
+            self._completions.give(batch, appended)
         self.batch_bytes = self._cut_bytes()
 
     def _divide(self, batch: Batch) -> None:

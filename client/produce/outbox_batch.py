@@ -72,7 +72,7 @@ class Batch:
         return first, second
 
     def succeed(self, topic: str, partition: int, appended: Appended, rows: slice) -> None:
-        """Tell those who wait for some rows where their message is; in a group, the group."""
+        """Give those who wait for some rows the place of their message; in a group, the group."""
         if self.group is not None:
             self.group.part_sent(partition, len(self.values), appended)
             return
@@ -92,7 +92,7 @@ class Batch:
                 waiter.set_result(sent)
 
     def fail(self, error: Exception) -> None:
-        """Tell everybody who waits that it was not sent, or that this is not known."""
+        """Fail all who wait: it was not sent, or that is not known."""
         if self.group is not None:
             self.group.part_failed(error)
         for waiter in self.waiters:

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from ...clock import Clock, SystemClock
 from ...protocol.partitioner import partition_of
-from ...protocol.records.layout import NO_TIMESTAMP, Codec
+from ...protocol.records.layout import NO_TIMESTAMP
 from ...protocol.records.messages.sets import NewRecord
 from ..client import DEFAULT_ADDRESS, Client
 from ..cluster.retry import RETRIABLE, retry
@@ -20,6 +20,7 @@ from ..results import SentBatch, SentRecord
 from .batch_delivery import BatchDelivery
 from .batching import RECORD_OVERHEAD, Columns, Times, by_partition, checked_columns
 from .byte_budget import ByteBudget
+from .choices import ALL, Acks, Compression, acks_of, codec_of
 from .delivery import Delivery
 from .encoding import Headers, checked_headers, headers_bytes, wrong_type
 from .group_sending import send_parts
@@ -31,11 +32,6 @@ from .set_sending import send_in_turn, sent_records, set_of
 if TYPE_CHECKING:
     from ..security.security import Security
 
-Acks = Literal["all", -1, 0, 1]
-Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
-
-_ACKS: Final[dict[str | int, int]] = {"all": -1, -1: -1, 0: 0, 1: 1}
-_CODECS: Final = {codec.label: codec for codec in Codec}
 _KIB: Final = 1024
 _MIB: Final = 1024 * _KIB
 
@@ -92,8 +88,8 @@ class Producer(Client):
                 "linger_ms and delivery_timeout_ms are from 0 on, batch_bytes and buffer_bytes "
                 f"from 1 on, not {linger_ms}, {delivery_timeout_ms}, {batch_bytes}, {buffer_bytes}"
             )
-        self._acks = _acks(acks)
-        self._codec = _codec(compression)
+        self._acks = acks_of(acks)
+        self._codec = codec_of(compression)
         self._linger_s = linger_ms / 1000
         self._batch_bytes = batch_bytes
         self._delivery_timeout_ms = delivery_timeout_ms
@@ -101,10 +97,10 @@ class Producer(Client):
         self._missing_ms = (clock or SystemClock()).now_ms if stamp_missing else _no_time
         """The time of a message that is given none."""
         self._budget = ByteBudget(buffer_bytes)
-        if idempotent and self._acks != _ACKS["all"]:
+        if idempotent and self._acks != ALL:
             raise ValueError(f"an idempotent producer needs acks='all', not {acks!r}")
         if idempotent is None:
-            idempotent = self._cluster.several and self._acks == _ACKS["all"]
+            idempotent = self._cluster.several and self._acks == ALL
         self._delivery = BatchDelivery(
             Delivery(
                 self._cluster,
@@ -245,8 +241,8 @@ class Producer(Client):
         """
         if not records:
             return []
-        codec = self._codec if compression is None else _codec(compression)
-        acks_wanted = self._acks if acks is None else _acks(acks)
+        codec = self._codec if compression is None else codec_of(compression)
+        acks_wanted = self._acks if acks is None else acks_of(acks)
         batch = set_of(records, missing_ms=self._missing_ms(), check_units=self._check_units)
         if self._delivery.idempotent and acks_wanted == self._acks:
             if self._closing:
@@ -410,15 +406,3 @@ class Producer(Client):
 
 def _no_time() -> int:
     return NO_TIMESTAMP
-
-
-def _acks(acks: Acks) -> int:
-    if acks not in _ACKS:
-        raise ValueError(f"acks is 'all', 0 or 1, not {acks!r}")
-    return _ACKS[acks]
-
-
-def _codec(compression: str) -> Codec:
-    if compression not in _CODECS:
-        raise ValueError(f"compression is one of {', '.join(_CODECS)}, not {compression!r}")
-    return _CODECS[compression]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..cluster.connection import Connection
 
 _MAX_STEPS: Final = 4
-"""No mechanism here takes more; a broker that goes on asking keeps nobody."""
+"""No mechanism here takes more; a broker that goes on asking is left."""
 
 _NONCE_BYTES: Final = 18
 

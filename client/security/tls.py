@@ -139,22 +139,22 @@ def explained(error: BaseException, address: str) -> TlsFailed | None:
 
 
 def _distrust(error: ssl.SSLCertVerificationError) -> str:
-    told = error.verify_message or _reason(error)
+    reason = error.verify_message or _reason(error)
     if error.verify_code == _EXPIRED:
-        return f"its certificate has expired ({told}). It has to be renewed there"
+        return f"its certificate has expired ({reason}). It has to be renewed there"
     if error.verify_code == _NOT_YET_VALID:
-        return f"its certificate is not valid yet ({told}). Is the clock of this machine right?"
+        return f"its certificate is not valid yet ({reason}). Is the clock of this machine right?"
     if error.verify_code in _OTHER_HOST:
         return (
-            f"its certificate is not for that name ({told.rstrip('.')}). Connect to a name that "
+            f"its certificate is not for that name ({reason.rstrip('.')}). Connect to a name that "
             "the certificate has, or let it have this one (subjectAltName)"
         )
     if error.verify_code in _UNKNOWN_SIGNER:
         return (
-            f"nobody that is trusted here has signed its certificate ({told}). Set ca to the "
+            f"nobody that is trusted here has signed its certificate ({reason}). Set ca to the "
             "file of the CA's certificate (`ssl.ca.location`, HOROLOG_CA)"
         )
-    return told
+    return reason
 
 
 def _reason(error: BaseException) -> str:

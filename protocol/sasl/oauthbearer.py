@@ -16,7 +16,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 """As RFC 6750 writes it; a JWT is one."""
 
 _TOLD: Final = 200
-"""So much of why a token is refused is told on."""
+"""So much of why a token is refused goes to the client."""
 
 REFUSAL: Final = '{"status":"invalid_token"}'
 """What a server says to a token that it does not take, in Kafka's words. Why is for its log."""

@@ -9,8 +9,8 @@ from . import scram
 from .mechanisms import ScramMechanism
 
 Find = Callable[[str], scram.ScramCredential]
-"""The credential of a name. For a name that nobody has it is one that no password fits, always the
-same one for a name, so that no answer tells who exists."""
+"""The credential of a name. For a name that does not exist it is one that no password fits, always
+the same one for a name, so that no answer tells who exists."""
 
 
 class ScramServer:

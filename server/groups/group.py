@@ -86,7 +86,7 @@ class Group:
         rejoin = RULES[self.state].rejoin
         changed = known.joining.protocols != joining.protocols
         self.members.renew(known, joining)
-        known.heard(now)
+        known.seen(now)
         again = rejoin is Rejoin.ANSWERED or (
             rejoin is Rejoin.LEADER_REBALANCES and member_id != self.leader
         )
@@ -109,7 +109,7 @@ class Group:
         Raises `UnknownMemberId`, `IllegalGeneration`, `RebalanceInProgress`, `PolicyViolation`.
         """
         member = self._in_generation(member_id, generation)
-        member.heard(now)
+        member.seen(now)
         match RULES[self.state].sync:
             case Sync.ANSWERED:
                 self._answer_sync(now, member, token)
@@ -128,7 +128,7 @@ class Group:
         join again.
         """
         member = self._in_generation(member_id, generation)
-        member.heard(now)
+        member.seen(now)
         refusal = RULES[self.state].heartbeat
         if refusal is not None:
             raise refusal(f"group {self.name!r} is in state {self.state}: join it again")
@@ -138,7 +138,7 @@ class Group:
         self._remove(now, [self._known(member_id)], "left")
 
     def check_commit(self, now: float, member_id: str, generation: int) -> None:
-        """Whether this member may commit positions; one that may is heard of by it.
+        """Whether this member may commit positions; one that may is seen by it.
 
         Who is no member (`generation` below 0) may while the group has none. Raises
         `UnknownMemberId`, `IllegalGeneration`, `RebalanceInProgress`.
@@ -155,7 +155,7 @@ class Group:
         refusal = RULES[self.state].commit
         if refusal is not None:
             raise refusal(f"group {self.name!r} is in state {self.state}: sync first")
-        member.heard(now)
+        member.seen(now)
 
     # What happens by itself.
 
@@ -166,7 +166,7 @@ class Group:
         holding up every rebalance until its session is over. Others may join again.
         """
         for member in list(self.members.values()):
-            if member.join_token is token and not member.told:
+            if member.join_token is token and not member.answered:
                 member.join_token = None
                 self._remove(now, [member], "disconnected while joining")
 
@@ -253,7 +253,7 @@ class Group:
 
     def _take_in(self, now: float, token: Token, joining: Joining) -> None:
         member = Member(self._new_member_id(joining), joining, join_token=token)
-        member.heard(now)
+        member.seen(now)
         self.members.add(member)
         self._newcomers = True
         if len(self.members) == 1:
@@ -333,8 +333,8 @@ class Group:
         for member in self.members.values():
             token, member.join_token = member.join_token, None
             self.members.assign(member, b"")
-            member.told = True
-            member.heard(now)
+            member.answered = True
+            member.seen(now)
             assert token is not None, "only who joined is in a new generation"
             self.replies.append((token, self._joined(member)))
 
@@ -365,7 +365,7 @@ class Group:
 
     def _answer_sync(self, now: float, member: Member, token: Token) -> None:
         member.synced = True
-        member.heard(now)
+        member.seen(now)
         self.replies.append((token, Synced(member.assignment)))
         if all(each.synced for each in self.members.values()):
             self._phase_ends_at = inf

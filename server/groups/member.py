@@ -1,4 +1,4 @@
-"""One member of a consumer group, and what it is told."""
+"""One member of a consumer group, and its answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -78,13 +78,13 @@ class Member:
     member_id: str
     joining: Joining
     expires_at: float = 0.0
-    """When it is lost unless it is heard of; does not count while a request of its waits."""
+    """When it is lost unless it sends something; does not count while a request of its waits."""
     join_token: Token | None = None
     sync_token: Token | None = None
     assignment: bytes = b""
     synced: bool = False
     """Whether it got its assignment of this generation."""
-    told: bool = False
+    answered: bool = False
     """Whether a join of its was answered, so that it may know its id."""
 
     @property
@@ -97,7 +97,7 @@ class Member:
         own = MEMBER_BYTES + len(self.member_id) + len(self.assignment)
         return own + self.joining.size_bytes
 
-    def heard(self, now: float) -> None:
+    def seen(self, now: float) -> None:
         """It gave a sign of life."""
         self.expires_at = now + self.joining.session_timeout_ms / 1000
 

@@ -26,7 +26,7 @@ def set_up_groups(
     maintenance: Maintenance,
     observe: Observer,
 ) -> GroupService:
-    """A desk whose deadlines follow `clock`, and the task that forgets expired positions.
+    """A group service whose deadlines follow `clock`, and the task that forgets expired positions.
 
     Retention goes by the time that the broker trusts, as that of messages.
     """

@@ -84,7 +84,7 @@ from .users import describe as describe_users
 HANDLERS_OF_MANY: Final[Mapping[int, HandlerOfMany]] = MappingProxyType(
     {PRODUCE.key: produce_many, FETCH.key: fetch_many, LIST_OFFSETS.key: list_offsets_many}
 )
-"""For requests that are answered together if one comes right behind the other."""
+"""For requests that are answered in bulk if one comes right behind the other."""
 
 HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
     {

@@ -61,7 +61,7 @@ REJECTION_REASONS: Final[Mapping[int, str]] = MappingProxyType(
 
 
 class Sent(msgspec.Struct):
-    """A set on its way into a log, and what its producer is told."""
+    """A set on its way into a log, and its result."""
 
     partition: Partition
     record_set: Buffer
@@ -76,7 +76,7 @@ class Sent(msgspec.Struct):
     waits for it."""
 
     def refuse(self, services: Services, error: Exception) -> None:
-        """Tell the producer about `error`."""
+        """Make `error` its result."""
         outcome = services.outcomes.of(error, api="produce")
         self.result.error_code, self.result.error_message = outcome
 
@@ -111,8 +111,8 @@ def _take(
     sent: Sequence[Sent],
     outcome: Appended | Exception,
 ) -> int:
-    """Tell producers what became of the first ones of their sets, and let go of these; gives how
-    many that are."""
+    """Note the results of the first ones of the sets, and let go of these; gives how many that
+    are."""
     if isinstance(outcome, Exception):
         sent[0].record_set = b""
         sent[0].refuse(services, outcome)

@@ -56,7 +56,7 @@ class Services:
     """Where the port for Kafka's clients is, if it is open."""
     security: Security
     rolled: Callable[[str, int], None]
-    """Told of a partition that rolled: its retention is looked at soon."""
+    """Called with a partition that rolled: its retention is looked at soon."""
     cluster: "Cluster | None" = None
     """The cluster that the broker is one of; `None` for one that is alone."""
 
@@ -75,7 +75,7 @@ class Call:
     client_host: str = ""
     """Where the client is."""
     session: Session | None = None
-    """The connection's login; `None` where nobody logs in."""
+    """The connection's login; `None` where logins are not asked for."""
 
     @property
     def principal(self) -> str:

@@ -169,8 +169,8 @@ async def _by_append(
         while not segment.append_times.load():
             await turns.give_way()
         end = min(end_offset, max(segment.next_offset, offset + 1))
-        told = segment.append_times.covering(offset, end, _SETS)
-        spans = [*told.spans, (min(told.end_offset, end), -1)]
+        known = segment.append_times.covering(offset, end, _SETS)
+        spans = [*known.spans, (min(known.end_offset, end), -1)]
         for (first, time_ms), (behind, _) in pairwise(spans):
             messages = min(behind, end) - max(first, offset)
             if messages <= 0:
@@ -180,7 +180,7 @@ async def _by_append(
             elif window.first_ms <= time_ms <= window.last_ms:
                 counts[(time_ms - window.first_ms) // every_ms] += messages
                 times.append(time_ms)
-        behind = min(told.end_offset, end)
+        behind = min(known.end_offset, end)
         segment.check_readable(behind)
         response.log_bytes += segment.visible_end(behind) - segment.locate(offset)
         offset = behind

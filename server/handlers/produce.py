@@ -67,7 +67,7 @@ def handle_many(
     return _handle_now(services, requests, {})
 
 
-def handle_together(
+def handle_in_bulk(
     services: Services,
     sources: Sequence[Sequence[ProduceRequest]],
     askers: Sequence[Asker],

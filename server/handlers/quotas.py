@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 def describe(
     services: Services, request: DescribeClientQuotasRequest, call: Call
 ) -> DescribeClientQuotasResponse:
-    from ..quotas.asked import Filter, told
+    from ..quotas.asked import Filter, entry_of
 
     wanted = Filter(request)
     quotas = services.security.quotas.table.quotas
     return DescribeClientQuotasResponse(
-        entries=[told(entity, values) for entity, values in quotas.items() if wanted.means(entity)]
+        entries=[
+            entry_of(entity, values) for entity, values in quotas.items() if wanted.means(entity)
+        ]
     )
 
 

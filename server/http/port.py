@@ -9,8 +9,8 @@ from ...storage.events import Observer
 from ...values import value_class
 from ..library_log import LibraryLog
 from ..metrics.figures import Figures, count
+from ..network.connection_slots import ConnectionSlots
 from ..network.listener import HTTP_CONNECTIONS
-from ..network.places import Places
 
 LONGEST_SHOWN: Final = 200
 
@@ -53,7 +53,9 @@ class HttpPort:
         most = max(self.limits.connections // 2, 1)
         per_ip = self.limits.connections_per_ip
         overrides = {address: min(n, most) for address, n in (self.limits.overrides or {}).items()}
-        self._places = Places(self.limits.connections, min(per_ip or most, most), overrides)
+        self._places = ConnectionSlots(
+            self.limits.connections, min(per_ip or most, most), overrides
+        )
 
     def admits(self, address: str) -> bool:
         """Whether there is a place for one more connection; it is taken then, until `gone`."""

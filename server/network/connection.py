@@ -23,13 +23,12 @@ from ...protocol.limits import REQUESTS_IN_A_TURN
 from ..metrics.figures import count
 from ..outcomes import CloseConnection
 from .deadline import Deadline, IdleLimit
-from .encrypted_sending import EncryptedFileSender
 from .endpoint import Answerer, Caller, Endpoint, Frames, Source
 from .entrance import UNAUTHENTICATED_FRAME_BYTES, Entrance
-from .file_sending import FileChanged, FileSender
+from .file_sending import EncryptedFileSender, FileChanged, FileSender
 from .held_memory import FREE_BYTES
 from .host import Host
-from .ready_connections import Gathering
+from .ready_connections import ReadyConnections
 from .sending import MAX_IN_PARTS, Answer, AnswerInParts, AnswerQueue, Made
 
 VIEWED_BYTES = 32 * 1024
@@ -47,12 +46,16 @@ class Connection(asyncio.BufferedProtocol):
     """The server's side of one connection, which came in by `endpoint`."""
 
     def __init__(
-        self, host: Host, endpoint: Endpoint, gathering: Gathering, loop: asyncio.AbstractEventLoop
+        self,
+        host: Host,
+        endpoint: Endpoint,
+        ready: ReadyConnections,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """`gathering` has the connection go on when requests came."""
+        """`ready` has the connection go on when it has requests."""
         self._host = host
         self._endpoint = endpoint
-        self._gathering = gathering
+        self._ready_connections = ready
         self._loop = loop
         self._limits = host.limits
         self._reader = FrameReader(
@@ -134,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
             self.go_on()
             self._own_frames()
         elif self._answerer.waits_for_others(self._frames[0]):
-            self._gathering.heard(self, sum(map(len, frames)))
+            self._ready_connections.add(self, sum(map(len, frames)))
         else:
             self.go_on()
 
@@ -348,7 +351,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._working or self._transport is None or self._transport.is_closing():
             return False
         held_memory = self._host.held_memory
-        return not held_memory.is_short or held_memory.has_room(self._work)
+        return not held_memory.is_short or held_memory.ask_for_room(self._work)
 
     def _work(self, taken: int = 0) -> None:  # noqa: C901 - the steps of a connection
         """Handle frames and write answers as far as the limits allow.

@@ -6,12 +6,12 @@ from ...protocol.limits import SHARED_SLAB_BYTES
 from ...storage.events import Observer
 from ..metrics.figures import Figures, count
 from .connection import Connection
+from .connection_slots import TOO_MANY_PER_USER, ConnectionSlots, UserSlots
 from .endpoint import Endpoint
 from .file_sending import InThread
 from .held_memory import HeldMemory
 from .host import ConnectionLimits
-from .places import TOO_MANY_PER_USER, Places, UserPlaces
-from .ready_connections import Gathering
+from .ready_connections import ReadyConnections
 
 
 class Connections:
@@ -21,22 +21,22 @@ class Connections:
         self,
         loop: asyncio.AbstractEventLoop,
         *,
-        places: Places,
+        places: ConnectionSlots,
         limits: ConnectionLimits,
         max_buffered_bytes: int,
         figures: Figures,
         observe: Observer,
         in_thread: InThread,
         max_unauthenticated: int = 1000,
-        users: UserPlaces | None = None,
+        users: UserSlots | None = None,
     ) -> None:
         """So many connections at one time may be in a TLS handshake, or in a login that is
         required."""
         self._loop = loop
         self._places = places
-        self._users = users or UserPlaces()
+        self._users = users or UserSlots()
         self._observe = observe
-        self._gatherings: dict[Endpoint, Gathering] = {}
+        self._ready: dict[Endpoint, ReadyConnections] = {}
         self._open: dict[Connection, str] = {}
         """The address that each comes from."""
         self._outside: set[asyncio.BaseProtocol] = set()
@@ -62,11 +62,11 @@ class Connections:
         if reason is not None:
             self.refused(reason, address=address)
             return None
-        gathering = self._gatherings.get(endpoint)
-        if gathering is None:
-            gathering = Gathering(self._loop.call_soon, endpoint.answerer.answer_together)
-            self._gatherings[endpoint] = gathering
-        connection = Connection(self, endpoint, gathering, self._loop)
+        ready = self._ready.get(endpoint)
+        if ready is None:
+            ready = ReadyConnections(self._loop.call_soon, endpoint.answerer.answer_in_bulk)
+            self._ready[endpoint] = ready
+        connection = Connection(self, endpoint, ready, self._loop)
         self._open[connection] = address
         if endpoint.makes_wait:
             self._outside.add(connection)

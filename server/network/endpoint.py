@@ -24,7 +24,7 @@ class Caller:
     host: str
     """Where the client is."""
     session: Session | None = None
-    """Its login; `None` where nobody logs in."""
+    """Its login; `None` where logins are not asked for."""
     mute: Callable[[float], None] | None = None
     """Has the connection not be read from for so many seconds."""
 
@@ -42,7 +42,7 @@ class Answerer(Protocol):
     """Answers the requests of all connections of a port."""
 
     def waits_for_others(self, frame: Frame) -> bool:
-        """Whether a request goes on with those of all connections that are heard in this pass of
+        """Whether a request goes on with those of all connections that have some in this pass of
         the loop."""
         ...
 
@@ -51,7 +51,7 @@ class Answerer(Protocol):
         taken. Raises `ProtocolError` or `CloseConnection`."""
         ...
 
-    def answer_together(self, sources: Sequence[Source]) -> Sequence[tuple[int, Iterable[Answer]]]:
+    def answer_in_bulk(self, sources: Sequence[Source]) -> Sequence[tuple[int, Iterable[Answer]]]:
         """Take requests that do not have to wait for each other off the frames of several
         connections, of each the first ones, up to so many, and handle them: how many they are, and
         their answers, which raise what `answer` raises."""

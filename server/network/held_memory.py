@@ -47,8 +47,8 @@ class HeldMemory:
         self.total_bytes = 0
         """As it was noted: what was sent to clients since then is still in it."""
 
-    def has_room(self, work: Callable[[], None]) -> bool:
-        """Whether more may be held. If not, `work` is called soon, when that may have changed."""
+    def ask_for_room(self, work: Callable[[], None]) -> bool:
+        """Say whether more may be held. If not, `work` is called when that may have changed."""
         if not self.is_short:
             return True
         if self.total_bytes + sum(self._given_up.values()) <= self._limit_bytes:

@@ -215,7 +215,7 @@ def _place(bound: socket.socket) -> tuple[str, int]:
 
 
 def advertised(text: str, nothing: str) -> Iterator[tuple[Scheme, str]]:
-    """The addresses that Kafka's clients are told, by what stands before those in kafka.listen."""
+    """The addresses that Kafka's clients get, by what stands before those in kafka.listen."""
     if text != nothing:
         for each in listen_addresses(text):
             yield each.scheme, each.address

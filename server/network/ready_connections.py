@@ -1,4 +1,4 @@
-"""Connections that were heard in one pass of the loop, answered together.
+"""Connections that have requests in one pass of the loop: these are answered in bulk.
 
 Where many clients send to one partition, a write for each of them costs most of the broker's time:
 their sets are written together instead.
@@ -13,16 +13,16 @@ from .endpoint import Source
 from .sending import Answer
 
 GATHERED_BYTES: Final = 512 * 1024
-"""Connections are heard until they have brought so many bytes: what a read brings, about."""
+"""Connections are gathered until they have brought so many bytes: what a read brings, about."""
 
-TOGETHER_BYTES: Final = 1024 * 1024
-"""Requests of one connection are answered together until they have so many bytes: what is received
+BULK_BYTES: Final = 1024 * 1024
+"""Requests of one connection are answered in bulk until they have so many bytes: what is received
 before it goes on. What were two appends for a client that sends much is one."""
 
-TogetherAnswerer = Callable[[Sequence[Source]], Sequence[tuple[int, Iterable[Answer]]]]
+BulkAnswerer = Callable[[Sequence[Source]], Sequence[tuple[int, Iterable[Answer]]]]
 
 
-class Heard(Protocol):
+class ReadyConnection(Protocol):
     """A connection with requests."""
 
     def to_be_answered(self) -> Source:
@@ -39,40 +39,40 @@ class Heard(Protocol):
         ...
 
 
-class Gathering:
-    """Who was heard and has to go on."""
+class ReadyConnections:
+    """Those of a port that have requests and have to go on."""
 
     def __init__(
-        self, call_soon: Callable[[Callable[[], None]], object], answer: TogetherAnswerer
+        self, call_soon: Callable[[Callable[[], None]], object], answer: BulkAnswerer
     ) -> None:
         """`answer` takes frames of several connections and gives the answers of each with the
         number of its frames; it leaves frames that gain nothing by it."""
         self._call_soon = call_soon
         self._answer = answer
-        self._heard: dict[Heard, None] = {}
+        self._ready: dict[ReadyConnection, None] = {}
         self._size_bytes = 0
 
-    def heard(self, connection: Heard, size_bytes: int) -> None:
-        """Have `connection`, which brought so many bytes, go on with all that are heard now."""
-        if not self._heard:
+    def add(self, connection: ReadyConnection, size_bytes: int) -> None:
+        """Have `connection`, which brought so many bytes, go on with all that are ready now."""
+        if not self._ready:
             self._call_soon(self._go_on)
-        self._heard[connection] = None
+        self._ready[connection] = None
         self._size_bytes += size_bytes
         if self._size_bytes >= GATHERED_BYTES:
             self._go_on()
 
     def _go_on(self) -> None:
-        heard = list(self._heard)
-        self._heard.clear()
+        ready = list(self._ready)
+        self._ready.clear()
         self._size_bytes = 0
-        if len(heard) == 1:
-            heard[0].go_on()
+        if len(ready) == 1:
+            ready[0].go_on()
             return
         try:
-            answers = self._answer([connection.to_be_answered() for connection in heard])
+            answers = self._answer([connection.to_be_answered() for connection in ready])
         except Exception as error:
-            for connection in heard:
+            for connection in ready:
                 connection.failed(error)
             return
-        for connection, of_connection in zip(heard, answers, strict=True):
+        for connection, of_connection in zip(ready, answers, strict=True):
             connection.go_on(*of_connection)

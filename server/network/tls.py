@@ -210,7 +210,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
         self._above.connection_made(TlsTransport(self))
 
     def _named(self) -> bool:
-        """Find out who the client's certificate is for. False when it is for nobody here."""
+        """Find out who the client's certificate is for. False when it is for no principal here."""
         assert self._object is not None
         name_of = self._port.name_of
         certificate = None if name_of is None else self._object.getpeercert(binary_form=True)

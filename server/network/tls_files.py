@@ -52,7 +52,7 @@ class TlsFiles:
             self._timer.cancel()
 
     def read_again(self) -> None:
-        """Take what the files hold now. What is broken is told, and what was there stays."""
+        """Take what the files hold now. Broken files are observed, and what was there stays."""
         self._stamps = self._look_at_files()
         try:
             self.context, self.expires_at = self._read()

@@ -110,7 +110,7 @@ def told_entity(entity: Entity) -> list[QuotaEntityPart]:
     ]
 
 
-def told(entity: Entity, values: Values) -> QuotaEntry:
+def entry_of(entity: Entity, values: Values) -> QuotaEntry:
     """The quotas of an entity in the words of an answer."""
     return QuotaEntry(
         entity=told_entity(entity),

@@ -162,7 +162,7 @@ class Charge:
         else:
             self._mutation = MUTATIONS[self._api_key](self._meter.services, request)
 
-    def has_taken(self, seconds: float) -> None:
+    def add_seconds(self, seconds: float) -> None:
         """It has taken so much of the event loop up to now, with others."""
         self._seconds = seconds
         self._since = self._meter.time()
@@ -198,8 +198,8 @@ class Charge:
             response = replaced(response, throttle_time_ms=throttle_ms)
         figures = self._meter.services.figures
         count(figures.throttled, quota.value)
-        told = figures.throttled_seconds.get(quota.value, 0.0)
-        figures.throttled_seconds[quota.value] = told + throttle_ms / 1000
+        before = figures.throttled_seconds.get(quota.value, 0.0)
+        figures.throttled_seconds[quota.value] = before + throttle_ms / 1000
         if self._caller.mute is not None:
             self._caller.mute(throttle_ms / 1000)
         return response

@@ -1,6 +1,6 @@
 """How fast something was taken, as Kafka measures it: over windows, or by a bucket of tokens.
 
-Both are told the time with each call, in seconds of a clock that does not go back.
+Both get the time with each call, in seconds of a clock that does not go back.
 """
 
 from collections import deque

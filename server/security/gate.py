@@ -64,7 +64,7 @@ class Gate:
         yield self._encoding.encode_refusal(head, None, None, error.code, error.message)
         raise ProtocolError(error.message)
 
-    def answer_together(self, sources: Sequence[Source]) -> Sequence[tuple[int, Iterable[Answer]]]:
+    def answer_in_bulk(self, sources: Sequence[Source]) -> Sequence[tuple[int, Iterable[Answer]]]:
         return [(0, ()) for _ in sources]
 
     def _answer_raw(self, session: Session, frame: Frame) -> Answer:

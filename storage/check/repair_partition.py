@@ -25,7 +25,7 @@ from ..producers.producer_budget import ProducerBudget
 from ..producers.producer_snapshots import newest_first
 from ..seams import Seams
 from .repair_plan import PartitionPlan, SegmentPlan
-from .salvage import Stretch
+from .salvage import LogRun
 from .set_aside import keep_bytes, set_aside
 
 _BUILT_SUFFIX: Final = ".repair"
@@ -205,7 +205,7 @@ class PartitionRepair:
         replace_file(self._files, self._plan.folder / INDEX_CHECKSUMS, format_checksums(checksums))
 
 
-def _copy(source: File, stretch: Stretch, target: File, position: int) -> int:
+def _copy(source: File, stretch: LogRun, target: File, position: int) -> int:
     """Copy good bytes to `position` of the new log; returns the position after them."""
     for start in range(stretch.start, stretch.end, _CHUNK_BYTES):
         data = source.pread(min(_CHUNK_BYTES, stretch.end - start), start)

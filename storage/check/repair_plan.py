@@ -16,7 +16,7 @@ from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import end_offset, following_base
 from ..names import parse_segment_file
 from .findings import Finding
-from .salvage import OFFSETS_PER_BYTE, Stretch, stretches
+from .salvage import OFFSETS_PER_BYTE, LogRun, stretches
 from .verify import PartitionCheck
 from .verify_checksums import read_checksums
 
@@ -47,9 +47,9 @@ class SegmentPlan:
     base_offset: int
     new_base_offset: int
     """Later than `base_offset` where the segment before it has the first messages too."""
-    good: tuple[Stretch, ...]
+    good: tuple[LogRun, ...]
     """What stays; nothing when the whole segment is taken away."""
-    bad: tuple[Stretch, ...]
+    bad: tuple[LogRun, ...]
 
     @property
     def stays(self) -> bool:
@@ -276,7 +276,7 @@ class _Planning:
         if segment.bad or segment.new_base_offset != segment.base_offset:
             self._plan.rebuild.add(segment.base_offset)
 
-    def _tell_gaps(self, path: Path, due: int, base_offset: int, good: Sequence[Stretch]) -> None:
+    def _tell_gaps(self, path: Path, due: int, base_offset: int, good: Sequence[LogRun]) -> None:
         if self._gaps:
             return
         expected = due if self._plan.segments[:-1] else base_offset
@@ -312,7 +312,7 @@ class _Planning:
         )
 
 
-def _amount(bad: Stretch, following: int | None) -> str:
+def _amount(bad: LogRun, following: int | None) -> str:
     """Bad bytes in words, with the offsets that go with them when that is known."""
     if following is None or following <= bad.first_offset:
         return f"{bad.size_bytes} bytes"

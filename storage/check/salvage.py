@@ -45,7 +45,7 @@ offset behind bytes that cannot be read."""
 
 
 @value_class
-class Stretch:
+class LogRun:
     """Bytes `start` to `end` of a log file, all good or all bad."""
 
     start: int
@@ -78,7 +78,7 @@ def stretches(
     gaps: bool,
     start: int = 0,
     end_offset: int | None = None,
-) -> Iterator[Stretch]:
+) -> Iterator[LogRun]:
     """The good and the bad stretches of a log file from `start` on, where `next_offset` is due.
 
     `limit_offset` is where the next segment begins; an offset that jumps does not reach it, nor one
@@ -115,7 +115,7 @@ def stretches(
         if scan.good_bytes > position:
             offsets = offsets_at(file, position, scan.good_bytes)
             first = next_offset if offsets is None else offsets[0]
-            yield Stretch(position, scan.good_bytes, first, scan.next_offset)
+            yield LogRun(position, scan.good_bytes, first, scan.next_offset)
         position, next_offset = scan.good_bytes, scan.next_offset
         if scan.problem is Problem.NONE:
             return
@@ -131,7 +131,7 @@ def stretches(
         found = None if scan.later_format else search.after(position)
         end = size_bytes if found is None else found[0]
         if end > position:
-            yield Stretch(position, end, next_offset, next_offset, scan.rule, scan.later_format)
+            yield LogRun(position, end, next_offset, next_offset, scan.rule, scan.later_format)
         position = end
         if found is not None:
             jumped = jumped or found[1] != next_offset

@@ -1,4 +1,4 @@
-"""Whether the entries of an index are true, told while its log is read from the front.
+"""Whether the entries of an index are true, found while its log is read from the front.
 
 Every entry must be true; how many there are does not matter. What true means is in the two
 classes. Entries that lie behind the place where the log could not be read on are not judged.

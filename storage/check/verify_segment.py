@@ -22,7 +22,7 @@ from .entry_rules import (
 )
 from .findings import NOTHING, REPAIR, TORN, Finding
 from .log_reader import Stop, StoredEntry, read_log_file
-from .salvage import Stretch, stretches
+from .salvage import LogRun, stretches
 from .verify_append_times import check_append_times
 from .verify_checksums import check_checksums
 from .verify_index import OffsetIndexCheck, TimeIndexCheck
@@ -162,7 +162,7 @@ class SegmentCheck:
     def _check_stretch(
         self,
         log: File,
-        stretch: Stretch,
+        stretch: LogRun,
         offset_check: OffsetIndexCheck | None,
         time_check: TimeIndexCheck | None,
         map_check: TimeMapCheck,
@@ -218,7 +218,7 @@ class SegmentCheck:
                 settled=self._settled,
             )
 
-    def _stretches(self, log: File, log_bytes: int) -> Iterator[Stretch]:
+    def _stretches(self, log: File, log_bytes: int) -> Iterator[LogRun]:
         around = self._around
         following, point = around.limit_offset, around.recovery_point
         return stretches(
@@ -233,7 +233,7 @@ class SegmentCheck:
             ),
         )
 
-    def _behind(self, stretch: Stretch) -> Finding:
+    def _behind(self, stretch: LogRun) -> Finding:
         """A stretch behind the place where the log could not be read on."""
         if stretch.rule is None:
             return Finding(self._log_path, stretch.start, _good_rule(stretch), REPAIR, False)
@@ -298,7 +298,7 @@ def _inner_times_rule(entry: Entry, inner: list[Entry]) -> str | None:
     )
 
 
-def _good_rule(stretch: Stretch) -> str:
+def _good_rule(stretch: LogRun) -> str:
     last = stretch.next_offset - 1
     return (
         f"from here to byte {stretch.end} there are good messages, offsets {stretch.first_offset} "

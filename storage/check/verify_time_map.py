@@ -1,4 +1,4 @@
-"""Whether the time map of a segment is true, told while its log is read from the front.
+"""Whether the time map of a segment is true, found while its log is read from the front.
 
 Each block has to be whole entries of the log, and has to say of their messages what is so: where
 their offsets end, how many have no time, and in which spans of time the others are. A map may end

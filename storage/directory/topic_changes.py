@@ -234,7 +234,7 @@ class TopicChanges:
         return self._registry.names()
 
     def entry(self, name: str) -> TopicEntry:
-        """A topic of the topics file, as it is while nobody deletes it."""
+        """A topic of the topics file, as it is while it is not deleted."""
         return replace(self._registry.find_any(name), deleting=False)
 
     def note_metadata(self, offset: int) -> None:

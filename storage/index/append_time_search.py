@@ -7,10 +7,10 @@ from dataclasses import replace
 from ..log.segment import Segment
 from ..read.reading import Slice
 from ..read.search import Found, SearchView
-from .append_times import Told
+from .append_times import KnownTimes
 
 
-def append_times_of(found: Slice, offset: int, sets_max: int) -> tuple[Slice, Told]:
+def append_times_of(found: Slice, offset: int, sets_max: int) -> tuple[Slice, KnownTimes]:
     """What is known of the messages of a slice that was read from `offset` on.
 
     It may be of messages a little behind the slice too. The slice comes back, and shorter if it has
@@ -18,15 +18,15 @@ def append_times_of(found: Slice, offset: int, sets_max: int) -> tuple[Slice, To
     """
     segment = found.segment
     if segment is None or not found.size:
-        return found, Told([], offset, 0)
+        return found, KnownTimes([], offset, 0)
     wanted_end = min(offset_behind(segment, found.position + found.size), found.high_watermark)
     first_offset = max(offset, segment.base_offset)
-    told = segment.append_times.covering(first_offset, wanted_end, sets_max)
+    known = segment.append_times.covering(first_offset, wanted_end, sets_max)
     size = found.size
-    if told.end_offset < wanted_end:
-        size = min(size, segment.locate(told.end_offset) - found.position)
+    if known.end_offset < wanted_end:
+        size = min(size, segment.locate(known.end_offset) - found.position)
     # Another file may have been opened in place of the slice's.
-    return replace(found, size=size), told
+    return replace(found, size=size), known
 
 
 def offset_behind(segment: Segment, position: int) -> int:

@@ -45,18 +45,18 @@ unknown."""
 
 
 @value_class
-class Told:
+class KnownTimes:
     """What is known of the messages between two offsets."""
 
     spans: list[Span]
     end_offset: int
     """It is known up to here."""
     sets: int
-    """How many entries it took to tell it."""
+    """How many entries say so."""
 
 
 class AppendTimes:
-    """The append times of one segment, told by its file up to, without, `end_offset`."""
+    """The append times of one segment, known from its file up to, without, `end_offset`."""
 
     __slots__ = (
         "_blocks",
@@ -337,7 +337,7 @@ class AppendTimes:
         """Whether a sync of the file failed, so that none is ever tried again."""
         return self._sync_failed
 
-    def covering(self, first_offset: int, end_offset: int, sets_max: int = 1 << 62) -> Told:
+    def covering(self, first_offset: int, end_offset: int, sets_max: int = 1 << 62) -> KnownTimes:
         """What is known of the messages from one offset on, up to another or as far as `sets_max`
         entries reach.
 
@@ -347,7 +347,7 @@ class AppendTimes:
         while not self.load():
             pass
         if first_offset >= self.end_offset:
-            return Told([(self.end_offset, NO_TIMESTAMP)], end_offset, 0)
+            return KnownTimes([(self.end_offset, NO_TIMESTAMP)], end_offset, 0)
         number = self._number_at(first_offset)
         spans = [(self.base_offset, NO_TIMESTAMP)] if number < 0 else []
         sets = 0
@@ -355,15 +355,15 @@ class AppendTimes:
             if offset >= end_offset:
                 break
             if sets == sets_max:
-                return Told(spans, offset, sets)
+                return KnownTimes(spans, offset, sets)
             sets += 1
             if not spans or spans[-1][1] != append_time_ms:
                 spans.append((offset, append_time_ms))
         if not spans:  # the file was cut by another process meanwhile
-            return Told([(self.base_offset, NO_TIMESTAMP)], end_offset, 0)
+            return KnownTimes([(self.base_offset, NO_TIMESTAMP)], end_offset, 0)
         if end_offset > self.end_offset and spans[-1][1] != NO_TIMESTAMP:
             spans.append((self.end_offset, NO_TIMESTAMP))
-        return Told(spans, end_offset, sets)
+        return KnownTimes(spans, end_offset, sets)
 
     def run_between(self, first_ms: int, last_ms: int, offset: int) -> tuple[int, int]:
         """The next offsets from `offset` on of messages that were appended between two times, both

@@ -92,9 +92,9 @@ class SegmentChecksums:
             spans = ",".join(f"{position}:{magic}" for position, magic in self.magic_changes)
             offsets, times = self.offset_index, self.time_index
             text = f" {self.log_bytes} {offsets[0]} {offsets[1]} {times[0]} {times[1]} {spans}"
-            told = self.append_times
-            if told is not None:
-                text += f" {told.size_bytes} {told.crc} {told.largest_ms} {told.end_offset}"
+            known = self.append_times
+            if known is not None:
+                text += f" {known.size_bytes} {known.crc} {known.largest_ms} {known.end_offset}"
             mapped = self.time_map
             if mapped is not None:
                 text += f" {mapped.size_bytes} {mapped.crc} {mapped.first_ms} {mapped.last_ms}"

@@ -75,11 +75,11 @@ class FlushWork:
     def sync_index_files(self) -> None:
         """Sync the index files. Raises `OSError`."""
         for path in self.index_paths:
-            with self.may_be_finished_later():
+            with self.finishing_later():
                 self._sync_index(path)
 
     @contextmanager
-    def may_be_finished_later(self) -> Iterator[None]:
+    def finishing_later(self) -> Iterator[None]:
         """Note in `unfinished` what the disk has no room for."""
         try:
             yield
@@ -120,18 +120,18 @@ def sync_indexes(works: Sequence[FlushWork]) -> None:
         work.sync_index_files()
     snapshots = [one for work in works for one in work.snapshots if not one.settled]
     for snapshot in snapshots[-KEPT:]:
-        with last.may_be_finished_later():
+        with last.finishing_later():
             snapshot.write(last.files)
     for snapshot in snapshots[:-KEPT]:
-        with last.may_be_finished_later():
+        with last.finishing_later():
             snapshot.skip(last.files)
     unfinished = [work.unfinished for work in works if work.unfinished is not None]
     checksums = [work.checksums for work in works if work.checksums is not None]
     if checksums and not unfinished:
-        with last.may_be_finished_later():
+        with last.finishing_later():
             replace_file(last.files, last.directory / FILE_NAME, checksums[-1])  # and the names
     elif any(work.segments_dropped for work in works):
-        with last.may_be_finished_later():
+        with last.finishing_later():
             last.files.sync_directory(last.directory)
     for work in works:
         work.unfinished = last.unfinished or (unfinished[0] if unfinished else None)

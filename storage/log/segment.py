@@ -49,7 +49,7 @@ class _Staged:
         """What the time map gets."""
         self.append_time_ms = append_time_ms
         self.append_spans: Sequence[Span] | None = None
-        """Append times that were told, instead of `append_time_ms`."""
+        """Append times of another log, instead of `append_time_ms`."""
         self.broken = False
         """Whether one of them was taken by half, because there was no memory."""
         self.size_bytes = segment.size_bytes
@@ -137,7 +137,7 @@ class Segment(IndexedSegment):
     def append(self, data: Buffer, found: Walk, *, append_time_ms: int = NO_TIMESTAMP) -> None:
         """Append `data`, whole entries with final offsets that `found` is the walk over.
 
-        `append_time_ms` is when that is; -1 where it is not to be told. All or nothing: after an
+        `append_time_ms` is when that is; -1 where it is not to be kept. All or nothing: after an
         `OSError` the files are as they were, unless cutting them back fails too, which raises
         `StorageError`.
         """
@@ -157,8 +157,8 @@ class Segment(IndexedSegment):
 
         Sets that are staged one behind the other become one write to each file. They must have
         the same append time. `first_offsets` are of the sets in `data`, if it is more than one, and
-        `times` those of its messages, as far as they are known, or their spans. `append_spans` are append times
-        that another log told, of all that is staged together. Raises `OSError`, and then nothing
+        `times` those of its messages, as far as they are known, or their spans. `append_spans` are
+        append times of another log, of all that is staged together. Raises `OSError`, and then nothing
         is staged.
         """
         staged = self._staged

@@ -25,7 +25,7 @@ _OLDEST_UNREADABLE_MAGIC = 3
 _OFFSET_SIZE = struct.Struct(">qi")
 
 Progress = Callable[[int], None]
-"""Told how many bytes more have been read."""
+"""Called with how many bytes more have been read."""
 
 
 @dataclass(slots=True)

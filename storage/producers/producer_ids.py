@@ -53,8 +53,8 @@ class ProducerIds:
         return self._next - 1
 
     def begin_epoch(self, epoch: int) -> None:
-        """Give out ids of a leader epoch from now on, which nobody else has: bit 61, the epoch, and
-        30 bits for each."""
+        """Give out ids of a leader epoch from now on, which no other broker has: bit 61, the epoch,
+        and 30 bits for each."""
         self._next = self._end = 1 << _FIRST_BITS | epoch << _EPOCH_BITS
 
     def _begin_block(self) -> None:

@@ -5,7 +5,7 @@ from bisect import bisect_left
 from ...protocol.errors import OffsetOutOfRange
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..index.append_time_search import append_times_of, find_append_time, offset_behind
-from ..index.append_times import Told
+from ..index.append_times import KnownTimes
 from ..log.light_sets import OPENED_BYTES
 from ..log.state import LogState
 from ..producers.producer_states import AbortedTransaction
@@ -135,7 +135,7 @@ class Reader:
         log = self._log
         return trail_of(log.segment_list.segments, log.segment_list.closed_max_ms, target_ms, found)
 
-    def append_times(self, found: Slice, offset: int, sets_max: int) -> tuple[Slice, Told]:
+    def append_times(self, found: Slice, offset: int, sets_max: int) -> tuple[Slice, KnownTimes]:
         """When the messages were appended that `read` found for `offset`.
 
         What cannot be read is unknown, and reported. The slice may come back shorter: with
@@ -151,7 +151,7 @@ class Reader:
                 partition=log.partition,
                 error=error,
             )
-            return found, Told([(log.log_start_offset, NO_TIMESTAMP)], offset, 0)
+            return found, KnownTimes([(log.log_start_offset, NO_TIMESTAMP)], offset, 0)
 
     def append_times_loaded(self, offset: int) -> bool:
         """Look at more of the append times of the segment that holds `offset`: a bounded piece of

@@ -1,4 +1,4 @@
-"""How a search by time came to its answer, told afterwards."""
+"""How a search by time came to its answer, for who asks afterwards."""
 
 from bisect import bisect_left
 from collections.abc import Sequence

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 )
 
 from horolog import NewRecord, blocking
-from horolog.client.produce.producer import Compression
+from horolog.client.produce.choices import Compression
 from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.planning import DataLoss
 from horolog.protocol.errors import UnknownTopicOrPartition

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from horolog import blocking
-from horolog.client.produce.producer import Compression
+from horolog.client.produce.choices import Compression
 from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.planning import DataLoss
 from horolog.protocol.errors import CorruptMessage

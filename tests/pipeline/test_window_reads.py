@@ -10,7 +10,7 @@ import pytest
 
 from horolog import NewRecord, blocking
 from horolog.client.cluster.servers import parse_servers
-from horolog.client.produce.producer import Compression
+from horolog.client.produce.choices import Compression
 from horolog.pipeline import probing, span_readers
 from horolog.pipeline.options import Broker
 from horolog.pipeline.planning import DataLoss, Span

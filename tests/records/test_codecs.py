@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from horolog.protocol.errors import CorruptMessage, MessageTooLarge
 from horolog.protocol.records.codecs import gzip_stream, lz4_frame, xerial
 from horolog.protocol.records.codecs.codec import compress, decompress
-from horolog.protocol.records.codecs.xxh32 import xxh32
+from horolog.protocol.records.codecs.lz4_frame import xxh32
 from horolog.protocol.records.layout import Codec
 from horolog.tests.properties.examples import examples
 

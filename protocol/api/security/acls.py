@@ -51,7 +51,7 @@ class DescribedAcls:
 @message
 class DescribeAclsResponse:
     throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
-    error_code: int = int16(default=0, doc="0 unless nobody can be told of.")
+    error_code: int = int16(default=0, doc="0 unless none can be named.")
     error_message: str | None = error_text(default=None)
     resources: list[DescribedAcls] = array(DescribedAcls, max_items=MAX_ACLS, default=())
 

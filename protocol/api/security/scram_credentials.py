@@ -39,7 +39,7 @@ class DescribedUser:
 @message
 class DescribeUserScramCredentialsResponse:
     throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
-    error_code: int = int16(default=0, doc="0 unless nobody can be told of.")
+    error_code: int = int16(default=0, doc="0 unless none can be named.")
     error_message: str | None = error_text(default=None)
     results: list[DescribedUser] = array(DescribedUser, max_items=MAX_USERS, default=())
 

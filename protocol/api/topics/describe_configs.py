@@ -59,7 +59,7 @@ class DescribedConfig:
     name: str = string(doc="Setting.")
     value: str | None = nullable_string(doc="Its value as text; null when it has none.")
     read_only: bool = boolean(default=False, doc="True when it cannot be altered.")
-    is_default: bool = boolean(until=0, default=False, doc="True when nobody has set it.")
+    is_default: bool = boolean(until=0, default=False, doc="True when it was not set.")
     config_source: int = int8(
         since=1, default=-1, doc="1 the topic, 4 the broker's settings, 5 the default."
     )

@@ -92,15 +92,15 @@ def test_more_has_to_wait_until_what_was_given_up_is_free() -> None:
     def work() -> None:
         raise NotImplementedError
 
-    assert not memory.has_room(work)
-    assert not memory.has_room(work)
+    assert not memory.ask_for_room(work)
+    assert not memory.ask_for_room(work)
     assert called == []
     memory.forget(first)
     assert called == [work]
-    assert memory.has_room(work)
+    assert memory.ask_for_room(work)
 
 
 def test_nobody_waits_for_one_that_is_above_the_limit_alone() -> None:
     memory = memory_of([])
     holders(memory, 5 * LIMIT)
-    assert memory.has_room(lambda: None)
+    assert memory.ask_for_room(lambda: None)

@@ -18,8 +18,8 @@ from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.server.broker import Broker
+from horolog.server.network.connection_slots import ConnectionSlots
 from horolog.server.network.deadline import IdleLimit
-from horolog.server.network.places import Places
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
@@ -160,7 +160,7 @@ async def test_a_limit_that_is_met_late_gives_a_last_chance() -> None:
     ("capacity", "per_ip", "admitted"), [(9, 0, 4), (1, 0, 1), (9, 3, 3), (9, 100, 9)]
 )
 def test_places_of_one_address(capacity: int, per_ip: int, admitted: int) -> None:
-    places = Places(capacity, per_ip)
+    places = ConnectionSlots(capacity, per_ip)
     for _ in range(admitted):
         assert places.refusal("10.0.0.1") is None
         places.take("10.0.0.1")

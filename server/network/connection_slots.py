@@ -14,7 +14,7 @@ TOO_MANY_PER_USER: Final = "max_connections_per_user"
 """Reasons to refuse a connection, as the metrics and the log have them."""
 
 
-class Places:
+class ConnectionSlots:
     """At most `capacity` are taken at one time, and at most `per_address` from one address.
 
     With a `per_address` of 0 that is half of them. `overrides` are other numbers, by address.
@@ -54,7 +54,7 @@ class Places:
             del self._by_address[address]
 
 
-class UserPlaces:
+class UserSlots:
     """At most `most` connections of each principal, those in `overrides` apart; 0 is no limit."""
 
     def __init__(self, most: int = 0, overrides: Mapping[str, int] | None = None) -> None:
@@ -83,11 +83,11 @@ class UserPlaces:
             del self._taken[principal]
 
 
-def user_places(settings: BrokerSettings) -> UserPlaces:
+def user_places(settings: BrokerSettings) -> UserSlots:
     """As the settings say."""
     overrides = counts(settings.max_connections_per_user_overrides)
     by_principal = {principal_of(name): most for name, most in overrides.items()}
-    return UserPlaces(settings.max_connections_per_user, by_principal)
+    return UserSlots(settings.max_connections_per_user, by_principal)
 
 
 def address_counts(text: str) -> Mapping[str, int]:

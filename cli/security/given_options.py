@@ -20,7 +20,7 @@ def with_profile(servers: Servers, name: str | None) -> Servers:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class GivenOptions:
     """What was given where."""
 
     chosen: Mapping[str, str | None]

@@ -1,4 +1,4 @@
-"""Connections that were heard in one pass of the loop are answered together."""
+"""Connections that have requests in one pass of the loop are answered in bulk."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -9,7 +9,7 @@ import pytest
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.server.broker import Broker
 from horolog.server.network.endpoint import Caller, Frames, Source
-from horolog.server.network.ready_connections import GATHERED_BYTES, Gathering
+from horolog.server.network.ready_connections import GATHERED_BYTES, ReadyConnections
 from horolog.server.network.sending import Answer
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
@@ -99,10 +99,10 @@ def echoes(sources: Sequence[Source]) -> list[tuple[int, Iterable[Answer]]]:
 
 def test_each_gets_its_own_answers_in_one_turn() -> None:
     turns = Turns()
-    gathering = Gathering(turns, echoes)
+    ready = ReadyConnections(turns, echoes)
     first, second = Client(b"a", b"b"), Client(b"c")
     for connection in (first, second, first):
-        gathering.heard(connection, 10)
+        ready.add(connection, 10)
     assert len(turns.asked) == 1
     assert not first.turns
     turns.take()
@@ -113,13 +113,13 @@ def test_each_gets_its_own_answers_in_one_turn() -> None:
 
 def test_enough_bytes_are_not_left_waiting() -> None:
     turns = Turns()
-    gathering = Gathering(turns, echoes)
+    ready = ReadyConnections(turns, echoes)
     first, second = Client(b"a"), Client(b"b")
-    gathering.heard(first, GATHERED_BYTES - 1)
+    ready.add(first, GATHERED_BYTES - 1)
     assert not first.turns
-    gathering.heard(second, 1)
+    ready.add(second, 1)
     assert (first.turns, second.turns) == (1, 1)
-    gathering.heard(first, 1)
+    ready.add(first, 1)
     turns.take()
     assert (first.turns, second.turns) == (2, 1)
 
@@ -129,9 +129,9 @@ def test_what_nobody_foresaw_is_told_to_all() -> None:
         raise RuntimeError("a bug")
 
     turns = Turns()
-    gathering = Gathering(turns, fails)
+    ready = ReadyConnections(turns, fails)
     clients = [Client(b"a"), Client(b"b")]
     for connection in clients:
-        gathering.heard(connection, 1)
+        ready.add(connection, 1)
     turns.take()
     assert [str(connection.failure) for connection in clients] == ["a bug"] * 2

@@ -20,7 +20,7 @@ from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import InvalidConfig, SaslAuthenticationFailed
 from horolog.protocol.sasl.plain import PlainClient
 from horolog.server.http.server import State
-from horolog.server.network.places import Places, UserPlaces, address_counts
+from horolog.server.network.connection_slots import ConnectionSlots, UserSlots, address_counts
 from horolog.server.security import logins
 from horolog.testing.broker import running_broker
 from horolog.testing.issuer import Issuer, token_settings
@@ -84,7 +84,7 @@ def test_names_are_looked_up() -> None:
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=60))
 def test_places_beside_a_plain_count(moves: list[tuple[str, bool]]) -> None:
     """Never more than there may be, and a place that is given back is there again."""
-    places, users = Places(8, 3, {"b": 1, "c": 0}), UserPlaces(2, {"b": 0, "c": 5})
+    places, users = ConnectionSlots(8, 3, {"b": 1, "c": 0}), UserSlots(2, {"b": 0, "c": 5})
     of_address, of_user = dict.fromkeys("abc", 0), dict.fromkeys("abc", 0)
     for who, comes in moves:
         if comes:
@@ -103,7 +103,7 @@ def test_places_beside_a_plain_count(moves: list[tuple[str, bool]]) -> None:
         if of_user[who]:
             users.give_back(who)
             of_user[who] -= 1
-    assert UserPlaces().take("x")
+    assert UserSlots().take("x")
 
 
 async def test_addresses_of_their_own_number(tmp_path: Path) -> None:
