@@ -23,7 +23,7 @@ LOCKED := $(INSTALL) --require-hashes
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
 
-.PHONY: help setup run cluster test asan check wheel bench bench-kafka bench-spark bench-handshakes soak secure-clients elections docs pictures lock clean
+.PHONY: help setup run cluster test asan check wheel bench bench-kafka bench-cluster bench-spark bench-handshakes soak secure-clients elections docs pictures lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -57,6 +57,9 @@ bench: $(DEV_READY) $(KERNEL_READY) ## measure; prints a table and writes build/
 
 bench-kafka: $(DEV_READY) $(KERNEL_READY) ## measure beside a real Apache Kafka (needs Java and Maven); writes build/bench-kafka.json
 	@$(BIN)/python -m horolog.bench.beside_kafka
+
+bench-cluster: $(DEV_READY) $(KERNEL_READY) ## measure a leader and its follower, and beside two brokers of Apache Kafka where there are Java and Maven; writes build/bench-cluster.json
+	@$(BIN)/python -m horolog.bench.cluster
 
 bench-spark: $(DEV_READY) $(KERNEL_READY) ## measure through Spark, beside Parquet files (needs Java); writes build/bench-spark.json
 	@$(BIN)/python -m horolog.bench.spark

@@ -96,7 +96,7 @@ def _offset_at_end(log: LogState, found: Slice, segment: Segment) -> int:
     end = found.position + found.size
     if end >= segment.size_bytes:
         return min(segment.next_offset, log.log_end_offset)
-    number = segment.offset_index.count_before(end + 1)
+    number = 0 if log.gaps else segment.offset_index.count_before(end + 1)
     if not number or segment.offset_index.entry(number - 1)[1] != end:
         return NOT_KNOWN
     head = segment.file.pread_now(_HEAD.size, end)

@@ -55,12 +55,15 @@ class StoredToo(SimulatedLog):
     place: Path
     """Where the folders of one schedule are; of the class that a test makes."""
     made: int
+    folders: list[LogFolder]
+    """All of them: those of a disk that was swapped are of no machine any more."""
 
     def __init__(self, partition: Partition, directory: SimulatedDirectory) -> None:
         super().__init__(partition, directory)
         cls = type(self)
         cls.made += 1
         self.folder = LogFolder(cls.place / f"{cls.made}-{directory.broker_id}")
+        cls.folders.append(self.folder)
         self.folder.open(high_watermark=0, follows=True, segment_bytes=SEGMENT_BYTES)
         self._adopt()
 

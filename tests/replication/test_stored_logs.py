@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from horolog.replication.hand_node import HandNode
+from horolog.testing.logs import LogFolder
 from horolog.testing.simulation.by_hand import HandSimulation
 from horolog.testing.simulation.options import Options
 
@@ -19,14 +20,17 @@ not in its leader's log."""
 
 def run(seed: int) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY_FILE_SYSTEM) as name:
-        kind = type("Here", (StoredToo,), {"place": Path(name), "made": 0, "__slots__": ()})
+        folders: list[LogFolder] = []
+        here = {"place": Path(name), "made": 0, "folders": folders, "__slots__": ()}
+        kind = type("Here", (StoredToo,), here)
         options = Options(node_class=HandNode, lease=False, log_class=kind)
         simulation = HandSimulation(seed, options)
         simulation.run()
         for machine in simulation.machines.values():
             for log in machine.directory.logs.values():
                 log.check_bytes()  # type: ignore[attr-defined]
-                log.folder.let_go()  # type: ignore[attr-defined]
+        for folder in folders:
+            folder.let_go()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
