@@ -27,7 +27,7 @@ KAFKA: Final = "kafka"
 WRITTEN: Final = "written"
 FSYNC: Final = "fsync"
 
-_KAFKA_SETTINGS: Final = {
+KAFKA_SETTINGS: Final = {
     # So that what is written stays bounded, as in Horolog's topics.
     "log.retention.check.interval.ms": "1000",
     "log.segment.delete.delay.ms": "0",
@@ -65,12 +65,16 @@ class Side:
         response = self.client.call(create_topic(name, 1, **settings))
         if response.topics[0].error_code:
             raise Refused(f"{name} was not made: error {response.topics[0].error_code}")
-        # Kafka's topics have no leader yet when it has made them.
+        self.wait_for(name)
+        return name
+
+    def wait_for(self, topic: str) -> None:
+        """Wait until a topic can be used: Kafka's have no leader yet when it has made them."""
         ended = time.monotonic() + _READY_SECONDS
         while True:
             try:
-                self.end(name)
-                return name
+                self.end(topic)
+                return
             except Refused:
                 if time.monotonic() > ended:
                     raise
@@ -137,7 +141,7 @@ def both() -> Iterator[Sides]:
     with ExitStack() as ends:
         folder = Path(ends.enter_context(TemporaryDirectory(prefix="horolog-bench-")))
         cluster = ends.enter_context(
-            apache_kafka(folder / "kafka", jvm=MEASURED_JVM, settings=_KAFKA_SETTINGS)
+            apache_kafka(folder / "kafka", jvm=MEASURED_JVM, settings=KAFKA_SETTINGS)
         )
         (peer,) = cluster.brokers
         peer.stop()

@@ -34,6 +34,10 @@ class Follower:
         """When something was asked for that is not answered yet."""
         self._welcomed = self._ever_welcomed = False
         self._fetching = False
+        self._ahead = False
+        """Whether more was asked for already than what is being appended."""
+        self._stumbled = False
+        """Whether something of the last answer could not be appended."""
         self._changed: set[Partition] = set()
         self._not_reached: set[Partition] = set()
 
@@ -80,7 +84,7 @@ class Follower:
         """The connection is gone."""
         self.connection = None
         self._asked_s = None
-        self._welcomed = self._fetching = False
+        self._welcomed = self._fetching = self._ahead = self._stumbled = False
 
     def welcomed(self, now_s: float, message: Welcome) -> None:
         """The leader is there. The directory knows its epoch by now; see `Node.learn`."""
@@ -100,17 +104,34 @@ class Follower:
         self._not_reached.discard(partition)
         self._changed.discard(partition)
 
+    def ask_ahead(self, now_s: float, message: Fetched) -> None:
+        """An answer came, and is to be appended next: what is behind it is asked for before that,
+        where there is much of it."""
+        if message.epoch != self.epoch or not self._fetching or self._ahead or self._stumbled:
+            return
+        size_bytes = sum(part.stored.size_bytes for part in message.parts if part.stored)
+        if size_bytes * 2 >= self._settings.fetch_max_bytes:
+            self._ahead = True
+            self._fetch(now_s)
+
     def fetched(self, now_s: float, message: Fetched) -> None:
         """An answer came."""
         if message.epoch != self.epoch or not self._fetching:
             return
-        self._fetching = False
+        ahead, self._ahead = self._ahead, False
+        self._fetching = ahead
+        self._stumbled = False
         for part in message.parts:
             # Partitions that the metadata do not name yet are asked for once they do.
             log = self._directory.logs.get(part.partition)
             if log is not None:
                 self._take(log, part)
-        self._fetch(now_s)
+        if not ahead:
+            self._fetch(now_s)
+        elif self._changed and self.connection is not None:
+            positions = self._positions(self._changed)
+            self._changed = set()
+            self._effects.append(Send(self.connection, Confirm(self.epoch, positions)))
 
     def _take(self, log: PartitionLog, part: Part) -> None:
         before = log.log_end_offset
@@ -144,6 +165,8 @@ class Follower:
             if epoch > latest(log.epoch_starts):
                 log.begin_epoch(epoch, max(offset, first))
         log.append_stored(part.stored)
+        if part.stored.size_bytes and log.log_end_offset == first:
+            self._stumbled = True
 
     def cut(self, log: PartitionLog, answer: EpochEnd, part: Part) -> None:
         """Remove what the leader does not have, or everything where they have nothing in common.
@@ -185,7 +208,7 @@ class Follower:
         self._changed = set()
         self._fetching = True
         self._asked_s = now_s
-        self._effects.append(Send(self.connection, Fetch(self.epoch, positions)))
+        self._effects.append(Send(self.connection, Fetch(self.epoch, positions, self._ahead)))
 
     def _positions(self, partitions: set[Partition]) -> tuple[Position, ...]:
         logs = self._directory.logs

@@ -1,20 +1,17 @@
 """The leader of one epoch: what is committed, who is in sync, what followers get."""
 
 from collections.abc import Mapping
-from typing import Final
 
+from .answering import next_parts
 from .cluster_state import ClusterState
 from .effects import Answer, Close, Connection, Effect, Outcome, Send, Sync, Token, Transact
-from .epochs import NO_EPOCH, EpochEnd, EpochStart, agrees, end_of, latest, starts_between
+from .epochs import NO_EPOCH, EpochEnd, agrees, end_of, latest
 from .in_sync import InSyncReplicas
 from .led_partition import LedPartition
-from .messages import Confirm, Fetch, Fetched, Hello, Part, Position, Refusal, Welcome
+from .messages import Confirm, Fetch, Fetched, Hello, Position, Refusal, Welcome
 from .partition_log import Partition, PartitionLog
 from .session import Session
 from .settings import Member, ReplicationSettings
-
-NOTHING: Final = -1
-"""The watermark for a follower whose log is not known to be a beginning of the leader's."""
 
 
 class Leader:
@@ -111,6 +108,9 @@ class Leader:
         part = self.partitions[partition]
         if token is not None:
             part.await_commit(first_offset, next_offset, token)
+            for session in self.sessions.values():
+                if session.synced.get(partition, -1) < part.sync_to:
+                    session.unsynced.add(partition)
             if part.sync_to > part.log.synced_offset:
                 self._effects.append(Sync(partition))
         self._advance(partition, part)
@@ -181,9 +181,17 @@ class Leader:
             return
         if session.waits:
             self._answer(session)
+        if request.ahead:
+            session.changed |= session.more
+        else:
+            session.sent.clear()
+            session.unsure.clear()
+        session.more = set()
         session.waits = True
-        ends = {name: self.partitions[name].log.log_end_offset for name in session.behind}
-        at_end_s = session.measure(now_s, ends)
+        partitions = self.partitions
+        ends = {name: partitions[name].log.log_end_offset for name in session.behind}
+        syncs = {name: partitions[name].sync_to for name in session.unsynced}
+        at_end_s = session.measure(now_s, ends, syncs)
         member = session.member
         if at_end_s is not None and at_end_s > self._at_end_s.get(member, float("-inf")):
             self._at_end_s[member] = at_end_s
@@ -210,8 +218,11 @@ class Leader:
     def _take(self, session: Session, position: Position) -> None:
         """Believe a position if the follower's log is a beginning of this one."""
         partition, end, last_epoch, synced, log_start_offset = position
-        log = self.partitions[partition].log
+        part = self.partitions[partition]
+        log = part.log
         diverging = self.divergence(log, end, last_epoch)
+        if diverging is not None or end > session.unsure.get(partition, end):
+            session.unsure.pop(partition, None)
         # What was found of an earlier position is not so any more.
         session.diverging.pop(partition, None)
         if diverging is None and end >= log.log_start_offset:
@@ -220,6 +231,10 @@ class Leader:
             session.ends[partition] = end
             session.synced[partition] = min(synced, end)
             session.starts[partition] = log_start_offset
+            if session.synced[partition] < part.sync_to:
+                session.unsynced.add(partition)
+            else:
+                session.unsynced.discard(partition)
             if end >= log.log_end_offset:
                 session.behind.discard(partition)
             else:
@@ -233,6 +248,7 @@ class Leader:
         session.changed.add(partition)
         if diverging is not None:
             session.diverging[partition] = diverging
+            session.sent.pop(partition, None)
 
     def divergence(self, log: PartitionLog, end: int, last_epoch: int) -> EpochEnd | None:
         """Where a follower that ends so left this log; `None` where it did not, or is below it."""
@@ -254,39 +270,14 @@ class Leader:
                 self._answer(session)
 
     def _answer(self, session: Session) -> None:
-        room = self._settings.fetch_max_bytes
-        counted = session.member in self.isr.counted
-        parts = []
-        left = set()
-        for partition in sorted(session.changed):
-            part = self.partitions[partition]
-            log, stored = part.log, None
-            end = session.ends.get(partition)
-            starts: tuple[EpochStart, ...] = ()
-            if end is not None and end < log.log_end_offset and end >= log.log_start_offset:
-                if room <= 0:
-                    left.add(partition)
-                    continue
-                stored = log.read_stored(end, room)
-                room -= stored.size_bytes
-                starts = starts_between(log.epoch_starts, end, stored.next_offset)
-            diverging = session.diverging.pop(partition, None)
-            begins_anew = end is None or end < log.log_start_offset
-            parts.append(
-                Part(
-                    partition,
-                    diverging,
-                    stored,
-                    starts,
-                    log.log_start_offset,
-                    NOTHING if end is None else log.high_watermark,
-                    part.sync_to if counted else max(part.sync_to, log.high_watermark),
-                    log.producers_at_start() if begins_anew else None,
-                )
-            )
-        session.changed = left
+        parts = next_parts(
+            session,
+            self.partitions,
+            self._settings.fetch_max_bytes,
+            counted=session.member in self.isr.counted,
+        )
         session.waits = False
-        self._effects.append(Send(session.connection, Fetched(self.epoch, tuple(parts))))
+        self._effects.append(Send(session.connection, Fetched(self.epoch, parts)))
 
     # Who is in sync.
 
@@ -331,12 +322,12 @@ class Leader:
         }
         names = {member.broker_id for member in wanted}
         for session in self.sessions.values():
-            # Whoever says nothing may be gone without a word, and would not leave again either.
-            silent_s = now_s - (session.fetched_s or 0.0)
-            there_still = session.fetched_s is not None and silent_s <= self._settings.lag_max_s
-            if session.member.broker_id not in names and there_still and self.may_join(session):
+            # Whoever says nothing may be gone without a word, and whoever cannot keep up would
+            # leave again at once: until it has left, nothing is committed that it lacks.
+            heard_s = min(session.fetched_s or 0.0, self._at_end_s.get(session.member, 0.0))
+            keeps_up = session.fetched_s is not None and now_s - heard_s <= self._settings.lag_max_s
+            if session.member.broker_id not in names and keeps_up and self.may_join(session):
                 wanted.add(session.member)
-                self._at_end_s[session.member] = now_s
         return frozenset(wanted)
 
     def may_join(self, session: Session) -> bool:

@@ -2,8 +2,11 @@
 
 A follower opens a connection, says `Hello`, is welcomed, and from then on sends `Fetch` (answered,
 perhaps late) and `Confirm` (not answered). The first `Fetch` names every partition, later ones
-those whose position changed. `Hello` itself confirms nothing: it may have been sent by a process
-that is no more, whereas who answers a `Welcome` is alive and has what it says.
+those whose position changed. One is under way at a time; while much is to be copied the next one is
+sent before an answer is appended, so that there is one answer more on its way.
+
+`Hello` itself confirms nothing: it may have been sent by a process that is no more, whereas who
+answers a `Welcome` is alive and has what it says.
 """
 
 from typing import Any, NamedTuple
@@ -53,6 +56,9 @@ class Fetch(NamedTuple):
 
     epoch: int
     positions: tuple[Position, ...]
+    ahead: bool = False
+    """Sent before the last answer was appended: the leader goes on behind what it has sent. After
+    any other fetch it goes on where the follower says that it is."""
 
 
 class Confirm(NamedTuple):

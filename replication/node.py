@@ -190,6 +190,15 @@ class Node:
     def _effect_refusal(self, connection: Connection) -> None:
         self.effects.append(Send(connection, Refusal(self.highest_epoch)))
 
+    def ask_ahead(self, now_s: float, connection: Connection, message: FromLeader) -> None:
+        """To be called before `from_leader` with the same message, and what it wants done is to be
+        done before that: the leader sends what follows while this broker appends."""
+        follower = self.follower
+        if follower is None or follower.connection != connection:
+            return
+        if isinstance(message, Fetched):
+            follower.ask_ahead(now_s, message)
+
     def from_leader(self, now_s: float, connection: Connection, message: FromLeader) -> None:
         """A message on a connection that this broker opened."""
         follower = self.follower

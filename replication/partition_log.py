@@ -17,6 +17,8 @@ class Stored(NamedTuple):
     next_offset: int
     """First offset behind them."""
     size_bytes: int
+    exact: bool = True
+    """Whether the next message begins just at `next_offset`; else perhaps before it."""
 
 
 class PartitionLog(Protocol):

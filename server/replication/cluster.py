@@ -27,6 +27,7 @@ from ..syncing import synced_to
 from ..work import Work
 from .channel import Channel
 from .commits import Commit
+from .epoch_lines import write_lines_to_lead
 from .followers import Followers
 from .following import Following
 from .identity_file import IdentityFile
@@ -223,6 +224,7 @@ class Cluster:
         self.directory.producer_ids.begin_epoch(leader.epoch)
         self._starts.clear()
         self.observe("leads", epoch=leader.epoch, broker=self.broker_id)
+        self.start_work(write_lines_to_lead(self, leader.epoch))
 
     def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, Send):

@@ -10,6 +10,7 @@ from ...protocol.errors import HorologError, InvalidRequest
 from ...replication.messages import Fetched, FromFollower, FromLeader, Hello
 from ...storage.directory.random_ids import is_id
 from ...storage.log.log import Log
+from .epoch_lines import write_lines_of
 from .followers import reachable
 from .link import LetsIn, Link
 from .topics import TopicCopies
@@ -147,10 +148,12 @@ class Following:
             self._note(response)
         if isinstance(message, Fetched):
             await self._raise_starts(response)
+            await write_lines_of(cluster, message)
         if link.closed:
             return
         if isinstance(message, Fetched):
             self._follow_starts(response)
+        cluster.happens(lambda now_s: node.ask_ahead(now_s, link, message))
         before = node.follower.epoch if node.follower is not None else None
         cluster.happens(lambda now_s: node.from_leader(now_s, link, message))
         if welcome and node.follower is not None and before != node.follower.epoch:

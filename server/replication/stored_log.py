@@ -9,6 +9,7 @@ from ...storage.log.log import Log
 from ...storage.replica.copy_facts import CopyFacts
 from ...storage.replica.copying import Copied
 from ...storage.replica.epoch_history import EpochHistory
+from ...storage.replica.leader_epochs import EpochWrite
 from ...values import value_class
 
 
@@ -91,11 +92,30 @@ class StoredLog:
         if self._leads and log.epochs.history.last_epoch != epoch:
             log.replica.lead(epoch)
 
+    def line_to_lead(self, epoch: int) -> EpochWrite | None:
+        """What `begin_epoch` would write now, if anything; to be run, and noted."""
+        epochs = self.log.epochs
+        if not self._leads or epochs.unreadable or epochs.highest_seen >= epoch:
+            return None
+        return self.log.replica.leading(epoch)
+
+    def lines_of(self, stored: Stored) -> EpochWrite | None:
+        """What `append_stored` would write of epochs; to be run, and noted."""
+        stretch: Stretch | None = stored.data
+        if stretch is None:
+            return None
+        try:
+            return self.log.replica.appending(stretch.records, stretch.facts)
+        except CodedError:
+            return None  # Appending meets the same.
+
     def read_stored(self, offset: int, max_bytes: int) -> Stored:
         """Nothing, where it cannot be read: other partitions go on."""
         try:
             copied: Copied = self.log.replica.read(offset, max(max_bytes, 1))
-            return Stored(copied, copied.facts.told_end, copied.found.size)
+            exact = copied.next_offset >= 0
+            next_offset = copied.next_offset if exact else copied.facts.told_end
+            return Stored(copied, next_offset, copied.found.size, exact)
         except (CodedError, OSError) as error:
             self._secure.failed(self.log, error)
             return Stored(None, offset, 0)

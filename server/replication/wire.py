@@ -30,10 +30,13 @@ from ...replication.messages import (
 )
 from ...replication.partition_log import Stored
 from ...replication.settings import Member
+from ...storage.files import Buffer
 from ...storage.names import MAX_OFFSET
+from ...storage.read.file_range import FileRange
 from ...storage.read.reading import Slice
 from ...storage.replica.copy_facts import CopyFacts, MalformedFacts
 from ...storage.replica.copying import Copied
+from ..handlers.fetch import MAX_STRETCHES, STRETCH_BYTES
 from .stored_log import Stretch
 
 MAX_BROKER_ID: Final = 999
@@ -57,7 +60,7 @@ def read_positions(request: ReplicateRequest) -> Fetch | Confirm:
     """What a follower says later. Raises `InvalidRequest`."""
     positions = tuple(map(_read_position, request.positions))
     if request.says == Says.FETCH:
-        return Fetch(request.epoch, positions)
+        return Fetch(request.epoch, positions, request.ahead)
     return Confirm(request.epoch, positions)
 
 
@@ -90,6 +93,7 @@ def write_request(connection: int, message: FromFollower) -> ReplicateRequest:
         connection=connection,
         epoch=message.epoch,
         positions=[_write_position(one) for one in message.positions],
+        ahead=isinstance(message, Fetch) and message.ahead,
     )
 
 
@@ -108,11 +112,12 @@ def write_response(message: FromLeader, broker_id: int) -> ReplicateResponse:
     """The response of a leader, still without the topics, and without those messages that are not
     in memory (`unread`)."""
     if isinstance(message, Fetched):
+        stretches = Stretches()
         return ReplicateResponse(
             answers=Answers.FETCHED,
             epoch=message.epoch,
             broker_id=broker_id,
-            parts=[_write_part(part) for part in message.parts],
+            parts=[_write_part(part, stretches) for part in message.parts],
         )
     if isinstance(message, Refusal):
         return refusal(message.highest_epoch, broker_id)
@@ -125,7 +130,23 @@ def refusal(highest_epoch: int, broker_id: int) -> ReplicateResponse:
     return ReplicateResponse(answers=Answers.REFUSAL, epoch=highest_epoch, broker_id=broker_id)
 
 
-def _write_part(part: Part) -> ReplicatedPart:
+class Stretches:
+    """Takes messages from where they lie: few are read, many go from their file to the socket."""
+
+    def __init__(self) -> None:
+        self._left = MAX_STRETCHES
+
+    def take(self, found: Slice) -> Buffer | FileRange | None:
+        """`None` where they have to be read, and that would wait for the disk."""
+        if found.size >= STRETCH_BYTES and self._left:
+            stretch = found.stretch()
+            if stretch is not None:
+                self._left -= 1
+                return stretch
+        return found.read_now()
+
+
+def _write_part(part: Part, stretches: Stretches) -> ReplicatedPart:
     written = ReplicatedPart(
         topic=part.partition[0],
         partition=part.partition[1],
@@ -140,7 +161,7 @@ def _write_part(part: Part) -> ReplicatedPart:
         written.diverging = _write_epochs([part.diverging])
     if part.stored is not None and part.stored.data is not None:
         copied: Copied = part.stored.data
-        written.records = copied.found.read_now()  # type: ignore[assignment] # any buffer will do
+        written.records = stretches.take(copied.found)  # type: ignore[assignment] # not only bytes
         written.facts = copied.facts.encode()
         written.next_offset = part.stored.next_offset
     return written

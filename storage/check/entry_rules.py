@@ -25,6 +25,7 @@ from ...protocol.records.layout import (
 )
 from ...protocol.records.messages.message import Entry, entries, open_wrapper
 from ...values import value_class
+from ..files import Buffer
 
 RULES: Final = {
     Problem.PARTIAL: "an entry goes on past the end of the file",
@@ -164,7 +165,7 @@ class OffsetCheck:
         self._jump_due = 0
         """The offset that was due where that entry is."""
 
-    def check(self, data: bytes, found: Walk, position: int) -> Breach | None:
+    def check(self, data: Buffer, found: Walk, position: int) -> Breach | None:
         """Check the entries of `found`, the walk over `data`, which is at `position` of the file.
 
         Returns the first that is not good. To be called with one walk after the other.
@@ -186,7 +187,7 @@ class OffsetCheck:
         offset = int(_HEAD.unpack_from(data, found.end)[0])
         return self._out_of_row(offset, position + found.end)
 
-    def _check_each(self, data: bytes, end: int, base: int) -> Breach | None:
+    def _check_each(self, data: Buffer, end: int, base: int) -> Breach | None:
         position = 0
         while position < end:
             offset, size, magic, attributes = _HEAD.unpack_from(data, position)

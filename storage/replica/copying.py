@@ -1,9 +1,13 @@
 """Reading a log for a follower: its bytes where they lie, and what has to go with them."""
 
 from dataclasses import replace
+from struct import Struct
+from typing import Final
 
 from ...protocol.errors import OffsetOutOfRange
+from ...protocol.records.layout import CODEC_MASK
 from ...values import value_class
+from ..check.entry_rules import BATCH_MAGIC
 from ..index.append_time_search import offset_behind
 from ..index.append_times import Span
 from ..log.segment import Segment
@@ -13,6 +17,11 @@ from ..read.reading import Slice, read_slice
 from .copy_facts import EPOCHS_MAX, NEVER, SPANS_MAX, CopyFacts
 from .epoch_history import EpochStart
 
+NOT_KNOWN: Final = -1
+
+_HEAD: Final = Struct(">q8xBB")
+"""Offset, magic and attributes of an entry; of a batch the attributes are others."""
+
 
 @value_class
 class Copied:
@@ -21,6 +30,8 @@ class Copied:
     found: Slice
     """Of one segment and one format, perhaps cut off in the middle of an entry, perhaps empty."""
     facts: CopyFacts
+    next_offset: int
+    """First offset behind its entries, where it ends with an entry and that is known; else -1."""
 
 
 def read_copy(
@@ -49,6 +60,8 @@ def read_copy(
     segment = found.segment or log.segment_list.active
     if not (far or segment.append_times.loaded):
         raise FarAway
+    if found.size:
+        found = _without_cut_entry(log, found, segment)
     found, epochs, spans, told_end = _told(log, found, offset)
     facts = CopyFacts(
         offset,
@@ -63,7 +76,36 @@ def read_copy(
         _modified_ms(segment),
         _modified_before_ms(log, segment, offset),
     )
-    return Copied(found, facts)
+    return Copied(found, facts, _offset_at_end(log, found, segment) if found.size else offset)
+
+
+def _without_cut_entry(log: LogState, found: Slice, segment: Segment) -> Slice:
+    """A slice that ends with an entry, where the index knows where one ends not far before."""
+    end = found.position + found.size
+    if end >= segment.size_bytes:
+        return found
+    number = segment.offset_index.count_before(end + 1)
+    if not number:
+        return found
+    _, position = segment.offset_index.entry(number - 1)
+    return replace(found, size=position - found.position) if position > found.position else found
+
+
+def _offset_at_end(log: LogState, found: Slice, segment: Segment) -> int:
+    """First offset behind a slice; -1 where that would have to be looked for."""
+    end = found.position + found.size
+    if end >= segment.size_bytes:
+        return min(segment.next_offset, log.log_end_offset)
+    number = 0 if log.gaps else segment.offset_index.count_before(end + 1)
+    if not number or segment.offset_index.entry(number - 1)[1] != end:
+        return NOT_KNOWN
+    head = segment.file.pread_now(_HEAD.size, end)
+    if head is None:
+        return NOT_KNOWN
+    offset, magic, attributes = _HEAD.unpack_from(head)
+    # A compressed entry of the older formats has the offset of its last message.
+    known = magic == BATCH_MAGIC or not attributes & CODEC_MASK
+    return int(offset) if known else NOT_KNOWN
 
 
 def _told(

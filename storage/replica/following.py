@@ -11,7 +11,7 @@ from ...protocol.records.kernel import Walk, walk
 from ...protocol.records.kernel.terms import Offsets, Problem
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...protocol.records.problems import problem_error
-from ..check.entry_rules import OffsetCheck
+from ..check.entry_rules import BATCH_MAGIC, OffsetCheck
 from ..files import Buffer
 from ..index.append_times import Span
 from ..index.index_file import RELATIVE_OFFSET_MAX
@@ -22,6 +22,8 @@ from ..log.state import LogState
 from .copy_facts import CopyFacts, MalformedFacts
 from .epoch_history import EpochHistory, MalformedEpochs
 from .leader_epochs import EpochWrite
+
+_BATCHES = 1 << BATCH_MAGIC
 
 LOG_BYTES_MAX = 2**31 - 1
 """Positions in a log file have 31 bits."""
@@ -183,7 +185,8 @@ class Following:
             raise self._appender.not_written(error) from error
         run.last_stamp_ms = found.last_append_time_ms
         self._appender.commit_or_raise(run)
-        log.producers.take_stored(stored)
+        if found.magics & _BATCHES:
+            log.producers.take_stored(stored)
         return Appended(
             (found.first_offset,),
             found.last_offset,
@@ -238,8 +241,7 @@ def check_copied(
     )
     if found.problem not in (Problem.NONE, Problem.PARTIAL, Problem.OFFSET):
         raise problem_error(data, found, len(data))
-    entries = data if isinstance(data, bytes) else bytes(data)
-    breach = OffsetCheck(log_end_offset, gaps=gaps).check(entries, found, 0)
+    breach = OffsetCheck(log_end_offset, gaps=gaps).check(data, found, 0)
     if breach is not None:
         if breach.problem is Problem.OFFSET:
             raise InvalidRequest(f"byte {breach.position} of a stretch: {breach.rule}")

@@ -10,6 +10,7 @@ A file that cannot be read is no empty history: whoever asks is refused until th
 
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Lock
 
 from ...protocol.errors import StorageError
 from ..files import Files, replace_file
@@ -24,19 +25,45 @@ from .epoch_history import (
 )
 
 
+class _Place:
+    """Where the file is, for one write at a time."""
+
+    __slots__ = ("begun", "files", "lock", "path", "written")
+
+    def __init__(self, files: Files, path: Path) -> None:
+        self.files = files
+        self.path = path
+        self.lock = Lock()
+        self.begun = 0
+        """Number of the newest write."""
+        self.written = 0
+        """Number of the newest that is on stable storage."""
+
+
 class EpochWrite:
     """A history that is to be on stable storage; any thread may `run` it."""
 
-    __slots__ = ("_files", "_path", "history")
+    __slots__ = ("_number", "_place", "history")
 
-    def __init__(self, files: Files, path: Path, history: EpochHistory) -> None:
-        self._files = files
-        self._path = path
+    def __init__(self, place: _Place, history: EpochHistory) -> None:
+        place.begun += 1
+        self._number = place.begun
+        self._place = place
         self.history = history
 
     def run(self) -> None:
-        """Write the file and sync it and the folder. Raises `OSError`."""
-        replace_file(self._files, self._path, encode_epochs(self.history))
+        """Write the file and sync it and the folder, unless a newer write was before this one.
+        Raises `OSError`."""
+        place = self._place
+        with place.lock:
+            if place.written < self._number:
+                replace_file(place.files, place.path, encode_epochs(self.history))
+                place.written = self._number
+
+    @property
+    def stands(self) -> bool:
+        """Whether the file says this, and nothing is about to change it."""
+        return self._place.written == self._place.begun == self._number
 
 
 class LeaderEpochs:
@@ -44,8 +71,7 @@ class LeaderEpochs:
 
     def __init__(self, folder: Path, seams: Seams, log_name: Mapping[str, object]) -> None:
         """Without a file: see `load`. `log_name` goes with every event."""
-        self._path = folder / LEADER_EPOCHS
-        self._files = seams.files
+        self._place = _Place(seams.files, folder / LEADER_EPOCHS)
         self._observe = seams.observe
         self._log_name = log_name
         self._history = EpochHistory()
@@ -64,12 +90,12 @@ class LeaderEpochs:
         Raises `OSError`."""
         self.kept = True
         try:
-            self._stored = decode_epochs(self._files.read_bytes(self._path))
+            self._stored = decode_epochs(self._place.files.read_bytes(self._place.path))
         except MalformedEpochs as error:
             self.unreadable = str(error)
             self._observe(
                 "leader_epochs_unreadable",
-                path=str(self._path),
+                path=str(self._place.path),
                 reason=self.unreadable,
                 **self._log_name,
             )
@@ -82,8 +108,8 @@ class LeaderEpochs:
         """The epochs. Raises `StorageError` where the file cannot be believed."""
         if self.unreadable:
             raise StorageError(
-                f"{self._path} cannot be read ({self.unreadable}), so that nobody knows which "
-                "leaders wrote this log: it has to be copied anew from the leader"
+                f"{self._place.path} cannot be read ({self.unreadable}), so that nobody knows "
+                "which leaders wrote this log: it has to be copied anew from the leader"
             )
         return self._history
 
@@ -91,7 +117,14 @@ class LeaderEpochs:
         """What has to be done before `take`, which may be in any thread; `None` for nothing."""
         if self.unreadable or (history == self._stored and (self.kept or not history.starts)):
             return None
-        return EpochWrite(self._files, self._path, history)
+        return EpochWrite(self._place, history)
+
+    def note(self, write: EpochWrite) -> None:
+        """`write` was run, for messages that are still to come: `keep` has nothing to write then.
+        The history is as before."""
+        if write.stands:
+            self._stored = write.history
+            self.kept = True
 
     def take(self, history: EpochHistory) -> None:
         """Go by `history`, which is on stable storage."""
@@ -121,5 +154,5 @@ class LeaderEpochs:
         self.unreadable = ""
         if self.kept:
             self._stored = EpochHistory()
-            EpochWrite(self._files, self._path, self._stored).run()
+            EpochWrite(self._place, self._stored).run()
         self._history = self._stored

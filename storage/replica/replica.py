@@ -55,7 +55,8 @@ class Replica:
         return log.epochs.history.end_of(epoch, start_offset, log.log_end_offset)
 
     def leading(self, epoch: int) -> EpochWrite | None:
-        """The first part of `lead`: what has to be run, in any thread, before the second part.
+        """The first part of `lead`: what has to be run, in any thread, before the second part;
+        `None` where that was done (`LeaderEpochs.note`).
 
         Nothing may be appended between the two. Raises `ValueError` for an epoch that is not new,
         `StorageError` where the epochs cannot be read.
@@ -78,15 +79,14 @@ class Replica:
         """
         log = self._log
         write = written or self.leading(epoch)
-        assert write is not None
-        if written is None:
+        if write is not None and written is None:
             try:
                 write.run()
             except OSError as error:
                 raise StorageError(
                     f"{log.path}: epoch {epoch} could not be written: {error}"
                 ) from error
-        log.epochs.take(write.history)
+        log.epochs.take(log.epochs.history.assigned(epoch, log.log_end_offset))
         log.producers.follows = False
         log.producers.abort_open(log.log_end_offset)
         log.stamp_batches = partial(stamp_epoch, epoch=epoch)

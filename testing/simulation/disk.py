@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol
 from ...replication.epochs import EpochStart, cut_end, cut_start, with_start
 from ...replication.partition_log import Identity, Partition, Stored
 from ...replication.settings import Member
+from .violation import Violation
 
 Entry = tuple[int, Any, int]
 """(epoch, who wrote it, number): one message."""
@@ -88,6 +89,9 @@ class SimulatedLog:
         return Stored(data, offset + len(data), len(data))
 
     def append_stored(self, stored: Stored) -> None:
+        first = stored.next_offset - len(stored.data)
+        if first != len(self.entries):
+            raise Violation(f"what begins at {first} is appended at {len(self.entries)}")
         for offset, entry in enumerate(stored.data, len(self.entries)):
             self._last[entry[1]] = (entry[2], offset)
         self.entries += stored.data

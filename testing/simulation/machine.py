@@ -218,6 +218,9 @@ class Machine:
         elif to_leader:
             node.from_follower(self.now_s, wire, message)
         else:
+            if self.simulation.seed % 2:
+                node.ask_ahead(self.now_s, wire, message)
+                self.settle()
             node.from_leader(self.now_s, wire, message)
         self.settle()
 

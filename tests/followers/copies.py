@@ -48,11 +48,15 @@ def copy_once(leader: LogFolder, follower: LogFolder, max_bytes: int, **how: boo
     """One request of a follower, or two where its log has to begin anew."""
     log = follower.log
     try:
-        data, facts = copied(leader, log.log_end_offset, max_bytes, **how)
+        stretch = leader.log.replica.read(log.log_end_offset, max_bytes, **how)
     except OffsetOutOfRange:
         log.replica.begin_anew(leader.log.segments[0].base_offset)
-        data, facts = copied(leader, log.log_end_offset, max_bytes, **how)
+        stretch = leader.log.replica.read(log.log_end_offset, max_bytes, **how)
+    data, facts = stretch.found.read(), CopyFacts.decode(stretch.facts.encode())
     log.replica.append(data, facts)
+    if stretch.next_offset >= 0:
+        # What a leader goes by that sends more before this is confirmed.
+        assert log.log_end_offset == stretch.next_offset
     follow_log_start(follower, facts)
 
 

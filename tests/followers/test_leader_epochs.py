@@ -55,6 +55,46 @@ def test_without_replication_nothing_is_kept_or_stamped(leader: LogFolder) -> No
     assert leader.names("checkpoint") == []
 
 
+def test_a_line_may_be_written_before_its_message_and_is_cut_with_the_log(
+    leader: LogFolder,
+) -> None:
+    log = leader.open()
+    log.append(batch(1, 2))
+    ahead = log.replica.leading(3)
+    assert ahead is not None
+    ahead.run()
+    log.epochs.note(ahead)
+    assert content(leader) == "0\n1\n3 2\n"
+    assert log.epochs.history.last_epoch == -1
+    leader.restart()  # a line without a message is passed over
+    log = leader.log
+    assert (log.epochs.history.last_epoch, log.epochs.highest_seen) == (-1, 3)
+    ahead = log.replica.leading(4)
+    assert ahead is not None
+    ahead.run()
+    log.epochs.note(ahead)
+    assert log.replica.leading(4) is None
+    log.replica.lead(4)
+    log.append(batch(3))
+    assert stamped(log) == [-1, 4]
+    log.replica.follow()
+    log.truncate(2)
+    assert content(leader) == "0\n0\n"
+
+
+def test_an_older_line_does_not_take_the_place_of_a_newer_one(leader: LogFolder) -> None:
+    log = leader.open()
+    log.append(batch(1))
+    older, newer = log.replica.leading(3), log.replica.leading(4)
+    assert older is not None
+    assert newer is not None
+    newer.run()
+    older.run()
+    assert content(leader) == "0\n1\n4 1\n"
+    log.epochs.note(older)
+    assert log.replica.leading(3) is not None
+
+
 def test_batches_are_stamped_with_the_epoch_of_their_leader(leader: LogFolder) -> None:
     log = leader.open(segment_bytes=400)
     log.append(batch(1))

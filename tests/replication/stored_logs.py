@@ -113,6 +113,8 @@ class StoredToo(SimulatedLog):
         data, facts = copied.data.found.read(), copied.data.facts.encode()
         some = decoded(data)
         assert some == wanted[: len(some)]
+        if copied.exact:
+            assert copied.next_offset == offset + len(some)
         return Stored((some, data, facts), offset + len(some), max(len(some), 1))
 
     def append_stored(self, stored: Stored) -> None:

@@ -76,6 +76,10 @@ class ReplicateRequest:
         default=(),
         doc="Fetch and confirm: those that changed; all of them in the first fetch.",
     )
+    ahead: bool = boolean(
+        default=False,
+        doc="Fetch: the last answer is not appended yet; go on behind what was sent.",
+    )
 
 
 @message

@@ -1,0 +1,1 @@
+"""Figures of a leader and its followers: `make bench-cluster`."""

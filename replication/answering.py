@@ -1,0 +1,92 @@
+"""What a leader's answer to a follower has: of each partition with news a part."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from .epochs import EpochStart, starts_between
+from .led_partition import LedPartition
+from .messages import Part
+from .partition_log import Partition, Stored
+from .session import Session
+
+NOTHING: Final = -1
+"""The watermark for a follower whose log is not known to be a beginning of the leader's."""
+
+SYNC_AFTER_ANSWERS: Final = 16
+"""So many full answers to a follower that is far behind are synced together."""
+
+
+def next_parts(
+    session: Session, partitions: Mapping[Partition, LedPartition], max_bytes: int, *, counted: bool
+) -> tuple[Part, ...]:
+    """The news for a follower, as far as `max_bytes` of messages go; the session knows then what is
+    left. `counted`: the follower counts as in sync."""
+    room = max_bytes
+    parts: list[Part] = []
+    left: set[Partition] = set()
+    session.more = set()
+    for partition in sorted(session.changed):
+        part = partitions[partition]
+        log, stored = part.log, None
+        end = session.goes_on_at(partition)
+        starts: tuple[EpochStart, ...] = ()
+        if _has_more(session, part, partition, end):
+            assert end is not None
+            if room <= 0:
+                left.add(partition)
+                continue
+            stored = log.read_stored(end, room)
+            room -= stored.size_bytes
+            starts = starts_between(log.epoch_starts, end, stored.next_offset)
+            _note_sent(session, part, partition, end, stored)
+        wanted = part.sync_to
+        if not counted:
+            reached = end if stored is None else stored.next_offset
+            wanted = _joins_with(session, part, reached, SYNC_AFTER_ANSWERS * max_bytes)
+        begins_anew = end is None or end < log.log_start_offset
+        parts.append(
+            Part(
+                partition,
+                session.diverging.pop(partition, None),
+                stored,
+                starts,
+                log.log_start_offset,
+                NOTHING if end is None else log.high_watermark,
+                wanted,
+                log.producers_at_start() if begins_anew else None,
+            )
+        )
+    session.changed = left
+    return tuple(parts)
+
+
+def _has_more(session: Session, part: LedPartition, partition: Partition, end: int | None) -> bool:
+    if end is None or partition in session.unsure:
+        return False
+    return part.log.log_start_offset <= end < part.log.log_end_offset
+
+
+def _note_sent(
+    session: Session, part: LedPartition, partition: Partition, end: int, stored: Stored
+) -> None:
+    session.unsynced_bytes += stored.size_bytes
+    if not stored.exact:
+        session.unsure[partition] = end
+    elif stored.size_bytes:
+        session.sent[partition] = stored.next_offset
+        if stored.next_offset < part.log.log_end_offset:
+            session.more.add(partition)
+
+
+def _joins_with(
+    session: Session, part: LedPartition, reached: int | None, unsynced_bytes: int
+) -> int:
+    """Up to where a follower that is not in sync has to sync. It is told to where it has all that
+    it joins with, and before that now and then: else syncs, one for each answer, are all it does.
+    """
+    wanted = max(part.sync_to, part.log.high_watermark)
+    if reached is not None and reached < wanted:
+        if session.unsynced_bytes < unsynced_bytes:
+            return 0
+        session.unsynced_bytes = 0
+    return wanted

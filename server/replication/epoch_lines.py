@@ -1,0 +1,72 @@
+"""Lines of new epochs, written ahead in a thread.
+
+A line is on stable storage before the first message of its epoch is written. That is so without
+this, too: whoever appends writes the line if it is not there, and then the loop waits for the disk.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from ...replication.messages import Fetched
+from ...storage.replica.leader_epochs import EpochWrite
+from .stored_log import StoredLog
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+AT_ONCE: Final = 32
+"""Lines that a new leader writes in one go, for as many logs."""
+
+USED_MS: Final = 600_000
+"""A new leader writes the lines of logs that were appended to within this time. The others get
+theirs with a message: an election with thousands of idle partitions syncs nothing for them."""
+
+_Writes = Sequence[tuple[StoredLog, EpochWrite]]
+
+
+async def write_lines_of(cluster: "Cluster", message: Fetched) -> None:
+    """Write the lines of the epochs that begin in what a leader sent, before it is appended."""
+    writes = []
+    for part in message.parts:
+        log = cluster.stored.logs.get(part.partition)
+        if log is not None and part.stored is not None and part.diverging is None:
+            write = log.lines_of(part.stored)
+            if write is not None:
+                writes.append((log, write))
+    await _run(cluster, writes)
+
+
+async def write_lines_to_lead(cluster: "Cluster", epoch: int) -> None:
+    """Write the lines of an epoch in which this broker leads, before producers come."""
+    used_since_ms = cluster.clock.now_ms() - USED_MS
+    used = [
+        log
+        for log in cluster.stored.logs.values()
+        if log.log.segment_list.active.append_times.largest_ms >= used_since_ms
+    ]
+    for first in range(0, len(used), AT_ONCE):
+        if cluster.epoch != epoch:
+            return
+        await _run(cluster, list(_lines(used[first : first + AT_ONCE], epoch)))
+
+
+def _lines(logs: Iterable[StoredLog], epoch: int) -> Iterable[tuple[StoredLog, EpochWrite]]:
+    for log in logs:
+        write = log.line_to_lead(epoch)
+        if write is not None:
+            yield log, write
+
+
+async def _run(cluster: "Cluster", writes: _Writes) -> None:
+    if not writes:
+        return
+
+    def run() -> None:
+        for _, write in writes:
+            with suppress(OSError):  # Whoever appends tries again, and tells.
+                write.run()
+
+    await cluster.in_reading_thread(run)
+    for log, write in writes:
+        log.log.epochs.note(write)

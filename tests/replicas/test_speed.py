@@ -1,0 +1,155 @@
+"""What copying costs beside the bytes: no sync in the loop, no sync for each answer, bounded memory.
+
+replication.md, sections 3 and 5.
+"""
+
+import asyncio
+import os
+import re
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from horolog import Admin
+from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.replication.follower import Follower
+from horolog.storage.replica.leader_epochs import EpochWrite
+from horolog.testing.program import ServerProcess
+from horolog.testing.requests import create_topic, produce
+from horolog.testing.wire import Wire
+
+from .brokers import brokers
+from .members import Member, eventually, members
+
+TOPIC = "t"
+MIB = 1 << 20
+
+
+async def fill(member: Member, sets: int, set_bytes: int = 256 << 10) -> int:
+    """Sets of so many bytes into one partition, one a request; how many bytes there are."""
+    data = bytes(build_set([NewRecord(b"v" * 1000, timestamp_ms=1)] * (set_bytes // 1034)))
+    wire = await Wire.open(member.address)
+    await wire.call(create_topic(TOPIC, retention_ms=-1))
+    for _ in range(sets):
+        answer = await wire.call(produce(TOPIC, data, acks=1))
+        assert answer.topics[0].partitions[0].error_code == 0
+    wire.close()
+    return sets * len(data)
+
+
+async def test_lines_of_new_epochs_are_written_beside_the_loop(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_loop: list[bool] = []
+    run = EpochWrite.run
+
+    def noting(write: EpochWrite) -> None:
+        in_loop.append(threading.current_thread() is threading.main_thread())
+        run(write)
+
+    monkeypatch.setattr(EpochWrite, "run", noting)
+    async with members(place) as all_:
+        await all_.start()
+        async with Admin(all_[1].address) as admin:
+            await admin.create_topic(TOPIC, partitions=4)
+        for partition in range(4):
+            await all_[1].produce(TOPIC, "before", partition=partition)
+        await all_.in_sync(all_[1])
+        assert in_loop.count(False) == 4  # at the follower; the leader has nothing to go by yet
+        in_loop.clear()
+        await all_[1].promote(2)
+        epoch = await eventually(lambda: all_[2].cluster.epoch)
+        logs = [all_[2].log(TOPIC, partition) for partition in range(4)]
+        # The new leader's lines are there before any message of the epoch.
+        await eventually(lambda: len(in_loop) == 4)
+        assert not any(in_loop)
+        await eventually(lambda: all(f"{epoch} 1" in content(log) for log in logs))
+        assert [log.epochs.history.last_epoch < epoch for log in logs] == [True] * 4
+        for partition in range(4):
+            await all_[2].produce(TOPIC, "after", partition=partition)
+        assert not any(in_loop)
+        assert [log.epochs.history.last_epoch for log in logs] == [epoch] * 4
+        await all_.in_sync(all_[2])
+        assert not any(in_loop)
+
+
+def content(log: Any) -> str:
+    text: str = (log.path / "leader-epoch-checkpoint").read_text()
+    return text
+
+
+async def test_what_is_far_behind_is_asked_for_ahead_and_synced_together(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    ahead = Follower.ask_ahead
+
+    def noting(follower: Follower, now_s: float, message: Any) -> None:
+        ahead(follower, now_s, message)
+        asked.append(follower._ahead)
+
+    monkeypatch.setattr(Follower, "ask_ahead", noting)
+    async with members(place) as all_:
+        await all_[1].start(cluster_create=True)
+        size = await fill(all_[1], 120)
+        await all_[2].start(follow=all_[1])
+        await all_.in_sync(all_[1])
+        ours, theirs = (member.log(TOPIC).segments[-1] for member in (all_[1], all_[2]))
+        assert ours.size_bytes == theirs.size_bytes == size
+        assert ours.log_path.read_bytes() == theirs.log_path.read_bytes()
+        # 30 MiB in answers of 4: all but the last ones were asked for before they were appended.
+        assert sum(asked) >= 5
+        assert not asked[-1]
+        assert all_[2].log(TOPIC).flusher.synced_offset == all_[1].log(TOPIC).log_end_offset
+
+
+@pytest.mark.timeout(120)
+def test_memory_is_bounded_beside_a_follower_that_stands_still(place: Path) -> None:
+    """A leader keeps nothing for a follower but what it sent; a follower keeps one answer or two."""
+    with brokers(place, acks_all_durability="written") as all_:
+        all_.start()
+        first, second = all_[1], all_[2]
+        assert first.server is not None
+        assert second.server is not None
+        asyncio.run(_fill(first.address, 8))
+        all_.in_sync(first)
+        before = resident(first.server)
+        os.kill(second.server.process.pid, signal.SIGSTOP)
+        try:
+            asyncio.run(_fill(first.address, 160))
+            beside = resident(first.server)
+        finally:
+            os.kill(second.server.process.pid, signal.SIGCONT)
+        idle = resident(second.server)
+        all_.in_sync(first)
+        # 160 MiB were written meanwhile, and copied then.
+        assert beside - before < 48 * MIB
+        assert peak(second.server) - idle < 48 * MIB
+        assert peak(first.server) - before < 64 * MIB
+
+
+async def _fill(address: str, mib: int) -> None:
+    data = bytes(build_set([NewRecord(b"v" * 1000, timestamp_ms=1)] * 1000))
+    wire = await Wire.open(address)
+    await wire.call(create_topic(TOPIC, retention_ms=-1))
+    for _ in range(mib):
+        await wire.call(produce(TOPIC, data, acks=1))
+    wire.close()
+
+
+def resident(server: ServerProcess) -> int:
+    return _status(server, "VmRSS")
+
+
+def peak(server: ServerProcess) -> int:
+    return _status(server, "VmHWM")
+
+
+def _status(server: ServerProcess, name: str) -> int:
+    text = Path(f"/proc/{server.process.pid}/status").read_text()
+    found = re.search(rf"^{name}:\s+(\d+) kB$", text, re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024
