@@ -48,7 +48,9 @@ class Follower:
     @property
     def has_everything(self) -> bool:
         """Whether it has had, on this connection, all that was committed in every partition."""
-        return self._welcomed and self._not_reached.isdisjoint(self._directory.logs)
+        directory = self._directory
+        reached = self._welcomed and self._not_reached.isdisjoint(directory.logs)
+        return reached and directory.complete
 
     def has_reached(self, partition: Partition) -> bool:
         """Whether it has had, of this leader, all that was committed in a partition. It stays so

@@ -50,7 +50,8 @@ class HandNode(Node):
         super().__init__(directory, incarnation, settings, new_number, may_have_lost=may_have_lost)
         self.brokers = brokers
         last = self.highest_epoch
-        self.newer_epoch = last != NO_EPOCH and last % EPOCHS_APART != self.broker_id
+        own = not self.identity.nonce or last % EPOCHS_APART == self.broker_id
+        self.newer_epoch = last != NO_EPOCH and not own
         """Whether another broker led after this one, which is not to lead by itself."""
         self._revision = 0
         empty = not self.identity.nonce
@@ -116,7 +117,7 @@ class HandNode(Node):
         self._decide()
 
     def from_leader(self, now_s: float, connection: Connection, message: FromLeader) -> None:
-        # Before the message: partitions that an earlier one named are there by now.
+        # Before the message: what comes with it is not there yet.
         if self.identity.in_doubt and self.follower is not None and self.follower.has_everything:
             self.remember(self.identity._replace(in_doubt=False))
         super().from_leader(now_s, connection, message)

@@ -46,6 +46,7 @@ class Leader:
             self._lead(partition, log)
 
     def _lead(self, partition: Partition, log: PartitionLog) -> None:
+        log.lead()
         part = LedPartition(log, self._settings.sync_for_acks_all)
         self.partitions[partition] = part
         if part.sync_to > log.synced_offset:

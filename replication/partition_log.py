@@ -47,6 +47,10 @@ class PartitionLog(Protocol):
 
     def set_high_watermark(self, offset: int) -> None: ...
 
+    def lead(self) -> None:
+        """This broker leads from now on. Called before anything is asked by it as the leader."""
+        ...
+
     @property
     def epoch_starts(self) -> History:
         """None at or beyond the log end."""
@@ -111,6 +115,11 @@ class Directory(Protocol):
 
     @property
     def logs(self) -> Mapping[Partition, PartitionLog]: ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is a log of each partition that the metadata below their watermark name."""
+        ...
 
     def store(self, identity: Identity) -> None:
         """Keep it; synced before it returns."""

@@ -1,7 +1,8 @@
 """A broker that is one of several, and the only one: what it has is what all in sync have."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from ..protocol.errors import CodedError
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.log.log import Log
 
@@ -12,11 +13,20 @@ class Alone:
     def check_topics(self) -> None:
         pass
 
+    def check_coordinates(self) -> None:
+        pass
+
     def check_positions(self) -> None:
         pass
 
-    async def trimmed(self, logs: Sequence[Log]) -> None:
+    def begin_append(self) -> None:
         pass
+
+    def appended(self, offset: int, settled: Callable[[CodedError | None], None]) -> None:
+        settled(None)
+
+    async def trimmed(self, logs: Sequence[Log]) -> Mapping[Log, Exception]:
+        return {}
 
 
 def lead_alone(directory: LogDirectory) -> None:

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
     from .metrics.replica_families import ReplicaFigures
     from .quotas.meter import Meter
+    from .replication.identity_file import IdentityFile
 
 MAX_PARKED_FETCHES = 10_000
 """Fetches that wait at one time. Each holds a timer and its request; a client whose fetch finds
@@ -119,6 +120,8 @@ class Broker:
         self._cleanups = AsyncExitStack()
         self._serving = False
         self._meter: Meter | None = None
+        self._identity: IdentityFile | None = None
+        """What the directory of a broker of a cluster knows of itself."""
         self._all_open = False
         """Whether every log was opened, or found to be one that cannot be."""
 
@@ -288,7 +291,11 @@ class Broker:
             replicated=self._replicated or bool(settings.broker_id),
         )
         cleanups.callback(self.directory.close)
-        if self._replicated:
+        if settings.broker_id:
+            from .replication.setting_up import open_as_one
+
+            self._identity = open_as_one(self.settings, self.directory, self._files)
+        elif self._replicated:
             from .alone import lead_alone
 
             lead_alone(self.directory)
@@ -380,11 +387,11 @@ class Broker:
             security=self.security,
             rolled=self.maintenance.has_rolled,
         )
-        if self.settings.broker_id:
+        if self._identity is not None:
             from .replication.setting_up import join_cluster
 
             self.services = join_cluster(
-                self.services, self._files, self.observe, self.addresses.native
+                self.services, self._identity, self.observe, self.addresses.native
             )
         self._make_dispatchers()
         self.security.quotas_changed = self._use_quotas
@@ -404,7 +411,7 @@ class Broker:
             dispatcher.meter = self._meter if quotas else None
 
     def _metadata_store(self, work: Work, commits: GroupCommit, logs: Logs) -> MetadataStore:
-        if not self._replicated:
+        if self.directory.metadata is None:
             return DirectStore(self.directory, work)
         from .alone import Alone
         from .replicated_store import ReplicatedStore

@@ -68,8 +68,9 @@ class MetadataStore(Protocol):
         """As `Positions.expire`."""
         ...
 
-    async def trimmed(self, logs: Sequence[Log]) -> None:
-        """Wait until others know too where `logs` begin now, which is on stable storage here."""
+    async def trimmed(self, logs: Sequence[Log]) -> Mapping[Log, Exception]:
+        """Wait until others know too where `logs` begin now, which is on stable storage here; the
+        logs of which they do not, and why."""
         ...
 
 
@@ -97,5 +98,5 @@ class DirectStore(Changes):
         expire = partial(self._positions.expire, group, retention_ms, now_ms)
         return self._work.in_positions_thread(expire)
 
-    async def trimmed(self, logs: Sequence[Log]) -> None:
-        pass
+    async def trimmed(self, logs: Sequence[Log]) -> Mapping[Log, Exception]:
+        return {}

@@ -6,10 +6,17 @@ Who moves the watermark is no matter of this: what is applied follows it.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
 
+from ..protocol.cluster_errors import (
+    CoordinatorNotAvailable,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeader,
+)
 from ..protocol.errors import (
     CodedError,
     LeaderNotAvailable,
@@ -53,13 +60,44 @@ class Leadership(Protocol):
         """Raise a `CodedError` where this broker may not change topics now."""
         ...
 
+    def check_coordinates(self) -> None:
+        """Raise a `CodedError` where this broker may not tell positions now."""
+        ...
+
     def check_positions(self) -> None:
         """Raise a `CodedError` where this broker may not take commits now."""
         ...
 
-    async def trimmed(self, logs: Sequence[Log]) -> None:
-        """Wait until all brokers in sync begin `logs` where this one does. Raises `CodedError`."""
+    def begin_append(self) -> None:
+        """To be called before a record is appended, behind one of these checks. Raises
+        `StorageError`."""
         ...
+
+    def appended(self, offset: int, settled: Callable[[CodedError | None], None]) -> None:
+        """A record was appended at `offset`. `settled` is called, perhaps at once, when all brokers
+        in sync have it, or with the error where they will not, as far as is known."""
+        ...
+
+    async def trimmed(self, logs: Sequence[Log]) -> Mapping[Log, Exception]:
+        """Wait until all brokers in sync begin `logs` where this one does; those of which that did
+        not come true, and why."""
+        ...
+
+
+class Waiting:
+    """Somebody waits until a record is committed, and applied here."""
+
+    __slots__ = ("done", "offset", "settled")
+
+    def __init__(self, offset: int, *, settled: bool = False) -> None:
+        self.offset = offset
+        self.settled = settled
+        """Whether it is known that all brokers in sync have it."""
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def fail(self, error: CodedError) -> None:
+        if not self.done.done():
+            self.done.set_exception(type(error)(error.message))
 
 
 class ReplicatedStore:
@@ -82,7 +120,9 @@ class ReplicatedStore:
         self._commits = commits
         self._observe = observe
         self.leadership = leadership
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.changed: Callable[[], None] = _nothing
+        """Called when topics are not what they were."""
+        self._waiting: deque[Waiting] = deque()
         self._pending: tuple[int, int] = (0, 0)
         """Positions, and their bytes, in commits on their way."""
         self._committing: dict[str, int] = {}
@@ -92,8 +132,12 @@ class ReplicatedStore:
         self._turn = asyncio.Lock()
         self._topics_to = 0
         """The last record of a topic that was appended here, and one."""
+        self._last_topic: Waiting | None = None
         self._serves_from = self.metadata.log.log_end_offset
-        self.topics = ProposedChanges(self.metadata, self._changes, self._check_topics)
+        self._known = asyncio.Event()
+        self._stuck = False
+        """Whether a change of a topic could not be made, for want of room perhaps."""
+        self.topics = ProposedChanges(self._changes, self._check_topics, self._propose)
         self.metadata.gone = gone
         self.metadata.log.on_advance = self.metadata.log.on_synced = lambda _: self.moved()
 
@@ -103,19 +147,39 @@ class ReplicatedStore:
         """This broker begins to lead: it answers once it has applied all that there is."""
         self._serves_from = self.metadata.log.log_end_offset
         self._topics_to = 0
+        self._stuck = False
+        self._known.clear()
+        self.moved()
 
     def leads_no_more(self, error: CodedError) -> None:
         """Answer all who wait: what becomes of their changes, the next leader knows."""
         waiting, self._waiting = self._waiting, deque()
-        for _, done in waiting:
-            if not done.done():
-                done.set_exception(type(error)(error.message))
+        for each in waiting:
+            each.fail(error)
+        self._known.set()
+
+    @property
+    def knows(self) -> bool:
+        """Whether topics and positions are those that an earlier leader may have shown, as far as
+        they can be."""
+        known = self.metadata.applied >= self._serves_from
+        return known or self._stuck or self.metadata.failure is not None
+
+    async def known(self, seconds: float) -> None:
+        """Wait until `knows` is so, but no longer than this."""
+        if not self.knows:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._known.wait(), seconds)
 
     def _check_topics(self) -> None:
         self.leadership.check_topics()
         self._check_known(LeaderNotAvailable)
 
     def check_coordinates(self) -> None:
+        self.leadership.check_coordinates()
+        self._check_known(NotCoordinator)
+
+    def _check_commits(self) -> None:
         self.leadership.check_positions()
         self._check_known(NotCoordinator)
 
@@ -145,9 +209,11 @@ class ReplicatedStore:
                 step = change.step
                 await self._work.in_topics_thread(partial(change.run, step))
                 change.advance(step)
+            self.changed()
             try:
                 change.result()
             except StorageError as error:
+                self._stuck = True
                 self._observe("metadata_not_applied", error=error.message)
                 self._fail_next(error)
                 await asyncio.sleep(RETRY_SECONDS)
@@ -181,29 +247,39 @@ class ReplicatedStore:
 
     def _tell(self) -> None:
         """Answer those whose records are applied, or never will be."""
-        applied = self.metadata.applied
-        while self._waiting and self._waiting[0][0] < applied:
-            done = self._waiting.popleft()[1]
+        applied, waiting = self.metadata.applied, self._waiting
+        while waiting and waiting[0].settled and waiting[0].offset < applied:
+            done = waiting.popleft().done
             if not done.done():
                 done.set_result(None)
         if self.metadata.failure is not None:
             self.leads_no_more(self.metadata.failure)
+        elif self.knows:
+            self._known.set()
 
     def _fail_next(self, error: StorageError) -> None:
-        if self._waiting and self._waiting[0][0] <= self.metadata.applied:
-            done = self._waiting.popleft()[1]
-            if not done.done():
-                done.set_exception(StorageError(error.message))
+        if self._waiting and self._waiting[0].offset <= self.metadata.applied:
+            self._waiting.popleft().fail(error)
 
-    def _wait(self, offset: int) -> asyncio.Future[None]:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((offset, done))
+    def _append(self, record: MetadataRecord) -> Waiting:
+        """Append a record; the wait for it."""
+        self.leadership.begin_append()
+        waiting = Waiting(self.metadata.append(record))
+        self._waiting.append(waiting)
+        self.leadership.appended(waiting.offset, partial(self._settled, waiting))
         self._commits.request(self.metadata.log.flusher)
-        return done
+        return waiting
 
-    async def _within(self, seconds: float, done: asyncio.Future[None]) -> None:
+    def _settled(self, waiting: Waiting, error: CodedError | None) -> None:
+        """It is known what became of a record at the others."""
+        waiting.settled = True
+        if error is not None:
+            waiting.fail(error)
+        self._tell()
+
+    async def _within(self, seconds: float, waiting: Waiting) -> None:
         try:
-            await asyncio.wait_for(asyncio.shield(done), seconds)
+            await asyncio.wait_for(asyncio.shield(waiting.done), seconds)
         except TimeoutError as late:
             raise RequestTimedOut(
                 f"the brokers in sync did not all have it within {seconds:g} s; it may still come "
@@ -232,18 +308,25 @@ class ReplicatedStore:
 
     async def _topics_applied(self) -> None:
         if self.metadata.applied < self._topics_to:
+            waiting = Waiting(self._topics_to - 1, settled=True)
+            self._waiting.append(waiting)
+            self._commits.request(self.metadata.log.flusher)
             try:
-                await self._within(TOPIC_SECONDS, self._wait(self._topics_to - 1))
+                await self._within(TOPIC_SECONDS, waiting)
             except CodedError:
                 self._topics_to = min(self._topics_to, self.metadata.log.log_end_offset)
 
+    def _propose(self, record: MetadataRecord) -> int:
+        self._last_topic = waiting = self._append(record)
+        return waiting.offset
+
     async def _proposed(self, change: TopicChange) -> None:
-        proposal = change.work
-        if not isinstance(proposal, Proposal):
+        proposal, waiting = change.work, self._last_topic
+        if not isinstance(proposal, Proposal) or waiting is None:
             return
         self._topics_to = proposal.offset + 1
         try:
-            await self._within(TOPIC_SECONDS, self._wait(proposal.offset))
+            await self._within(TOPIC_SECONDS, waiting)
             proposal.applied = True
         except CodedError as error:
             proposal.failure = error
@@ -254,7 +337,7 @@ class ReplicatedStore:
         return self._work.start(self._commit(group, positions))
 
     async def _commit(self, group: str, positions: Sequence[Position]) -> None:
-        self.check_coordinates()
+        self._check_commits()
         check_name(group)
         for position in positions:
             check_entry(position)
@@ -265,7 +348,7 @@ class ReplicatedStore:
         self._pending = (count + more, size_bytes + more_bytes)
         self._committing[group] = self._committing.get(group, 0) + 1
         try:
-            await self._append(PositionsCommitted(group, self._with_ids(positions)))
+            await self._made(PositionsCommitted(group, self._with_ids(positions)))
         finally:
             count, size_bytes = self._pending
             self._pending = (count - more, size_bytes - more_bytes)
@@ -277,36 +360,46 @@ class ReplicatedStore:
         topics = self.metadata.state.topics
         return [(topics[each.topic].topic_id, each) for each in positions if each.topic in topics]
 
-    async def _append(self, record: MetadataRecord) -> None:
-        await self._within(POSITION_SECONDS, self._wait(self.metadata.append(record)))
+    async def _made(self, record: MetadataRecord) -> None:
+        """Append what is of positions, and wait for it; errors are those of a coordinator."""
+        try:
+            await self._within(POSITION_SECONDS, self._append(record))
+        except NotLeader as error:
+            raise NotCoordinator(error.message) from error
+        except (NotEnoughReplicas, NotEnoughReplicasAfterAppend) as error:
+            raise CoordinatorNotAvailable(error.message) from error
 
     def forget(self, group: str) -> asyncio.Future[None]:
         return self._work.start(self._forget(group))
 
     async def _forget(self, group: str) -> None:
-        self.check_coordinates()
+        self._check_commits()
         if self.metadata.positions.has(group):
-            await self._append(PositionsForgotten(group))
+            await self._made(PositionsForgotten(group))
 
     def used(self, group: str, at_ms: int) -> asyncio.Future[None]:
         return self._work.start(self._used(group, at_ms))
 
     async def _used(self, group: str, at_ms: int) -> None:
         if self.metadata.positions.is_of_group(group):
-            self.check_coordinates()
-            await self._append(PositionsUsed(group, at_ms))
+            self._check_commits()
+            await self._made(PositionsUsed(group, at_ms))
 
     def expire(self, group: str, retention_ms: int, now_ms: int) -> asyncio.Future[int]:
         return self._work.start(self._expire(group, retention_ms, now_ms))
 
     async def _expire(self, group: str, retention_ms: int, now_ms: int) -> int:
-        self.check_coordinates()
+        self._check_commits()
         expires_ms = self.metadata.positions.expires_ms(group, retention_ms)
         if expires_ms is None or expires_ms > now_ms or group in self._committing:
             return 0
         count = len(self.metadata.positions.of(group))
-        await self._append(PositionsForgotten(group))
+        await self._made(PositionsForgotten(group))
         return count
 
-    async def trimmed(self, logs: Sequence[Log]) -> None:
-        await self.leadership.trimmed(logs)
+    async def trimmed(self, logs: Sequence[Log]) -> Mapping[Log, Exception]:
+        return await self.leadership.trimmed(logs)
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""

@@ -153,6 +153,14 @@ class Coordinator:
         del self._empty[name]
         self._due_at.pop(name, None)
 
+    def forget_all(self) -> None:
+        """Another broker is the coordinator of all groups: none is known here. Who waits is not
+        answered any more."""
+        for known in (self.groups, self._replies, self._waiting_in, self._due, self._due_at):
+            known.clear()
+        self._empty.clear()
+        self._bytes = 0
+
     def next_deadline(self) -> float:
         """When `time_passed` may have something to do."""
         while self._due:

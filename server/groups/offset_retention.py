@@ -3,7 +3,7 @@
 from typing import Final
 
 from ...clock import Clock
-from ...protocol.errors import CodedError
+from ...protocol.errors import CodedError, NotCoordinator
 from ...storage.directory.position_reading import PositionReading
 from ...storage.events import Observer
 from ..metadata_store import MetadataStore
@@ -46,8 +46,19 @@ class OffsetRetention:
         self._began = clock.monotonic()
         self._settle_seconds = settle_ms / 1000
 
+    def begin(self) -> None:
+        """This broker looks after the groups from now on: members of another one come to it."""
+        self._began = self._clock.monotonic()
+
     async def run(self, now_ms: int) -> None:
-        """Look at every name that has positions. Raises `StorageError`."""
+        """Look at every name that has positions, where this broker looks after the groups.
+
+        Raises `StorageError`.
+        """
+        try:
+            self._metadata.check_coordinates()
+        except NotCoordinator:
+            return
         names = await self._work.in_storage_thread(self._positions.names)
         settled = self._clock.monotonic() - self._began >= self._settle_seconds
         turns = self._work.turns()

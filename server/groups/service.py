@@ -55,6 +55,8 @@ class GroupService:
         self._due_at = inf
         """When the timer is to fire, on the broker's clock."""
         self._waiting: set[Answer] = set()
+        self.taken_over: Callable[[], None] = lambda: None
+        """Called when this broker begins to look after the groups."""
         self.rebalances = 0
         """How many were begun."""
         self.members_gone: dict[str, int] = {}
@@ -120,6 +122,13 @@ class GroupService:
         for answer in list(self._waiting):
             if not answer.done():
                 answer.set_result(Refused(NotCoordinator, "the broker stops"))
+
+    def moved_away(self) -> None:
+        """Another broker looks after the groups: their members find it, and begin again there."""
+        self.coordinator.forget_all()
+        for answer in list(self._waiting):
+            if not answer.done():
+                answer.set_result(Refused(NotCoordinator, "another broker looks after the groups"))
 
     def _now(self) -> float:
         return self._clock.monotonic()

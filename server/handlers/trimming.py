@@ -40,17 +40,14 @@ async def _trim_all(services: Services, request: DeleteRecordsRequest) -> Delete
     logs = [log for log, _ in trimmed]
     try:
         await services.work.in_storage_thread(lambda: services.directory.secure_log_starts(logs))
-        await services.metadata.trimmed(logs)
+        failures = await services.metadata.trimmed(logs)
     except Exception as error:
         _fail(services, [result for _, result in trimmed], error)
     else:
         for log, result in trimmed:
             _drop(services, log, result)
-            if services.cluster is not None:
-                try:
-                    await services.cluster.serving.trimmed(log)
-                except Exception as error:
-                    _fail(services, [result], error)
+            if log in failures:
+                _fail(services, [result], failures[log])
             await turns.give_way()
     return DeleteRecordsResponse(topics=topics)
 

@@ -4,7 +4,9 @@ import asyncio
 from collections import deque
 
 from ...protocol.api.cluster.replicate import ReplicateResponse
-from .topics import Told
+from ...replication.messages import Position
+from ...replication.partition_log import Partition
+from ...storage.metadata.state_copy import StateReading
 
 
 class Channel:
@@ -20,7 +22,10 @@ class Channel:
         """When the follower said something last."""
         self.closed = False
         """Whether nothing that comes from it counts any more."""
-        self.told = Told()
+        self.unplaced: dict[Partition, tuple[str, Position]] = {}
+        """By partition, topic ids and positions of a topic that is not known here, yet."""
+        self.state: StateReading | None = None
+        """What is read of the metadata log's stored state, for a copy that begins there."""
         self._outbox: deque[ReplicateResponse] = deque()
         self._reading: asyncio.Future[None] | None = None
         """What the last answer waits for; no other is made before."""
@@ -74,6 +79,15 @@ class Channel:
         """Let nothing more come from it; what was said before is still to be got."""
         self.closed = True
         self._wake()
+        if self._reading is None:
+            self._close_state()
+        else:
+            self._reading.add_done_callback(lambda _: self._close_state())
+
+    def _close_state(self) -> None:
+        if self.state is not None:
+            self.state.close()
+            self.state = None
 
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():

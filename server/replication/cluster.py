@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
+from ...protocol.cluster_errors import NotLeader
 from ...protocol.errors import RequestTimedOut
 from ...replication.effects import Answer, Close, Connect, Effect, Send, Sync
 from ...replication.hand_node import HandNode
@@ -22,7 +23,9 @@ from ...storage.directory.log_directory import LogDirectory
 from ...storage.events import Observer
 from ...storage.log.flush import GroupCommit
 from ...storage.log.log import Log
+from ..groups.service import GroupService
 from ..parking import ParkingLot
+from ..replicated_store import ReplicatedStore
 from ..syncing import synced_to
 from ..work import Work
 from .channel import Channel
@@ -31,11 +34,12 @@ from .epoch_lines import write_lines_to_lead
 from .followers import Followers
 from .following import Following
 from .identity_file import IdentityFile
+from .leadership import ClusterLeadership
 from .people import People
 from .places import Places
 from .serving import Serving
 from .stored_directory import StoredDirectory
-from .topics import TopicCopies
+from .stored_metadata import METADATA
 
 TICK_S: Final = 0.1
 """How often the state machine is told what time it is."""
@@ -65,11 +69,12 @@ class Cluster:
         commits: GroupCommit,
         work: Work,
         produces: ParkingLot,
-        topics: TopicCopies,
+        store: ReplicatedStore,
+        groups: GroupService,
         native_address: str,
         kafka_address: str | None,
     ) -> None:
-        """Opens the logs of the directory."""
+        """Opens the logs of the directory. Raises `StorageError`."""
         self.settings = settings
         self.directory = directory
         self.observe = observe
@@ -84,9 +89,13 @@ class Cluster:
         self._produces = produces
         self.stored = StoredDirectory(directory, identity, self.broker_id, observe)
         self.stored.changed()
-        self._watch()
+        self.stored.know_epochs()
+        self._watch(self.stored.logs)
+        self.store = store
+        self._groups = groups
+        self._watch_metadata()
         self.followers = Followers(self)
-        self.following = Following(self, topics)
+        self.following = Following(self)
         self.serving = Serving(self)
         self.people = People(self)
         self.places = Places(self)
@@ -210,17 +219,21 @@ class Cluster:
                 self._carry_out(effect)
         role = node.leader
         if role is not self._role:
-            self._role = role
-            self._change_role()
+            led, self._role = self._role is not None, role
+            self._change_role(led)
 
-    def _change_role(self) -> None:
+    def _change_role(self, led: bool) -> None:
         leader = self.node.leader
+        if led:
+            self.store.leads_no_more(NotLeader(self.told))
+            self._groups.moved_away()
         if leader is None:
             self.stored.follow()
             self.observe("leads_no_more", epoch=self.node.highest_epoch)
             return
         self.elections += 1
-        self.stored.lead()
+        self.store.leads()
+        self._groups.taken_over()
         self.directory.producer_ids.begin_epoch(leader.epoch)
         self._starts.clear()
         self.observe("leads", epoch=leader.epoch, broker=self.broker_id)
@@ -270,6 +283,7 @@ class Cluster:
         self._timer = self._loop.call_later(TICK_S, self._tick)
         try:
             self.look_at_topics()
+            self._look_at_metadata()
             self.happens(self.node.tick)
             self.followers.look()
             self.following.look()
@@ -299,17 +313,38 @@ class Cluster:
         self._watch(came)
         for partition in came:
             self.node.add_partition(partition)
+        self.followers.place(came)
         self.settle()
 
-    def _watch(self, partitions: Iterable[Partition] | None = None) -> None:
-        for partition in self.stored.logs if partitions is None else partitions:
+    def _watch(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
             self.stored.logs[partition].log.on_synced = self._synced
+
+    def _watch_metadata(self) -> None:
+        """What is applied follows the log, and partitions what is applied."""
+        metadata, store = self.stored.metadata, self.store
+        store.leadership = ClusterLeadership(self)
+        store.changed = self.look_at_topics
+        metadata.moved = store.moved
+        metadata.metadata.began_later = lambda: self._synced(metadata.log)
+
+    def _look_at_metadata(self) -> None:
+        """A broker that cannot read what all others go by lacks what they have."""
+        node = self.node
+        if self.store.metadata.failure is None:
+            return
+        if not node.identity.in_doubt:
+            node.remember(node.identity._replace(in_doubt=True))
+        if node.follower is not None and node.follower.connection is not None:
+            node.follower.drop()
 
     def _synced(self, log: Log) -> None:
         partition = log.topic, log.partition
         if partition in self.stored.logs:
             self.node.synced(partition)
             self.settle()
+        if partition == METADATA:
+            self.store.moved()
 
     async def synced_to(self, log: Log, offset: int) -> None:
         """Bring the messages of a log below `offset` to stable storage. Raises `StorageError`."""
@@ -322,6 +357,10 @@ class Cluster:
         for log in logs:
             if self.directory.opened_log((log.topic, log.partition)) is log:
                 self.directory.reserve.retrying(log.expiry.drop_expired)
+
+    def in_storage_thread(self, call: Callable[[], None]) -> "asyncio.Future[None]":
+        """Run a call that reads or writes a lot."""
+        return self._work.in_storage_thread(call)
 
     def in_reading_thread(self, call: Callable[[], None]) -> "asyncio.Future[None]":
         """Run a call that waits for the disk."""

@@ -1,5 +1,7 @@
 """What clients wait for: that all in-sync replicas have it."""
 
+from collections.abc import Callable
+
 from ...protocol.cluster_errors import (
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
@@ -13,10 +15,14 @@ from ...replication.partition_log import Partition
 class Commit:
     """The wait for one set, or for a trim. It is the token that `replication/` knows it by."""
 
-    __slots__ = ("done", "error", "partition")
+    __slots__ = ("_tell", "done", "error", "partition")
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(
+        self, partition: Partition, tell: Callable[[CodedError | None], None] | None = None
+    ) -> None:
+        """`tell` is called once it is known what became of it, with the error, if there is one."""
         self.partition = partition
+        self._tell = tell
         self.done = False
         self.error: CodedError | None = None
         """What the client is told, when it is not as it asked."""
@@ -26,6 +32,8 @@ class Commit:
         self.done = True
         if outcome is not Outcome.DONE:
             self.error = error_of(outcome, told)
+        if self._tell is not None:
+            self._tell(self.error)
 
 
 def error_of(outcome: Outcome, told: str) -> CodedError:

@@ -1,17 +1,42 @@
 """The followers of a leader: their requests, and what they are told."""
 
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ...config.address import split_address
-from ...protocol.api.cluster.replicate import ReplicateRequest, ReplicateResponse, Says
+from ...protocol.api.cluster.replicate import (
+    ReplicatedPart,
+    ReplicateRequest,
+    ReplicateResponse,
+    Says,
+)
 from ...protocol.cluster_errors import InconsistentClusterId
 from ...protocol.errors import InvalidRequest, PolicyViolation
-from ...replication.messages import Fetched, FromFollower, FromLeader, Welcome
+from ...protocol.limits import MAX_PARTITIONS
+from ...replication.messages import (
+    Confirm,
+    Fetched,
+    FromFollower,
+    FromLeader,
+    Position,
+    Welcome,
+)
+from ...replication.partition_log import Partition
+from ...storage.read.reading import Slice
 from ...values import value_class
 from ..handlers.base import Call, Later
 from .channel import Channel
-from .wire import read_all, read_hello, read_positions, refusal, unread, write_response
+from .stored_metadata import StoredMetadata
+from .wire import (
+    read_all,
+    read_hello,
+    read_positions,
+    refusal,
+    unread,
+    write_response,
+    write_state_part,
+)
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -49,15 +74,45 @@ class Followers:
         channel = self._channels.get(request.connection)
         if request.says not in (Says.FETCH, Says.CONFIRM):
             raise InvalidRequest(f"says is {request.says}; it must be 0, 1 or 2")
-        message = read_positions(request)
         if channel is None:
             return self._refusal() if request.says == Says.FETCH else None
+        message = read_positions(request, partial(self._is_known, channel))
         channel.heard_s = self._cluster.now_s
         if request.says == Says.CONFIRM:
             if not channel.closed:
                 self._event(channel, message)
             return None
         return self._fetch(channel, message)
+
+    def _is_known(self, channel: Channel, topic_id: str, position: Position) -> bool:
+        """Whether a position is in a log that there is; else it is kept until there is one."""
+        partition = position.partition
+        stored = self._cluster.stored.logs.get(partition)
+        if stored is not None and stored.topic_id == topic_id:
+            channel.unplaced.pop(partition, None)
+            return True
+        if len(channel.unplaced) >= MAX_PARTITIONS:
+            raise InvalidRequest(
+                f"broker {channel.broker_id} tells positions in {MAX_PARTITIONS} partitions that "
+                "are not here"
+            )
+        channel.unplaced[partition] = topic_id, position
+        return False
+
+    def place(self, came: Iterable[Partition]) -> None:
+        """Believe what was said of partitions that are there now."""
+        leader, logs = self._cluster.node.leader, self._cluster.stored.logs
+        if leader is None:
+            return
+        for channel in list(self._channels.values()):
+            known = []
+            for partition in came:
+                topic_id, position = channel.unplaced.get(partition, ("", None))
+                if position is not None and topic_id == logs[partition].topic_id:
+                    del channel.unplaced[partition]
+                    known.append(position)
+            if known and not channel.closed:
+                self._event(channel, Confirm(leader.epoch, tuple(known)))
 
     def _fetch(self, channel: Channel, message: FromFollower) -> Any:
         if not (channel.closed or channel.has_answer):
@@ -138,16 +193,17 @@ class Followers:
             response.cluster_id = cluster.directory.cluster_id()
             response.kafka_address = cluster.kafka_address
         if isinstance(message, Welcome | Fetched):
-            channel.told.tell(response, cluster.directory)
             response.behind_messages = self.behind(channel)
             for part in response.parts:
                 stored = cluster.stored.logs.get((part.topic, part.partition))
                 if stored is not None:
+                    part.topic_id = stored.topic_id
                     part.first_visible_offset = stored.log.log_start_offset
         cold = unread(message, response)  # type: ignore[arg-type]
-        if cold:
+        states = _without_state(message, response)
+        if cold or states:
             # A producer is not to wait until a disk has found what a new follower asks for.
-            reading = cluster.in_reading_thread(partial(read_all, cold))
+            reading = cluster.in_reading_thread(partial(_read, channel, cold, states))
             channel.say_later(response, reading, self._refusal())
         else:
             channel.say(response)
@@ -183,6 +239,40 @@ class Followers:
             if channel.broker_id == broker_id and not channel.closed:
                 return channel
         return None
+
+
+def _without_state(
+    message: FromFollower | FromLeader, response: ReplicateResponse
+) -> list[tuple[ReplicatedPart, StoredMetadata]]:
+    """The part of a response that is to have a part of the metadata log's stored state."""
+    if not isinstance(message, Fetched):
+        return []
+    return [
+        (written, part.producers)
+        for part, written in zip(message.parts, response.parts, strict=True)
+        if isinstance(part.producers, StoredMetadata)
+    ]
+
+
+def _read(
+    channel: Channel,
+    cold: list[tuple[ReplicatedPart, Slice]],
+    states: list[tuple[ReplicatedPart, StoredMetadata]],
+) -> None:
+    """Read what a response lacks still. Raises `OSError`, `StorageError`."""
+    read_all(cold)
+    for written, stored in states:
+        reading = channel.state
+        if reading is not None and reading.offset < stored.log.log_start_offset:
+            reading.close()
+            reading = channel.state = None
+        if reading is None:
+            reading = channel.state = stored.reading_state()
+        part = reading.part()
+        write_state_part(written, part)
+        if part.is_last:
+            reading.close()
+            channel.state = None
 
 
 def reachable(address: str, host: str) -> str:

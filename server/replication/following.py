@@ -1,20 +1,22 @@
 """The leader of a follower: the connection to it, and what it says."""
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ...config.address import split_address
 from ...config.cluster_table import NOBODY
-from ...protocol.api.cluster.replicate import Answers, ReplicateResponse
-from ...protocol.errors import HorologError, InvalidRequest
+from ...protocol.api.cluster.replicate import Answers, ReplicatedPart, ReplicateResponse
+from ...protocol.errors import HorologError, InvalidRequest, StorageError
 from ...replication.messages import Fetched, FromFollower, FromLeader, Hello
+from ...replication.partition_log import Partition
 from ...storage.directory.random_ids import is_id
 from ...storage.log.log import Log
 from .epoch_lines import write_lines_of
 from .followers import reachable
 from .link import LetsIn, Link
-from .topics import TopicCopies
-from .wire import read_response, write_request
+from .stored_metadata import METADATA
+from .wire import read_response, read_state_part, write_request
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -36,9 +38,8 @@ RATE_S: Final = 10.0
 class Following:
     """Opens connections to the leader, and hears what it says."""
 
-    def __init__(self, cluster: "Cluster", topics: TopicCopies) -> None:
+    def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
-        self._topics = topics
         given = cluster.settings.cluster_follow
         self._given = "" if given == NOBODY else given
         self._pause_s = FIRST_PAUSE_S
@@ -77,13 +78,16 @@ class Following:
     def say(self, link: Any, message: FromFollower | FromLeader) -> None:
         """Carry out `Send`."""
         cluster = self._cluster
-        request = write_request(link.number, message)  # type: ignore[arg-type]
+        request = write_request(link.number, message, self._topic_id)  # type: ignore[arg-type]
         if isinstance(message, Hello):
             joined = cluster.stored.identity.highest_epoch >= 0
             request.cluster_id = cluster.directory.cluster_id() if joined else ""
             request.address = cluster.native_address
             request.kafka_address = cluster.kafka_address
         link.send(request)
+
+    def _topic_id(self, partition: Partition) -> str:
+        return self._cluster.stored.logs[partition].topic_id
 
     def close(self, link: Any) -> None:
         """Carry out `Close`."""
@@ -106,6 +110,9 @@ class Following:
             if self._told is not None:
                 await asyncio.sleep(self._pause_s)
                 self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
+            failure = cluster.store.metadata.failure
+            if failure is not None:
+                raise StorageError(failure.message)
             await link.open()
             connected = True
             cluster.happens(lambda now_s: node.connected(now_s, link))
@@ -131,6 +138,7 @@ class Following:
 
     async def _take(self, link: Link, response: ReplicateResponse) -> None:
         cluster, node = self._cluster, self._cluster.node
+        response.parts = [part for part in response.parts if self._is_here(part)]
         message = read_response(response)
         welcome = response.answers == Answers.WELCOME
         if welcome and response.epoch >= node.highest_epoch:
@@ -142,11 +150,9 @@ class Following:
                 response.kafka_address, split_address(link.address.rpartition("://")[2])[0]
             )
         if welcome or response.answers == Answers.FETCHED:
-            if response.epoch >= node.highest_epoch:
-                await self._topics.follow(response)
-                cluster.look_at_topics()
             self._note(response)
         if isinstance(message, Fetched):
+            await self._take_state(response)
             await self._raise_starts(response)
             await write_lines_of(cluster, message)
         if link.closed:
@@ -162,13 +168,25 @@ class Following:
                 "follows", leader=response.broker_id, address=link.address, epoch=response.epoch
             )
 
+    def _is_here(self, part: ReplicatedPart) -> bool:
+        """Whether a part is of a topic that is here. Of another one of that name nothing is."""
+        stored = self._cluster.stored.logs.get((part.topic, part.partition))
+        return stored is not None and stored.topic_id == part.topic_id
+
+    async def _take_state(self, response: ReplicateResponse) -> None:
+        """Keep what comes of the leader's metadata from before its log start."""
+        for part in response.parts:
+            if part.state_bytes and (part.topic, part.partition) == METADATA:
+                take = partial(self._cluster.stored.metadata.take_part, read_state_part(part))
+                await self._cluster.in_storage_thread(take)
+
     async def _raise_starts(self, response: ReplicateResponse) -> None:
         """Let logs begin where the leader's do, all of them with one write: retention takes from
         many at a time. What is not done here the state machine does, one by one."""
         raised: list[Log] = []
         for part in response.parts:
             stored = self._cluster.stored.logs.get((part.topic, part.partition))
-            if stored is None or part.diverging:
+            if stored is None or part.diverging or stored.partition == METADATA:
                 continue
             if stored.log_start_offset < part.log_start_offset <= stored.log_end_offset:
                 await self._cluster.synced_to(stored.log, part.log_start_offset)
@@ -195,8 +213,9 @@ class Following:
         now_s = self._cluster.now_s
         self.answered_s, self.behind_messages = now_s, response.behind_messages
         if not self._counts or now_s - self._counts[-1][0] >= 1:
-            stored = self._cluster.stored.logs.values()
-            self._counts.append((now_s, sum(one.log_end_offset for one in stored)))
+            logs = self._cluster.stored.logs.values()
+            ends = sum(one.log_end_offset for one in logs if one.partition != METADATA)
+            self._counts.append((now_s, ends))
             self._counts = [one for one in self._counts if now_s - one[0] <= RATE_S]
 
     def look(self) -> None:

@@ -13,6 +13,8 @@ from ...protocol.api.groups.find_coordinator import FIND_COORDINATOR
 from ...protocol.api.groups.heartbeat import HEARTBEAT
 from ...protocol.api.groups.join_group import JOIN_GROUP
 from ...protocol.api.groups.leave_group import LEAVE_GROUP
+from ...protocol.api.groups.offset_commit import OFFSET_COMMIT
+from ...protocol.api.groups.offset_fetch import OFFSET_FETCH
 from ...protocol.api.groups.sync_group import SYNC_GROUP
 from ...protocol.api.log.describe_log import DESCRIBE_LOG
 from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
@@ -27,12 +29,12 @@ from ...protocol.api.security.scram_credentials import (
 )
 from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
 from ...protocol.api.topics.metadata import METADATA
-from ...protocol.cluster_errors import NotLeader, OffsetNotAvailable
-from ...protocol.errors import CodedError, NotCoordinator
+from ...protocol.cluster_errors import CoordinatorLoading, NotLeader, OffsetNotAvailable
+from ...protocol.errors import CodedError, LeaderNotAvailable, NotCoordinator
 from ...replication.leader import Leader
 from ...storage.log.appended import Appended
 from ...storage.log.log import Log
-from ..handlers.base import Call, Handler, HandlerOfMany, Services, then
+from ..handlers.base import Call, Handler, HandlerOfMany, Later, Services, then
 from .commits import Commit, error_of
 from .reading import READS, FollowerReads
 
@@ -51,6 +53,10 @@ EVERYWHERE: Final = frozenset(
 )
 """Requests that brokers answer whether they lead or not."""
 
+KNOWN_S: Final = 5.0
+"""How long a new leader is asked for its topics before it answers with those it knows."""
+
+_OF_POSITIONS: Final = frozenset({OFFSET_COMMIT.key, OFFSET_FETCH.key})
 _OF_GROUPS: Final = frozenset({HEARTBEAT.key, JOIN_GROUP.key, LEAVE_GROUP.key, SYNC_GROUP.key})
 
 
@@ -72,6 +78,8 @@ class Serving:
         leader = self._cluster.node.leader
         if leader is None:
             return self._not_led(api_key)
+        if not self._cluster.store.knows:
+            return self._not_known(api_key)
         if api_key in READS and leader is not self._readable:
             if not leader.readable:
                 return OffsetNotAvailable(
@@ -80,6 +88,12 @@ class Serving:
                 )
             self._readable = leader
         return None
+
+    def _not_known(self, api_key: int) -> CodedError:
+        text = "this broker leads since a moment ago, and reads what topics there are; try again"
+        if api_key in _OF_GROUPS or api_key in _OF_POSITIONS:
+            return CoordinatorLoading(text)
+        return OffsetNotAvailable(text) if api_key in READS else LeaderNotAvailable(text)
 
     def _not_led(self, api_key: int) -> CodedError:
         told = self._cluster.told
@@ -97,11 +111,19 @@ class Serving:
         return gated
 
     def _metadata(self, handler: Handler) -> Handler:
-        """Only a leader makes topics for who asks about them."""
+        """Only a leader makes topics for who asks about them, once it knows what there are."""
 
         def handle(services: Services, request: Any, call: Call) -> Any:
+            store = self._cluster.store
             if not self._cluster.leads:
                 request = replaced(request, allow_auto_topic_creation=False)
+            elif not store.knows:
+                # No topic that an earlier leader has shown is to be missing.
+                task = services.work.start(store.known(KNOWN_S))
+                return Later(task, lambda: answer(services, request, call))
+            return answer(services, request, call)
+
+        def answer(services: Services, request: Any, call: Call) -> Any:
             places = self._cluster.places
             return then(handler(services, request, call), lambda body: places.metadata(body, call))
 

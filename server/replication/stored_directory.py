@@ -1,14 +1,20 @@
 """A broker's data directory as `replication/` sees it."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from ...protocol.errors import HorologError, StorageError
+from ...replication.epochs import NO_EPOCH
 from ...replication.partition_log import Identity, Partition
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.events import Observer
 from ...storage.log.log import Log
 from .identity_file import IdentityFile
 from .stored_log import StoredLog
+from .stored_metadata import METADATA, StoredMetadata
+
+HIGHEST_ADOPTED: Final = 2**31 - 1_000_001
+"""There have to be epochs above."""
 
 
 class StoredDirectory:
@@ -17,14 +23,18 @@ class StoredDirectory:
     def __init__(
         self, directory: LogDirectory, identity: IdentityFile, broker_id: int, observe: Observer
     ) -> None:
+        assert directory.metadata is not None
         self.broker_id = broker_id
         self.directory = directory
-        self.logs: dict[Partition, StoredLog] = {}
-        self.damaged = bool(directory.missing)
+        self.metadata = StoredMetadata(directory.metadata, self)
+        self.metadata.follow()
+        self.logs: dict[Partition, StoredLog] = {METADATA: self.metadata}
+        self._unopened: set[Partition] = set()
+        """Partitions that there are, whose logs cannot be opened."""
+        self.damaged = bool(directory.missing or directory.metadata.in_doubt)
         """Whether the start found that something is missing."""
         self._identity = identity
         self._observe = observe
-        self._leads = False
         self._seen_changes = -1
         self.failing: dict[Partition, str] = {}
         """Partitions of which something could not be copied, and why, until it is tried again."""
@@ -43,6 +53,29 @@ class StoredDirectory:
         return power_cut or self.damaged
 
     @property
+    def complete(self) -> bool:
+        metadata = self.metadata.metadata
+        known = metadata.failure is None and metadata.applied >= metadata.log.high_watermark
+        return known and not (self.topics_changed or self._unopened)
+
+    def know_epochs(self) -> None:
+        """Epochs of this cluster begin above those that the logs have from elsewhere.
+
+        Raises `StorageError`.
+        """
+        highest = NO_EPOCH
+        for stored in self.logs.values():
+            epochs = stored.log.epochs
+            highest = max(highest, epochs.highest_seen)
+        if highest > HIGHEST_ADOPTED:
+            raise StorageError(
+                f"{self.metadata.log.path.parent.parent} has messages of leader epoch {highest}; "
+                f"a broker of a cluster goes on from {HIGHEST_ADOPTED} at most"
+            )
+        if highest > self.identity.highest_epoch:
+            self.store(self.identity._replace(highest_epoch=highest))
+
+    @property
     def topics_changed(self) -> bool:
         """Whether topics came or went since `changed` looked."""
         return self._seen_changes != self.directory.topic_changes
@@ -53,21 +86,23 @@ class StoredDirectory:
         A log that cannot be opened is left out: nothing of it is copied, nor acknowledged.
         """
         self._seen_changes = self.directory.topic_changes
-        there = dict.fromkeys(self.directory.partitions())
+        there = dict.fromkeys((METADATA, *self.directory.partitions()))
         gone = [key for key, one in self.logs.items() if not self._is_current(one, there)]
         for key in gone:
             del self.logs[key]
-        return [key for key in there if key not in self.logs and self._open(key)], gone
+        came = [key for key in there if key not in self.logs and self._open(key)]
+        self._unopened = there.keys() - self.logs.keys()
+        return came, gone
 
     def _is_current(self, stored: StoredLog, there: dict[Partition, None]) -> bool:
-        if stored.partition not in there:
-            return False
+        if stored.partition not in there or stored is self.metadata:
+            return stored is self.metadata
         return self.directory.opened_log(stored.partition) is stored.log
 
     def _open(self, key: Partition) -> bool:
         try:
             log = self.directory.log(*key)
-            stored = StoredLog(log, self)
+            stored = StoredLog(log, self, self.directory.topics()[key[0]].topic_id)
             if log.has_epochs and log.epochs.unreadable:
                 # Nobody knows what is in it: it is to be copied anew.
                 self.damaged = True
@@ -78,22 +113,12 @@ class StoredDirectory:
                 "partition_not_replicated", topic=key[0], partition=key[1], error=str(error)
             )
             return False
+        stored.follow()
         self.logs[key] = stored
-        if self._leads:
-            stored.lead()
-        else:
-            stored.follow()
         return True
-
-    def lead(self) -> None:
-        """The broker leads from now on."""
-        self._leads = True
-        for stored in self.logs.values():
-            stored.lead()
 
     def follow(self) -> None:
         """Another broker leads from now on, or none."""
-        self._leads = False
         for stored in self.logs.values():
             stored.follow()
 

@@ -28,10 +28,22 @@ class StoredLog:
     `log_start_offset` is there.
     """
 
-    __slots__ = ("_begins", "_history", "_leads", "_secure", "_starts", "cuts", "log", "partition")
+    __slots__ = (
+        "_begins",
+        "_history",
+        "_leads",
+        "_secure",
+        "_starts",
+        "cuts",
+        "log",
+        "partition",
+        "topic_id",
+    )
 
-    def __init__(self, log: Log, directory: "Secures") -> None:
+    def __init__(self, log: Log, directory: "Secures", topic_id: str = "") -> None:
         self.log = log
+        self.topic_id = topic_id
+        """Another topic of that name has other messages at the same offsets."""
         self.partition: Partition = log.topic, log.partition
         self._secure = directory
         self._leads = False
@@ -138,7 +150,7 @@ class StoredLog:
         else:
             replica.truncate(offset)
 
-    def producers_at_start(self) -> bytes | None:
+    def producers_at_start(self) -> Any:
         return self.log.replica.producers_at_start()
 
     def truncate_fully(self, offset: int, producers: Any) -> None:

@@ -1,6 +1,6 @@
 """What leader and followers say, in the terms of `replication/` and in those of the protocol."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from ...protocol.api.cluster.replicate import (
@@ -28,9 +28,10 @@ from ...replication.messages import (
     Refusal,
     Welcome,
 )
-from ...replication.partition_log import Stored
+from ...replication.partition_log import Partition, Stored
 from ...replication.settings import Member
 from ...storage.files import Buffer
+from ...storage.metadata.state_copy import StatePart
 from ...storage.names import MAX_OFFSET
 from ...storage.read.file_range import FileRange
 from ...storage.read.reading import Slice
@@ -56,9 +57,13 @@ def read_hello(request: ReplicateRequest) -> Hello:
     return Hello(member, request.epoch, request.highest_epoch)
 
 
-def read_positions(request: ReplicateRequest) -> Fetch | Confirm:
-    """What a follower says later. Raises `InvalidRequest`."""
-    positions = tuple(map(_read_position, request.positions))
+def read_positions(
+    request: ReplicateRequest, place: Callable[[str, Position], bool]
+) -> Fetch | Confirm:
+    """What a follower says later, without the positions that `place` does not know: it is given
+    topic ids with them. Raises `InvalidRequest`."""
+    told = [(one.topic_id, _read_position(one)) for one in request.positions]
+    positions = tuple(position for topic_id, position in told if place(topic_id, position))
     if request.says == Says.FETCH:
         return Fetch(request.epoch, positions, request.ahead)
     return Confirm(request.epoch, positions)
@@ -77,7 +82,9 @@ def _read_position(one: ReplicaPosition) -> Position:
     )
 
 
-def write_request(connection: int, message: FromFollower) -> ReplicateRequest:
+def write_request(
+    connection: int, message: FromFollower, topic_id: Callable[[Partition], str]
+) -> ReplicateRequest:
     """The request of a follower; a hello is still without what it says of the broker."""
     if isinstance(message, Hello):
         return ReplicateRequest(
@@ -92,14 +99,15 @@ def write_request(connection: int, message: FromFollower) -> ReplicateRequest:
         says=Says.FETCH if isinstance(message, Fetch) else Says.CONFIRM,
         connection=connection,
         epoch=message.epoch,
-        positions=[_write_position(one) for one in message.positions],
+        positions=[_write_position(one, topic_id(one.partition)) for one in message.positions],
         ahead=isinstance(message, Fetch) and message.ahead,
     )
 
 
-def _write_position(one: Position) -> ReplicaPosition:
+def _write_position(one: Position, topic_id: str) -> ReplicaPosition:
     return ReplicaPosition(
         topic=one.partition[0],
+        topic_id=topic_id,
         partition=one.partition[1],
         end_offset=one.end,
         last_epoch=one.last_epoch,
@@ -155,7 +163,7 @@ def _write_part(part: Part, stretches: Stretches) -> ReplicatedPart:
         first_visible_offset=part.log_start_offset,
         high_watermark=part.high_watermark,
         sync_to=part.sync_to,
-        producers=_pieces(part.producers),
+        producers=_pieces(part.producers) if isinstance(part.producers, bytes) else [],
     )
     if part.diverging is not None:
         written.diverging = _write_epochs([part.diverging])
@@ -218,9 +226,21 @@ def _read_part(part: ReplicatedPart) -> Part:
     )
 
 
-def _pieces(producers: bytes | None) -> list[bytes]:
+def read_state_part(part: ReplicatedPart) -> StatePart:
+    """A part of the metadata log's stored state. Raises `InvalidRequest`."""
+    numbers = (part.state_offset, part.state_bytes, part.state_position)
+    if min(numbers) < 0 or max(numbers) > MAX_OFFSET:
+        raise InvalidRequest(f"a part of a state at {numbers} cannot be")
+    return StatePart(*numbers, part.state)
+
+
+def write_state_part(written: ReplicatedPart, part: StatePart) -> None:
+    """The opposite of `read_state_part`."""
+    written.state_offset, written.state_bytes, written.state_position, written.state = part
+
+
+def _pieces(data: bytes) -> list[bytes]:
     """What is known of producers, in pieces; nothing where it is too much."""
-    data = producers or b""
     if len(data) > MAX_PRODUCER_STATE_PIECES * MAX_DATA_BYTES:
         return []
     return [data[at : at + MAX_DATA_BYTES] for at in range(0, len(data), MAX_DATA_BYTES)]

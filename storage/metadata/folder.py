@@ -1,6 +1,7 @@
 """The folder of the metadata log in a data directory, `metadata-log`:
 
     state            what the records below some offset came to (`snapshot`)
+    state.copy       another broker's, while it comes in parts (`state_copy`)
     __metadata-0/    the log: a partition's folder as any other
     recovery-point-offset-checkpoint, log-start-offset-checkpoint,
     replication-offset-checkpoint, .kafka_cleanshutdown
@@ -12,6 +13,7 @@ in it, or none.
 """
 
 from collections.abc import Iterable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -29,11 +31,14 @@ from ..names import METADATA_FOLDER, METADATA_TOPIC, folder_name
 from ..seams import Seams
 from .records import MAX_RECORD_BYTES
 from .snapshot import MalformedState, Snapshot, decode_state
+from .state_copy import StateCopy, StateReading, pieces_of
 
 METADATA_PARTITION: Final = (METADATA_TOPIC, 0)
 """The metadata log among partitions."""
 
 STATE_FILE: Final = "state"
+COPY_SUFFIX: Final = ".copy"
+"""Of a state that comes in parts and is not whole yet."""
 
 SEGMENT_BYTES: Final = 1 << 20
 """Small, so that what is below the log start leaves the disk soon."""
@@ -90,6 +95,9 @@ class MetadataFolder:
         """
         path = self.path / folder_name(*METADATA_PARTITION)
         unclean = take_marker(self._files, self.path)
+        left = self.path / (STATE_FILE + COPY_SUFFIX)
+        if self._files.exists(left):
+            self._files.unlink(left)
         if not self._files.exists(path):
             self._seams.observe("metadata_log_missing", path=str(path))
             self._files.make_directory(path)
@@ -144,11 +152,23 @@ class MetadataFolder:
         path = self.path / STATE_FILE
         if not self._files.exists(path):
             raise MalformedState("the file is missing")
-        return decode_state(self._files.read_bytes(path))
+        with closing(self._files.open(path, read_only=True)) as file:
+            return decode_state(pieces_of(file))
 
-    def state_bytes(self) -> bytes:
-        """The content of the file. Raises `OSError`."""
-        return self._files.read_bytes(self.path / STATE_FILE)
+    def reading_state(self) -> "StateReading":
+        """The file, to be read in parts for another copy. Raises `OSError`, `MalformedState`."""
+        return StateReading(self._files.open(self.path / STATE_FILE, read_only=True))
+
+    def copying_state(self) -> "StateCopy":
+        """The file of another copy, to be taken in parts."""
+        return StateCopy(self._files, self.path / (STATE_FILE + COPY_SUFFIX))
+
+    def take_over(self, copied: "StateCopy") -> None:
+        """Let a state that was copied whole take the place of this one. Raises `OSError`."""
+        self._turn += 1
+        with self._writing:
+            self._files.rename(copied.path, self.path / STATE_FILE)
+            self._files.sync_directory(self.path)
 
     @property
     def turn(self) -> int:

@@ -26,8 +26,9 @@ from ..seams import Seams
 from .folder import MetadataFolder
 from .reading import read_records
 from .records import MalformedRecord, MetadataRecord, decode_record, encode_record
-from .snapshot import MalformedState, Snapshot, decode_state, encode_state
+from .snapshot import MalformedState, Snapshot, encode_state
 from .state import MetadataState, records_of
+from .state_copy import StateCopy, StateReading
 
 MIN_LOG_BYTES: Final = 1 << 20
 """Below this a new state saves nothing worth its two syncs."""
@@ -93,6 +94,9 @@ class MetadataLog:
         self._match_from = 0
         """Topics are left as they are while less is known: what they were was committed, and comes
         again from the leader."""
+        self.began_later: Callable[[], None] = lambda: None
+        """Called when the log begins where `begin_at` had it begin, after a while."""
+        self._wanted_start = 0
         self.state_wanted = False
         """Whether a new state is to be written whatever the log's size."""
         self.state = MetadataState()
@@ -245,14 +249,20 @@ class MetadataLog:
 
     # Leading
 
-    def lead(self, epoch: int, written: EpochWrite | None = None) -> None:
-        """As `Replica.lead`."""
+    def begin_to_lead(self) -> None:
+        """This broker leads from now on: nobody knows more than it does. Raises `StorageError`."""
         if self.log.log_end_offset < self.state_offset:
             self.log.replica.begin_anew(self.state_offset)
-            written = None
-        self.log.replica.lead(epoch, written)
         self._leads = True
+        self._wanted_start = 0
         self._match_from = 0
+
+    def lead(self, epoch: int, written: EpochWrite | None = None) -> None:
+        """`begin_to_lead`, and as `Replica.lead`."""
+        if self.log.log_end_offset < self.state_offset:
+            written = None
+        self.begin_to_lead()
+        self.log.replica.lead(epoch, written)
         self._shorten()
 
     def follow(self) -> None:
@@ -299,6 +309,9 @@ class MetadataLog:
             self.state_offset, self._state_bytes = write.offset, write.size_bytes
             self.state_wanted = False
             self._shorten()
+            if self._wanted_start > self.log.log_start_offset:
+                self.begin_at(self._wanted_start)
+                self.began_later()
 
     def write_state(self) -> None:
         """`writing_state`, and all that follows, here and now. Raises `StorageError`."""
@@ -327,19 +340,25 @@ class MetadataLog:
 
     # As one of several copies
 
-    def state_at_start(self) -> bytes:
-        """What a copy of the log needs that begins where the log begins, for `begin_anew`.
+    def reading_state(self) -> StateReading:
+        """What a copy of the log needs that begins where the log begins, in parts.
 
         Raises `StorageError`.
         """
         try:
-            return self._folder.state_bytes()
-        except OSError as error:
+            return self._folder.reading_state()
+        except (OSError, MalformedState) as error:
             raise StorageError(f"the stored state cannot be read: {error}") from error
+
+    def copying_state(self) -> StateCopy:
+        """Takes what the leader's `reading_state` gives, for `begin_anew`."""
+        return self._folder.copying_state()
 
     def begin_at(self, log_start_offset: int) -> int:
         """As `Replica.begin_at`, but not beyond the stored state, and with all that follows there;
-        a new state is wanted then (`state_due`), and it is to be asked again."""
+        a new state is wanted then (`state_due`), and once that is written `began_later` is
+        called."""
+        self._wanted_start = log_start_offset
         if log_start_offset > self.state_offset:
             self.state_wanted = True
         before = self.log.log_start_offset
@@ -351,7 +370,13 @@ class MetadataLog:
     def truncate(self, offset: int) -> int:
         """As `Replica.truncate`. What was applied of what goes, after an election with loss, is
         taken back by `next_change`."""
-        end = self.log.replica.truncate(offset)
+        self._wanted_start = 0
+        if offset <= self.log.log_start_offset:
+            # Messages below the log start may be there still, of an epoch that goes.
+            self.log.replica.begin_anew(offset)
+        else:
+            self.log.replica.truncate(offset)
+        end = self.log.log_end_offset
         self._match_from = min(self._match_from, end)
         if end < self.state_offset:
             # Nothing here says what there was at `end`; at 0 there was nothing.
@@ -379,24 +404,26 @@ class MetadataLog:
         self._rebuild(Snapshot(0, MetadataState()), 0)
         self._match_from = 1
 
-    def begin_anew(self, offset: int, state: bytes) -> None:
-        """As `Replica.begin_anew`, with what the leader's `state_at_start` gave.
+    def begin_anew(self, offset: int, copied: StateCopy, snapshot: Snapshot) -> None:
+        """As `Replica.begin_anew`, with the state that the last `StateCopy.take` gave.
 
-        Raises `StorageError` for what is none, and then nothing has changed.
+        Raises `StorageError` for one that is too old, and then nothing has changed.
         """
+        if snapshot.offset < offset:
+            raise StorageError(
+                f"the leader's metadata end at {snapshot.offset}, its log begins at {offset}"
+            )
         try:
-            snapshot = decode_state(state)
-            if snapshot.offset < offset:
-                raise MalformedState(f"it ends at {snapshot.offset}, the log begins at {offset}")
-        except MalformedState as error:
-            raise StorageError(f"the leader's metadata cannot be read: {error}") from error
-        self._replace([state])
+            self._folder.take_over(copied)
+        except OSError as error:
+            raise StorageError(f"the state cannot be written: {error}") from error
+        self._wanted_start = 0
         self.log.replica.begin_anew(offset)
         self._rebuild(snapshot, snapshot.offset)
-        self._state_bytes = len(state)
+        self._state_bytes = copied.size_bytes
         self._match_from = self._changes.metadata_offset
 
-    def _replace(self, pieces: Iterator[bytes] | list[bytes]) -> None:
+    def _replace(self, pieces: Iterator[bytes]) -> None:
         try:
             self._folder.replace_state(pieces)
         except OSError as error:

@@ -10,7 +10,6 @@ from ...protocol.errors import LeaderNotAvailable
 from ..directory.stepped_change import Steps
 from ..directory.topic_changes import TopicChanges
 from ..directory.topics import TopicEntry
-from .metadata_log import MetadataLog
 from .records import MetadataRecord, PartitionsAdded, SettingsAltered, TopicCreated, TopicDeleted
 
 
@@ -39,15 +38,19 @@ class ProposedChanges:
     """Changes of the topics of a leader.
 
     One at a time, each carried out when all before it are applied: so what they are checked against
-    is what they change. `check` raises where this broker may not take any.
+    is what they change. `check` raises where this broker may not take any, `append` appends a
+    record to the metadata log.
     """
 
     def __init__(
-        self, metadata: MetadataLog, changes: TopicChanges, check: Callable[[], None]
+        self,
+        changes: TopicChanges,
+        check: Callable[[], None],
+        append: Callable[[MetadataRecord], int],
     ) -> None:
-        self._metadata = metadata
         self._changes = changes
         self._check = check
+        self._append = append
 
     def create(
         self,
@@ -89,4 +92,4 @@ class ProposedChanges:
         return entry
 
     def _propose(self, name: str, record: MetadataRecord) -> Proposal:
-        return Proposal(name, self._metadata.append(record))
+        return Proposal(name, self._append(record))

@@ -43,12 +43,10 @@ def encode_state(offset: int, records: Iterable[MetadataRecord]) -> Iterator[byt
     yield _frame(msgpack.packb([_LAST, count]))
 
 
-def decode_state(data: bytes) -> Snapshot:
-    """The state that the bytes are of. Raises `MalformedState` for what `encode_state` cannot have
-    made, and has changed nothing then."""
-    if not data.startswith(HEADER):
-        raise MalformedState(f"it does not begin with {HEADER.decode().strip()!r}")
-    bodies = _bodies(data)
+def decode_state(pieces: Iterable[bytes]) -> Snapshot:
+    """The state that the pieces are of, of which never more than a frame is held. Raises
+    `MalformedState` for what `encode_state` cannot have made, and has changed nothing then."""
+    bodies = _bodies(_Pieces(pieces))
     word, offset = _mark(next(bodies, b""), _FIRST)
     state = MetadataState()
     count = 0
@@ -67,24 +65,53 @@ def decode_state(data: bytes) -> Snapshot:
     return Snapshot(offset, state)
 
 
+def state_offset(head: bytes) -> int:
+    """Where the state ends that begins with these bytes. Raises `MalformedState`."""
+    return _mark(next(_bodies(_Pieces([head])), b""), _FIRST)[1]
+
+
 def _frame(body: bytes) -> bytes:
     return _FRAME.pack(len(body), crc32(body)) + body
 
 
-def _bodies(data: bytes) -> Iterator[bytes]:
-    at = len(HEADER)
-    while at < len(data):
-        if len(data) - at < _FRAME.size:
+class _Pieces:
+    """Reads from pieces as from a file."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+        self._ready = bytearray()
+        self.at = 0
+
+    def take(self, size: int) -> bytes:
+        """The next bytes; fewer at the end."""
+        ready = self._ready
+        while len(ready) < size and (piece := next(self._pieces, None)) is not None:
+            ready += piece
+        taken = bytes(ready[:size])
+        del ready[:size]
+        self.at += len(taken)
+        return taken
+
+
+def _bodies(pieces: _Pieces) -> Iterator[bytes]:
+    if pieces.take(len(HEADER)) != HEADER:
+        raise MalformedState(f"it does not begin with {HEADER.decode().strip()!r}")
+    while True:
+        at = pieces.at
+        frame = pieces.take(_FRAME.size)
+        if not frame:
+            return
+        if len(frame) < _FRAME.size:
             raise MalformedState(f"it ends within a frame, at byte {at}")
-        length, crc = _FRAME.unpack_from(data, at)
-        at += _FRAME.size
-        if length > min(MAX_RECORD_BYTES, len(data) - at):
-            raise MalformedState(f"byte {at}: a frame of {length} bytes, {len(data) - at} are left")
-        body = data[at : at + length]
+        length, crc = _FRAME.unpack(frame)
+        if length > MAX_RECORD_BYTES:
+            raise MalformedState(f"byte {at}: a frame of {length} bytes; {MAX_RECORD_BYTES} is all")
+        body = pieces.take(length)
+        if len(body) < length:
+            raise MalformedState(f"byte {at}: a frame of {length} bytes, {len(body)} are left")
         if crc32(body) != crc:
             raise MalformedState(f"byte {at}: the checksum of a frame is wrong")
         yield body
-        at += length
 
 
 def _mark(body: bytes, word: str) -> tuple[str, int]:

@@ -72,6 +72,9 @@ class SimulatedLog:
         if offset >= self.checkpoint + 3:
             self.checkpoint = offset
 
+    def lead(self) -> None:
+        """Nothing is to be done for that."""
+
     def begin_epoch(self, epoch: int, offset: int) -> None:
         self.epoch_starts = with_start(self.epoch_starts, epoch, offset)
 
@@ -200,6 +203,10 @@ class SimulatedDirectory:
     @property
     def member(self) -> Member:
         return Member(self.broker_id, self.identity.nonce)
+
+    @property
+    def complete(self) -> bool:
+        return self.topics_at >= self.logs[METADATA].high_watermark
 
     def store(self, identity: Identity) -> None:
         if identity.nonce != self.identity.nonce:

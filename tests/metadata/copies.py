@@ -2,6 +2,7 @@
 and positions have to be then: plain dictionaries."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -22,6 +23,7 @@ from horolog.storage.metadata.records import (
     TopicCreated,
     TopicDeleted,
 )
+from horolog.storage.metadata.state_copy import StateReading
 from horolog.storage.names import folder_name
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.testing.directories import DataDirectory
@@ -161,9 +163,17 @@ def agree(leader: Copy, follower: Copy) -> None:
 
 
 def begin_anew(leader: Copy, follower: Copy) -> None:
-    metadata = leader.metadata
     follower.began_anew += 1
-    follower.metadata.begin_anew(leader.log.log_start_offset, metadata.state_at_start())
+    begin_with(follower, leader.log.log_start_offset, leader.metadata.reading_state())
+
+
+def begin_with(follower: Copy, offset: int, reading: StateReading) -> None:
+    """Copy a state, part by part, and begin anew with it."""
+    copied, snapshot = follower.metadata.copying_state(), None
+    with closing(reading):
+        while snapshot is None:
+            snapshot = copied.take(reading.part())
+    follower.metadata.begin_anew(offset, copied, snapshot)
 
 
 def copy_some(

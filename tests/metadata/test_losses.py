@@ -25,12 +25,13 @@ from horolog.storage.metadata.records import (
     TopicCreated,
     TopicDeleted,
 )
+from horolog.storage.metadata.state_copy import MAX_STATE_BYTES, StatePart
 from horolog.storage.names import METADATA_TOPIC
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
 from horolog.testing.quick_files import QuickFiles, ending_process
 
-from .copies import Copy, agree, begin_anew, commit, copy_all, copy_some, tell, topic_id
+from .copies import Copy, agree, begin_anew, begin_with, commit, copy_all, copy_some, tell, topic_id
 
 A, B = topic_id(1), topic_id(2)
 
@@ -183,14 +184,45 @@ def test_a_state_that_is_none_changes_nothing(folder: Path, state: bytes) -> Non
     copy.metadata.append(created("a", A))
     copy.log.flush()
     copy.apply()
-    with pytest.raises(StorageError, match="the leader's metadata cannot be read"):
-        copy.metadata.begin_anew(5, state)
-    with pytest.raises(StorageError, match="it ends at 0, the log begins at 5"):
-        copy.metadata.begin_anew(5, copy.metadata.state_at_start())
+    with pytest.raises((StorageError, InvalidRequest), match=r"cannot be read|a state is of 0"):
+        copy.metadata.copying_state().take(StatePart(5, len(state), 0, state))
+    with pytest.raises(StorageError, match="end at 0, its log begins at 5"):
+        begin_with(copy, 5, copy.metadata.reading_state())
     before = copy.plain()
     copy.restart()
     assert copy.plain() == before
     assert copy.log.log_end_offset == 1
+
+
+def test_a_state_comes_in_parts(folder: Path) -> None:
+    """Each is looked at; what is not the next one is refused, and the first begins it again."""
+    copy = alone(folder / "data")
+    whole = (folder / "data" / "metadata-log" / "state").read_bytes()
+    parts = [StatePart(0, len(whole), at, whole[at : at + 7]) for at in range(0, len(whole), 7)]
+    copied = copy.metadata.copying_state()
+    assert copied.take(parts[0]) is None
+    for wrong in (
+        parts[2],
+        parts[1]._replace(offset=1),
+        parts[1]._replace(size_bytes=len(whole) + 1),
+        parts[1]._replace(data=b""),
+        parts[1]._replace(data=whole),
+        parts[1]._replace(size_bytes=MAX_STATE_BYTES + 1),
+    ):
+        with pytest.raises(InvalidRequest):
+            copied.take(wrong)
+    assert copied.take(parts[0]) is None
+    found = [copied.take(part) for part in parts[1:]]
+    assert found[:-1] == [None] * (len(parts) - 2)
+    assert found[-1] is not None
+    assert found[-1].offset == 0
+    copied.take(parts[0])
+    for part in parts[1:-1]:
+        copied.take(part)
+    with pytest.raises(StorageError, match="cannot be read"):
+        copied.take(parts[-1]._replace(data=bytes(len(parts[-1].data))))
+    copy.restart()
+    assert not (folder / "data" / "metadata-log" / "state.copy").exists()
 
 
 def test_what_an_unclean_election_lost_is_taken_back(folder: Path) -> None:

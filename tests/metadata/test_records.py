@@ -175,7 +175,7 @@ def state_bytes(offset: int, state: MetadataState) -> bytes:
 
 def test_a_state_comes_back() -> None:
     state = some_state()
-    offset, again = decode_state(state_bytes(17, state))
+    offset, again = decode_state([state_bytes(17, state)])
     assert offset == 17
     assert again.topics == state.topics
     assert again.positions.names() == state.positions.names()
@@ -194,9 +194,9 @@ def test_a_state_that_is_not_whole_is_none() -> None:
     data = state_bytes(17, some_state())
     for size in [*range(200), *range(200, len(data), 97), len(data) - 1]:
         with pytest.raises(MalformedState):
-            decode_state(data[:size])
+            decode_state([data[:size]])
     with pytest.raises(MalformedState):
-        decode_state(data + b"\0" * 9)
+        decode_state([data + b"\0" * 9])
 
 
 @given(st.data())
@@ -205,7 +205,7 @@ def test_a_bit_that_flips_is_noticed(data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(whole) - 1))
     whole[place] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(MalformedState):
-        decode_state(bytes(whole))
+        decode_state([bytes(whole)])
 
 
 def test_a_record_that_does_not_fit_says_nothing() -> None:

@@ -9,17 +9,15 @@ from enum import IntEnum
 from typing import Final
 
 from ...limits import (
-    MAX_CONFIGS,
     MAX_COPY_FACTS_BYTES,
+    MAX_DATA_BYTES,
     MAX_LEADER_EPOCHS,
     MAX_PARTITIONS,
     MAX_PRODUCER_STATE_PIECES,
-    MAX_TOPICS,
 )
 from ..schema import (
     Api,
     Data,
-    Text,
     array,
     boolean,
     data,
@@ -52,6 +50,7 @@ class Answers(IntEnum):
 @message
 class ReplicaPosition:
     topic: str = string(doc="Topic.")
+    topic_id: str = string(default="", doc="Its id; empty for the metadata log.")
     partition: int = int32(doc="Partition.")
     end_offset: int = int64(doc="First offset that the follower does not have.")
     last_epoch: int = int32(doc="Leader epoch of its last message; -1 for none.")
@@ -91,6 +90,7 @@ class EpochBegin:
 @message
 class ReplicatedPart:
     topic: str = string(doc="Topic.")
+    topic_id: str = string(default="", doc="Its id; empty for the metadata log.")
     partition: int = int32(doc="Partition.")
     diverging: list[EpochBegin] = array(
         EpochBegin,
@@ -120,23 +120,14 @@ class ReplicatedPart:
         doc="What is known of idempotent producers from before the log start, for a log that is "
         "copied from there, in pieces of up to 1 MiB.",
     )
-
-
-@message
-class ReplicatedSetting:
-    name: str = string(doc="Name of the setting.")
-    value: str = string(doc="Its value.")
-
-
-@message
-class ReplicatedTopic:
-    name: str = string(doc="Topic.")
-    topic_id: str = string(doc="Its id.")
-    partitions: int = int32(doc="How many partitions it has.")
-    gaps: bool = boolean(default=False, doc="Whether its offsets may have gaps.")
-    settings: list[ReplicatedSetting] = array(
-        ReplicatedSetting, max_items=MAX_CONFIGS, default=(), doc="The topic's own settings."
+    state: bytes = data(
+        max_bytes=MAX_DATA_BYTES,
+        default=b"",
+        doc="A part of what the metadata log said before its start, for a copy that begins there.",
     )
+    state_position: int = int64(default=0, doc="Where in the whole `state` begins.")
+    state_bytes: int = int64(default=0, doc="How large the whole is; 0 where nothing is sent.")
+    state_offset: int = int64(default=0, doc="First offset that the whole does not have.")
 
 
 @message
@@ -150,15 +141,6 @@ class ReplicateResponse:
     )
     parts: list[ReplicatedPart] = array(
         ReplicatedPart, max_items=MAX_PARTITIONS, default=(), doc="Partitions with news."
-    )
-    topics: list[ReplicatedTopic] = array(
-        ReplicatedTopic, max_items=MAX_TOPICS, default=(), doc="Topics that are new or changed."
-    )
-    topics_are_all: bool = boolean(
-        default=False, doc="Whether there are no topics but these; true in a welcome."
-    )
-    topics_gone: list[str] = array(
-        Text(), max_items=MAX_TOPICS, default=(), doc="Topics that were deleted."
     )
     behind_messages: int = int64(
         default=0, doc="How many messages the leader had that the follower had not said to have."
