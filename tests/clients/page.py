@@ -59,9 +59,9 @@ _TAIL: Final = """\
   with `enable.idempotence=false`.
 - **Metadata** is served up to version 7: with older ones librdkafka 2.3 and later fails on several
   topics with short names. A broker of several serves it up to version 10, because clients believe
-  leader epochs from version 9 on only. So they know when messages that they have read were lost with
-  their leader: Kafka's own for Java and kafka-python go back to where that was, librdkafka resets as
-  `auto.offset.reset` says.
+  leader epochs from version 9 on only. So they know when messages that they have read were lost
+  with their leader: Kafka's own for Java and kafka-python go back to where that was, librdkafka
+  resets as `auto.offset.reset` says.
 - **Transactions** are not there. A producer with a `transactional.id` ends when it starts: with
   `UnsupportedVersionException` in Java (so in Flink and Kafka Streams), `_UNSUPPORTED_FEATURE` in
   librdkafka, `UNSUPPORTED_VERSION` (35) in others. Leave `transactional.id` out, and choose
