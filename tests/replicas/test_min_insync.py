@@ -1,6 +1,5 @@
 """`min.insync.replicas` of topics: what is refused, and that it holds at once when altered."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from horolog.testing.requests import create_topic, message_set, produce
 from horolog.testing.requests import result as only_result
 from horolog.testing.wire import Wire
 
-from .members import Member, eventually, members
+from .members import Member, members
 
 TOPIC, OTHER = "t", "other"
 SETTING = "min.insync.replicas"
@@ -56,20 +55,6 @@ async def test_each_topic_has_its_own(place: Path) -> None:
             await all_.in_sync(leader)
             assert await outcome(leader, TOPIC) == NOT_ENOUGH
         assert leader.log(TOPIC).log_end_offset == 4
-
-
-async def test_a_set_that_waits_goes_by_what_holds_when_it_is_answered(place: Path) -> None:
-    async with members(place, replica_lag_time_max_ms=3_000) as all_:
-        await all_.start()
-        leader, follower = all_[1], all_[2]
-        await leader.call(create_topic(TOPIC))
-        await all_.in_sync(leader)
-        await follower.stop()
-        waiting = asyncio.create_task(outcome(leader, TOPIC))
-        await eventually(lambda: leader.log(TOPIC).log_end_offset)
-        async with Admin(leader.address) as admin:
-            await admin.alter_topic(TOPIC, {SETTING: "2"})
-        assert await waiting == NOT_ENOUGH_AFTER
 
 
 async def test_no_topic_has_less_where_every_follower_may_lead(place: Path) -> None:
