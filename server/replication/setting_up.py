@@ -50,8 +50,8 @@ def open_as_one(settings: BrokerSettings, directory: LogDirectory, files: Files)
     if joins and not identity.identity.nonce and directory.topics():
         raise InvalidConfig(
             f"{settings.data_dir} has topics that are not of the cluster {settings.cluster_name}: "
-            "start it with an empty data directory (--data-dir), or with --create-cluster if "
-            "there is no such cluster yet and these count"
+            "start it with an empty data directory (--data-dir), with --discard, which sets these "
+            "topics aside, or with --create-cluster if there is no such cluster yet and these count"
         )
     directory.open_metadata()
     return identity

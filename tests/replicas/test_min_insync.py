@@ -1,12 +1,12 @@
 """`min.insync.replicas` of topics: what is refused, and that it holds at once when altered."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from horolog import Admin
+from horolog.protocol.cluster_errors import NotEnoughReplicas
 from horolog.protocol.errors import CodedError
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import create_topic, message_set, produce
@@ -58,20 +58,6 @@ async def test_each_topic_has_its_own(place: Path) -> None:
         assert leader.log(TOPIC).log_end_offset == 4
 
 
-async def test_a_set_that_waits_goes_by_what_holds_when_it_is_answered(place: Path) -> None:
-    async with members(place, replica_lag_time_max_ms=3_000) as all_:
-        await all_.start()
-        leader, follower = all_[1], all_[2]
-        await leader.call(create_topic(TOPIC))
-        await all_.in_sync(leader)
-        await follower.stop()
-        waiting = asyncio.create_task(outcome(leader, TOPIC))
-        await eventually(lambda: leader.log(TOPIC).log_end_offset)
-        async with Admin(leader.address) as admin:
-            await admin.alter_topic(TOPIC, {SETTING: "2"})
-        assert await waiting == NOT_ENOUGH_AFTER
-
-
 async def test_no_topic_has_less_where_every_follower_may_lead(place: Path) -> None:
     """A follower is promoted without a word of loss there: it may not know what a topic asked."""
     async with members(place, min_insync_replicas=2) as all_:
@@ -121,3 +107,32 @@ async def test_a_large_set_that_is_checked_beside_the_loop_is_refused_too(tmp_pa
         assert answer.error_code == NOT_ENOUGH
         assert broker.directory.log(TOPIC, 0).log_end_offset == 0
         wire.close()
+
+
+async def test_topics_and_positions_go_by_the_value_of_the_broker(place: Path) -> None:
+    async with members(place, 3, min_insync_replicas=2) as all_:
+        await all_.start()
+        leader = all_[1]
+        await leader.call(create_topic(TOPIC, min_insync_replicas=1))
+        await all_.in_sync(leader)
+        for number in (2, 3):
+            await all_[number].stop()
+        await eventually(lambda: leader.cluster.people.describe().in_sync == [1])
+        assert await outcome(leader, TOPIC) == 0
+        before = leader.cluster.directory.topics()
+        async with Admin(leader.address, request_timeout_ms=2_000) as admin:
+            for change in (
+                admin.create_topic(OTHER),
+                admin.alter_topic(TOPIC, {SETTING: "2"}),
+                admin.delete_topic(TOPIC),
+            ):
+                with pytest.raises(NotEnoughReplicas, match=r"min\.insync\.replicas"):
+                    await change
+            with pytest.raises(CodedError, match=r"min\.insync\.replicas"):
+                await admin.commit_position("billing", TOPIC, 0, 1)
+        assert leader.cluster.directory.topics() == before
+        await all_[2].start(follow=leader)
+        await eventually(lambda: leader.cluster.people.describe().in_sync == [1, 2])
+        async with Admin(leader.address) as admin:
+            await admin.commit_position("billing", TOPIC, 0, 1)
+            await admin.delete_topic(TOPIC)
