@@ -6,14 +6,14 @@ DEFAULT                        the subject as it is
 
 The first rule that fits counts. Rules are separated by commas; `\\/` in a rule stands for `/`.
 
-Patterns are those of `patterns`, whose cost is bounded: they are tried on what clients send.
+Patterns are those of RE2, which takes time in proportion to the text whatever the pattern is: they
+are tried on what clients send. RE2 knows what Java's patterns know, but neither looks ahead or back
+nor refers to groups.
 """
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
-
-from .patterns import MAX_STEPS, Pattern
+from typing import Any, Final, NamedTuple
 
 DEFAULT: Final = "DEFAULT"
 
@@ -21,9 +21,13 @@ MAX_RULES: Final = 100
 MAX_PATTERN_CHARS: Final = 500
 MAX_SUBJECT_CHARS: Final = 1024
 """Longest subject that patterns are tried on."""
+MAX_INSTRUCTIONS: Final = 10_000
+"""Of all patterns together, once compiled."""
 
 _RULE: Final = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
 _BETWEEN: Final = re.compile(r"\s*,\s*")
+_NOT_AS_IN_JAVA: Final = re.compile(r"(?<!\\)(?:\\\\)*\[(?:\\.|[^\]\\])*(?:\[|&&)")
+"""A class within a class, or what two classes have in common: RE2 reads other characters there."""
 
 
 class NoRule(ValueError):
@@ -31,8 +35,8 @@ class NoRule(ValueError):
 
 
 class _Rule(NamedTuple):
-    pattern: Pattern | None
-    """`None` takes any subject, as it is."""
+    pattern: Any
+    """A compiled pattern of RE2; `None` takes any subject, as it is."""
     replacement: str = ""
     case: str = ""
 
@@ -42,7 +46,7 @@ class _Rule(NamedTuple):
         found = self.pattern.fullmatch(subject)
         if found is None:
             return None
-        name = "".join(_filled(self.replacement, found))
+        name = "".join(_filled(self.replacement, (found.group(), *found.groups())))
         return {"L": name.lower, "U": name.upper}.get(self.case, lambda: name)()
 
 
@@ -52,9 +56,12 @@ class PrincipalRules:
     def __init__(self, text: str) -> None:
         """Raises `ValueError` saying which rule is wrong, and how."""
         self._rules: Sequence[_Rule] = tuple(_parsed(text.strip() or DEFAULT))
-        steps = sum(len(rule.pattern) for rule in self._rules if rule.pattern is not None)
-        if steps > MAX_STEPS:
-            raise ValueError(f"all patterns together have more than {MAX_STEPS} steps")
+        size = sum(rule.pattern.programsize for rule in self._rules if rule.pattern is not None)
+        if size > MAX_INSTRUCTIONS:
+            raise ValueError(
+                f"all patterns together compile to {size} instructions, and {MAX_INSTRUCTIONS} "
+                "are allowed"
+            )
 
     def name(self, subject: str) -> str:
         """The name of who has this subject. Raises `NoRule`."""
@@ -92,11 +99,26 @@ def _parsed(text: str) -> Iterator[_Rule]:
         position = len(text) if comma is None else comma.end()
 
 
-def _compiled(written: str) -> Pattern:
+def _compiled(written: str) -> Any:
     if len(written) > MAX_PATTERN_CHARS:
         raise ValueError(f"a pattern has more than {MAX_PATTERN_CHARS} characters")
     try:
-        return Pattern(written.replace("\\/", "/"))
+        import re2
+    except ModuleNotFoundError:
+        raise ValueError(
+            "a RULE needs the package google-re2: install horolog[certificates], or take DEFAULT"
+        ) from None
+    options = re2.Options()
+    options.log_errors = False
+    pattern = written.replace("\\/", "/")
+    try:
+        if _NOT_AS_IN_JAVA.search(pattern):
+            raise ValueError("a class within a class, and &&, cannot be had")
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0]
+        told = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise ValueError(f"the pattern {_cut(written)} is refused: {told}") from None
     except ValueError as error:
         raise ValueError(f"the pattern {_cut(written)} is refused: {error}") from None
 

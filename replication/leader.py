@@ -114,6 +114,9 @@ class Leader:
         part = self.partitions[partition]
         if token is not None:
             part.await_commit(first_offset, next_offset, token)
+            for session in self.sessions.values():
+                if session.synced.get(partition, -1) < part.sync_to:
+                    session.unsynced.add(partition)
             if part.sync_to > part.log.synced_offset:
                 self._effects.append(Sync(partition))
         self._advance(partition, part)
@@ -185,8 +188,10 @@ class Leader:
         if session.waits:
             self._answer(session)
         session.waits = True
-        ends = {name: self.partitions[name].log.log_end_offset for name in session.behind}
-        at_end_s = session.measure(now_s, ends)
+        partitions = self.partitions
+        ends = {name: partitions[name].log.log_end_offset for name in session.behind}
+        syncs = {name: partitions[name].sync_to for name in session.unsynced}
+        at_end_s = session.measure(now_s, ends, syncs)
         member = session.member
         if at_end_s is not None and at_end_s > self._at_end_s.get(member, float("-inf")):
             self._at_end_s[member] = at_end_s
@@ -213,7 +218,8 @@ class Leader:
     def _take(self, session: Session, position: Position) -> None:
         """Believe a position if the follower's log is a beginning of this one."""
         partition, end, last_epoch, synced, log_start_offset = position
-        log = self.partitions[partition].log
+        part = self.partitions[partition]
+        log = part.log
         diverging = self.divergence(log, end, last_epoch)
         # What was found of an earlier position is not so any more.
         session.diverging.pop(partition, None)
@@ -223,6 +229,10 @@ class Leader:
             session.ends[partition] = end
             session.synced[partition] = min(synced, end)
             session.starts[partition] = log_start_offset
+            if session.synced[partition] < part.sync_to:
+                session.unsynced.add(partition)
+            else:
+                session.unsynced.discard(partition)
             if end >= log.log_end_offset:
                 session.behind.discard(partition)
             else:
@@ -335,12 +345,12 @@ class Leader:
         }
         names = {member.broker_id for member in wanted}
         for session in self.sessions.values():
-            # Whoever says nothing may be gone without a word, and would not leave again either.
-            silent_s = now_s - (session.fetched_s or 0.0)
-            there_still = session.fetched_s is not None and silent_s <= self._settings.lag_max_s
-            if session.member.broker_id not in names and there_still and self.may_join(session):
+            # Whoever says nothing may be gone without a word, and whoever cannot keep up would
+            # leave again at once: until it has left, nothing is committed that it lacks.
+            heard_s = min(session.fetched_s or 0.0, self._at_end_s.get(session.member, 0.0))
+            keeps_up = session.fetched_s is not None and now_s - heard_s <= self._settings.lag_max_s
+            if session.member.broker_id not in names and keeps_up and self.may_join(session):
                 wanted.add(session.member)
-                self._at_end_s[session.member] = now_s
         return frozenset(wanted)
 
     def may_join(self, session: Session) -> bool:

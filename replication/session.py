@@ -20,8 +20,10 @@ class Session:
         "goals",
         "member",
         "starts",
+        "sync_goals",
         "synced",
         "unplaced",
+        "unsynced",
         "waits",
     )
 
@@ -40,6 +42,10 @@ class Session:
         """Partitions in which it is not at the leader's end."""
         self.goals: dict[Partition, int] = {}
         """The leader's ends at the last fetch, where it was behind."""
+        self.unsynced: set[Partition] = set()
+        """Partitions in which somebody waits for a sync that it has not confirmed."""
+        self.sync_goals: dict[Partition, int] = {}
+        """Up to where it was to sync at the last fetch, where it had not."""
         self.changed: set[Partition] = set()
         """Partitions of which there is something to tell."""
         self.waits = False
@@ -52,22 +58,27 @@ class Session:
             known.pop(partition, None)
         self.unplaced.pop(partition, None)
         self.behind.discard(partition)
+        self.unsynced.discard(partition)
         self.changed.discard(partition)
 
-    def measure(self, now_s: float, leader_ends: dict[Partition, int]) -> float | None:
+    def measure(
+        self, now_s: float, leader_ends: dict[Partition, int], wanted_syncs: dict[Partition, int]
+    ) -> float | None:
         """Note a fetch; the latest time of which it is known that it was at the end then.
 
         Kafka's measure: now, if it is at the end; the time of the fetch before, if it is now where
-        the end was then.
+        the end was then. At the end is who has synced what somebody waits for, too: a disk that
+        takes messages and never syncs them would hold up `acks=all` for ever.
         """
         before = self.fetched_s
         self.fetched_s = now_s
-        if not self.behind:
-            self.goals.clear()
+        goals, sync_goals = self.goals, self.sync_goals
+        self.goals, self.sync_goals = leader_ends, wanted_syncs
+        if not self.behind and not self.unsynced:
             return now_s
-        ends, goals = self.ends, self.goals
-        reached = before is not None and all(
-            ends.get(partition, -1) >= goals.get(partition, -1) for partition in self.behind
+        reached = (
+            before is not None
+            and all(self.ends.get(it, -1) >= goals.get(it, -1) for it in self.behind)
+            and all(self.synced.get(it, -1) >= sync_goals.get(it, -1) for it in self.unsynced)
         )
-        self.goals = leader_ends
         return before if reached else None

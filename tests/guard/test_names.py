@@ -2,10 +2,9 @@
 
 import asyncio
 import contextlib
-import re
 import ssl
+import sys
 from datetime import UTC, datetime
-from random import Random
 
 import pytest
 from cryptography import x509
@@ -18,7 +17,6 @@ from hypothesis import strategies as st
 
 from horolog.clock import SystemClock
 from horolog.config.broker import broker_settings
-from horolog.config.patterns import MAX_STEPS, Pattern
 from horolog.config.principal_rules import MAX_RULES, MAX_SUBJECT_CHARS, NoRule, PrincipalRules
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import InvalidConfig
@@ -94,18 +92,17 @@ def test_the_whole_subject_must_fit() -> None:
         r"RULE:(a)\1/x/",
         "RULE:(?=a)b/x/",
         "RULE:(?<!a)b/x/",
-        r"RULE:\p{L}/x/",
         "RULE:a{3,2}/x/",
         "RULE:a{1001}/x/",
         "RULE:(a{1000}){1000}/x/",
         "RULE:[a&&b]/x/",
+        r"RULE:\\[a[b]]/x/",
         "RULE:a*+/x/",
         "RULE:a/x/ DEFAULT",
         "DEFAULT,,DEFAULT",
         f"RULE:{'a' * 501}/x/",
         ",".join(["DEFAULT"] * (MAX_RULES + 1)),
-        ",".join(["RULE:a{900}/x/"] * 3),
-        f"RULE:{'(' * 200}{')' * 200}/x/",
+        ",".join(["RULE:a{900}/x/"] * 12),
     ],
 )
 def test_rules_that_are_refused_at_the_start(rules: str) -> None:
@@ -119,64 +116,36 @@ def test_kafkas_name_of_the_setting() -> None:
     assert settings.tls_principal_mapping_rules == KIP
 
 
-class TestPatterns:
-    """The matcher beside that of the standard library."""
+@pytest.mark.parametrize(
+    ("pattern", "subject"),
+    [
+        ("(a*)*b", "a" * 1000),
+        ("(a|a)*b", "a" * 1000),
+        ("(.*)(.*)(.*)(.*)(.*)(.*)(.*)(.*)x", "a" * 1000),
+        ("(x+x+)+y", "x" * 1000),
+        (
+            "CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$",
+            "".join(f",{each}=" * 50 for each in ("OU", "O", "L", "ST")),
+        ),
+        ("(a?){300}a{300}b", "a" * 1000),
+    ],
+)
+def test_no_rule_takes_long(pattern: str, subject: str) -> None:
+    """Some milliseconds, not years."""
+    clock = SystemClock()
+    began = clock.monotonic()
+    with pytest.raises(NoRule):
+        PrincipalRules(f"RULE:{pattern}/x/").name(subject)
+    assert clock.monotonic() - began < 20
 
-    def made(self, random: Random, depth: int = 0) -> tuple[str, bool]:
-        """A pattern, and whether it may match nothing."""
-        kind = random.random()
-        if depth > 3 or kind < 0.4:
-            found = random.choice(["a", "b", ".", "[ab]", "[^a]", r"\w", "^", "$", r"\."])
-            return found, found in "^$"
-        if kind < 0.6:
-            parts = [self.made(random, depth + 1) for _ in range(2)]
-            return "".join(each for each, _ in parts), all(empty for _, empty in parts)
-        if kind < 0.75:
-            parts = [self.made(random, depth + 1) for _ in range(random.randrange(1, 4))]
-            joined = "|".join(each for each, _ in parts)
-            return f"({joined})", any(empty for _, empty in parts)
-        inner, empty = self.made(random, depth + 1)
-        if empty:  # What a group has then is not the same everywhere.
-            inner = "b"
-        repeat = random.choice(["*", "+", "?", "{2}", "{1,3}", "{0,2}", "{2,}"])
-        return (
-            f"{random.choice(['(', '(?:'])}{inner}){repeat}{random.choice(['', '?'])}",
-            repeat[0] in "*?" or repeat == "{0,2}",
-        )
 
-    @given(st.integers(0, 2**32))
-    def test_it_is_that_of_the_standard_library(self, seed: int) -> None:
-        random = Random(seed)
-        for _ in range(40):
-            pattern, _ = self.made(random)
-            text = "".join(random.choice("abc.") for _ in range(random.randrange(8)))
-            expected = re.compile(pattern, re.ASCII).fullmatch(text)
-            found = Pattern(pattern).fullmatch(text)
-            wanted = None if expected is None else (expected[0], *expected.groups())
-            assert found == wanted, (pattern, text)
-
-    @pytest.mark.parametrize(
-        ("pattern", "text"),
-        [
-            ("(a*)*b", "a" * 1000),
-            ("(a|a)*b", "a" * 1000),
-            ("(.*)(.*)(.*)(.*)(.*)(.*)(.*)(.*)x", "a" * 1000),
-            ("(x+x+)+y", "x" * 1000),
-            (
-                "CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$",
-                "".join(f",{each}=" * 150 for each in ("OU", "O", "L", "ST")),
-            ),
-            ("(a?){300}a{300}b", "a" * 1000),
-        ],
-    )
-    def test_no_pattern_takes_long(self, pattern: str, text: str) -> None:
-        """A step is tried once at each place: some tenths of a second, not years."""
-        clock = SystemClock()
-        began = clock.monotonic()
-        compiled = Pattern(pattern)
-        assert len(compiled) <= MAX_STEPS
-        assert compiled.fullmatch(text) is None
-        assert clock.monotonic() - began < 20
+def test_without_the_library_the_broker_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    assert PrincipalRules("DEFAULT").name(ADMIN) == ADMIN
+    with pytest.raises(InvalidConfig, match=r"install horolog\[certificates\]"):
+        broker_settings({"tls.principal.mapping.rules": KIP})
 
 
 KEY = ec.generate_private_key(ec.SECP256R1())

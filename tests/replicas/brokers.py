@@ -30,12 +30,16 @@ class Broker:
         self.broker_id = broker_id
         self.data_dir = place / f"broker{broker_id}"
         self.address = f"127.0.0.1:{free_port()}"
+        self.kafka_address = ""
+        """Empty: it has no Kafka listener."""
         self.settings = settings
         self._stack = ExitStack()
         self.server: ServerProcess | None = None
 
     def start(self, *how: str, follow: "Broker | None" = None) -> None:
         arguments = ["--listen", self.address, "--broker-id", str(self.broker_id), *how]
+        if self.kafka_address:
+            arguments += ["--kafka-listen", self.kafka_address]
         if follow is not None:
             arguments += ["--follow", follow.address]
         for name, value in self.settings.items():
@@ -54,6 +58,10 @@ class Broker:
 
     def close(self) -> None:
         self._stack.close()
+
+    def forget(self) -> None:
+        """Lose the disk."""
+        shutil.rmtree(self.data_dir)
 
     @property
     def program(self) -> Program:

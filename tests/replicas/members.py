@@ -10,6 +10,7 @@ from horolog import Consumer, Producer
 from horolog.client.administer.replicas import ReplicaAdmin
 from horolog.protocol.api.cluster.describe_replicas import DescribeReplicasResponse
 from horolog.server.broker import Broker
+from horolog.storage.files import Files
 from horolog.testing.broker import running_broker
 from horolog.testing.wire import Wire
 
@@ -40,6 +41,8 @@ class Member:
         self._settings = settings
         self._stack = AsyncExitStack()
         self.broker: Broker | None = None
+        self.files: Files | None = None
+        """What it stores on, if not the system's files as they are."""
 
     async def start(self, *, follow: "Member | None" = None, **more: object) -> None:
         settings: dict[str, Any] = {
@@ -50,7 +53,7 @@ class Member:
         settings |= self._settings | more
         if follow is not None:
             settings["cluster_follow"] = follow.address
-        started = running_broker(self.data_dir, **settings)
+        started = running_broker(self.data_dir, files=self.files, **settings)
         self.broker = await self._stack.enter_async_context(started)
 
     async def stop(self) -> None:
