@@ -19,7 +19,7 @@ from ..protocol.errors import RequestTimedOut
 from .errors import CommandFailed
 from .etcd.commands import create, remove
 from .options import DEFAULT_SERVER, Json, Server
-from .output import NOTHING, emit, json_line, table
+from .output import NOTHING, emit, json_line, shown_time, table
 
 LEADER_TIMEOUT_MS: Final = 3_000
 """How long a leader is waited for that perhaps is no more."""
@@ -88,6 +88,7 @@ def _as_object(found: DescribeReplicasResponse) -> dict[str, Any]:
                 "state": member.state,
                 "lag_messages": _known(member.lag_messages),
                 "lag_seconds": _seconds(member),
+                "since_ms": _known(member.since_ms),
             }
             for member in found.members
         ],
@@ -114,10 +115,11 @@ def _as_text(found: DescribeReplicasResponse) -> list[str]:
             member.address or NOTHING,
             _shown(_known(member.lag_messages), ""),
             _shown(_seconds(member), " s"),
+            shown_time(_known(member.since_ms)),
         )
         for member in found.members
     ]
-    columns = ("broker", "state", "address", "lag", "lag in time")
+    columns = ("broker", "state", "address", "lag", "lag in time", "since")
     lines += ["", *table(columns, rows, right=("broker", "lag", "lag in time"))]
     if found.promise:
         lines += ["", f"to promote broker {found.broker_id} may lose messages: {found.promise}"]
@@ -154,7 +156,7 @@ def promote(
 
     The leader hands over when the other one has everything; nothing is lost then. Where it does not
     answer, the other one leads without its word: without loss only where
-    cluster.min.insync.replicas is the number of brokers, else with --accept-loss. Start the old
+    min.insync.replicas is the number of brokers, else with --accept-loss. Start the old
     leader with --follow after that.
     """
     promoted, epoch, planned = asyncio.run(_promote(server, broker_id, accept_loss))

@@ -29,6 +29,7 @@ _SETTING_OF: Final = {
     "cluster": "cluster.name",
     "create_cluster": "cluster.create",
     "alone": "cluster.alone",
+    "discard": "cluster.discard",
 }
 """Options that are settings under a shorter name."""
 
@@ -81,6 +82,9 @@ BROKER_OPTIONS: Final = (
         "--create-cluster", "", "lead from the first start on: others copy this data", is_flag=True
     ),
     BrokerOption("--alone", "", "lead although the other brokers were not heard", is_flag=True),
+    BrokerOption(
+        "--discard", "", "follow, and set aside messages that are of another cluster", is_flag=True
+    ),
     _SET,
 )
 

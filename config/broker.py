@@ -112,12 +112,17 @@ class BrokerSettings:
     cluster_brokers: int
     cluster_create: bool
     cluster_alone: bool
-    cluster_min_insync_replicas: int
+    cluster_discard: bool
     replica_lag_time_max_ms: int
     event_loop: str
     log_format: str
     log_level: str
     topic_defaults: Mapping[str, str]
+
+    @property
+    def min_insync_replicas(self) -> int:
+        """What holds for positions, for topics as such, and for those without their own value."""
+        return int(self.topic_defaults.get("min.insync.replicas", 1))
 
 
 NAMES: Final = Names(

@@ -141,14 +141,13 @@ CLUSTER: Final = (
         "promoted meanwhile has messages that it lacks, and the other way round: for one start, "
         "when that is known not to be so.",
     ),
-    _integer(
-        "cluster.min.insync.replicas",
-        1,
-        "",
-        "So many brokers, the leader included, have to be in sync, else acks=all is refused. With "
-        "as many as cluster.brokers every one of them can be promoted without loss; then writes "
-        "with acks=all wait while one is down.",
-        maximum=5,
+    _setting(
+        "cluster.discard",
+        Kind.BOOLEAN,
+        False,
+        "Let a broker follow whose directory has messages of another cluster, or of none "
+        "(--discard): they are moved into a folder set-aside-TIME in the data directory, and never "
+        "deleted. For one start.",
     ),
     _integer(
         "replica.lag.time.max.ms",

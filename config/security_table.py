@@ -135,8 +135,8 @@ SECURITY: Final = (
     setting(
         "http.open.paths",
         Kind.CHOICES,
-        "/metrics,/healthz,/readyz",
+        "/metrics,/healthz,/readyz,/leader",
         "Paths of the HTTP port that are answered without a login where one is required.",
-        choices=("/metrics", "/healthz", "/readyz"),
+        choices=("/metrics", "/healthz", "/readyz", "/leader"),
     ),
 )

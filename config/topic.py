@@ -57,6 +57,7 @@ class TopicSettings:
     producer_id_expiration_ms: int
     max_producer_ids: int
     acks_all_durability: str
+    min_insync_replicas: int
 
     format_magic: int | None = field(init=False)
     """The message format that is stored: 0, 1 or 2; `None` when it is the one that was sent."""

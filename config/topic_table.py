@@ -247,10 +247,13 @@ _DECLARED: Final = (
         "min.insync.replicas",
         1,
         "",
-        "Only 1: there is one broker. It is here because Kafka's tools send it.",
+        "So many brokers, the leader included, have to be in sync, else acks=all is refused and "
+        "nothing is appended. A broker that is alone is one. The broker's value holds for topics "
+        "without one of their own, and for positions and the topics themselves. As much as "
+        "cluster.brokers lets every follower be promoted by hand without loss, and acks=all waits "
+        "while one is down; a topic may not have less then.",
         minimum=1,
-        maximum=1,
-        why_not="There is one broker, so there is one replica.",
+        maximum=INT32_MAX,
     ),
     _choice(
         "unclean.leader.election.enable",

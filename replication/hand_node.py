@@ -47,6 +47,10 @@ class HandNode(Node):
         `create`: `--create-cluster`. Without it an empty directory leads nobody: it may be the new
         disk of a leader, and would begin with an epoch that there was before.
         """
+        if settings.min_insync >= brokers:
+            # Followers promote themselves without a word about loss then: a topic that asks for
+            # less, which they may not have heard of, would make that untrue.
+            settings = settings._replace(least_min_insync=settings.min_insync)
         super().__init__(directory, incarnation, settings, new_number, may_have_lost=may_have_lost)
         self.brokers = brokers
         last = self.highest_epoch
@@ -151,7 +155,7 @@ class HandNode(Node):
             return "this broker has not caught up since it may have lost something"
         if self.settings.min_insync < self.brokers:
             return (
-                f"cluster.min.insync.replicas is {self.settings.min_insync}, and there are "
+                f"min.insync.replicas is {self.settings.min_insync}, and there are "
                 f"{self.brokers} brokers: messages may have been answered that this one lacks"
             )
         return None

@@ -86,11 +86,19 @@ class Leader:
 
     # What clients ask for.
 
-    def refusal(self, acks_all: bool) -> Outcome | None:
-        """Why nothing may be appended now, if so."""
-        if acks_all and len(self.isr.members) < self._settings.min_insync:
+    def refusal(self, acks_all: bool, partition: Partition | None = None) -> Outcome | None:
+        """Why nothing may be appended now, if so; without a partition, to none that is there."""
+        if acks_all and len(self.isr.members) < self.min_insync(partition):
             return Outcome.NOT_ENOUGH_REPLICAS
         return None
+
+    def min_insync(self, partition: Partition | None) -> int:
+        """How many have to be in sync for `acks=all`; the broker's value for what has no log."""
+        part = None if partition is None else self.partitions.get(partition)
+        own = None if part is None else part.log.min_insync
+        if own is None:
+            return self._settings.min_insync
+        return max(own, self._settings.least_min_insync)
 
     def begin_append(self, partition: Partition) -> None:
         """To be called before every append."""
@@ -155,10 +163,10 @@ class Leader:
             starts = [it.starts.get(partition, -1) for it in self._in_sync if it]
             done += part.trimmed(min([part.log.log_start_offset, *starts]))
         if done:
-            self._answer_clients(done)
+            self._answer_clients(partition, done)
 
-    def _answer_clients(self, tokens: list[Token]) -> None:
-        enough = len(self.isr.members) >= self._settings.min_insync
+    def _answer_clients(self, partition: Partition, tokens: list[Token]) -> None:
+        enough = len(self.isr.members) >= self.min_insync(partition)
         outcome = Outcome.DONE if enough else Outcome.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         for token in tokens:
             self._effects.append(Answer(token, outcome))

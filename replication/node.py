@@ -84,12 +84,14 @@ class Node:
         """The leader, if this broker may act as one at this time."""
         return self.leader
 
-    def refusal(self, now_s: float, acks_all: bool) -> Outcome | None:
-        """Why a set may not be appended now, if so."""
+    def refusal(
+        self, now_s: float, acks_all: bool, partition: Partition | None = None
+    ) -> Outcome | None:
+        """Why a set may not be appended now, if so; see `Leader.refusal`."""
         leader = self.serves(now_s)
         if leader is None or self._handing_to is not None:
             return Outcome.NOT_LEADER
-        return leader.refusal(acks_all)
+        return leader.refusal(acks_all, partition)
 
     def begin_append(self, partition: Partition) -> None:
         """`Leader.begin_append`."""

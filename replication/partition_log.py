@@ -34,6 +34,12 @@ class PartitionLog(Protocol):
     def log_end_offset(self) -> int: ...
 
     @property
+    def min_insync(self) -> int | None:
+        """`min.insync.replicas` of its topic, which may change at any time; `None`: the broker's
+        counts."""
+        ...
+
+    @property
     def synced_offset(self) -> int:
         """Everything below it is on stable storage."""
         ...

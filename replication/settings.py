@@ -24,7 +24,9 @@ class ReplicationSettings(NamedTuple):
     lag_max_s: float = 10.0
     """`replica.lag.time.max.ms`"""
     min_insync: int = 1
-    """`min.insync.replicas`"""
+    """`min.insync.replicas` of the broker: for topics and positions; each log has its own."""
+    least_min_insync: int = 1
+    """No log's own one counts for less."""
     sync_for_acks_all: bool = True
     """`acks.all.durability=fsync`"""
     unclean: bool = False

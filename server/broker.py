@@ -23,7 +23,7 @@ from ..protocol.errors import InvalidConfig, StorageError
 from ..protocol.lag import Lag
 from ..protocol.records.codecs import codec as codecs
 from ..protocol.records.kernel import FORM
-from ..storage.directory.known_files import IDENTITY_FILE
+from ..storage.directory.known_files import IDENTITY_FILE, UNFINISHED_SETTING_ASIDE
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.files import Files, SystemFiles
 from ..storage.log.flush import GroupCommit
@@ -141,6 +141,7 @@ class Broker:
                 clock=self.clock,
             )
             cleanups.callback(self.security.stop)
+            await self._make_room()
             shares = self._open_storage(cleanups)
             if ports.any_guarded:
                 _ = self.security.users  # what is wrong with them is told now
@@ -260,6 +261,15 @@ class Broker:
 
     def groups(self) -> GroupFigures:
         return self.services.groups.figures()
+
+    async def _make_room(self) -> None:
+        """Set aside data of another cluster where that was asked for, or begun."""
+        settings = self.settings
+        begun = self._files.exists(settings.data_dir / UNFINISHED_SETTING_ASIDE)
+        if begun or settings.cluster_discard:
+            from .replication.discarding import make_room
+
+            await make_room(settings, self._files, self.clock, self.observe)
 
     def _open_storage(self, cleanups: AsyncExitStack) -> Shares:
         """Open the data directory; returns how many connections there may be beside its files."""
@@ -465,6 +475,7 @@ class Broker:
             *(port, self._scrape, self._state, self._add_page),
             security=self.security,
             open_paths=open_paths,
+            role=None if self.services.cluster is None else self.services.cluster.standing,
         )
 
     async def _open_logs(self) -> None:

@@ -147,10 +147,12 @@ def append_sets(
         if acks not in ACKS:
             _refuse_acks(services, acks, *partition)
         if services.cluster is not None:
-            services.cluster.serving.check_append(acks)
+            services.cluster.serving.check_append()
         log = services.logs.find_or_create(*partition)
         if services.cluster is not None:
-            services.cluster.serving.begin_append(log)
+            services.cluster.serving.begin_append(log, acks)
+        elif acks == DURABLE and log.settings.min_insync_replicas > 1:
+            _refuse_alone(log)
     except Exception as error:
         return None, [error] * len(record_sets)
     late = services.late_appends
@@ -203,8 +205,8 @@ async def _append_late(services: Services, acks: int, log: Log, sent: Sent) -> N
     try:
         _check_current(services, log)
         if services.cluster is not None:
-            services.cluster.serving.check_append(acks)
-            services.cluster.serving.begin_append(log)
+            services.cluster.serving.check_append()
+            services.cluster.serving.begin_append(log, acks)
         in_passing = log.appender.append_sets(
             (sent.record_set,), wait_for_sync=wait_for_sync, goes_on=lambda: True
         )
@@ -217,8 +219,8 @@ async def _append_late(services: Services, acks: int, log: Log, sent: Sent) -> N
                 return
             _check_current(services, log)
             if services.cluster is not None:
-                services.cluster.serving.check_append(acks)
-                services.cluster.serving.begin_append(log)
+                services.cluster.serving.check_append()
+                services.cluster.serving.begin_append(log, acks)
             outcome = log.appender.end_append(admitted, wait_for_sync=wait_for_sync)
     except Exception as error:
         outcome = error
@@ -256,6 +258,15 @@ def _sync_if_due(services: Services, log: Log, end_offset: int, *, wait_for_sync
 def _refuse_acks(services: Services, acks: int, topic: str, partition: int) -> NoReturn:
     services.logs.check_partition(topic, partition)
     raise InvalidRequiredAcks(f"acks is {acks}; it must be 0 (none), 1 (in the log) or -1")
+
+
+def _refuse_alone(log: Log) -> NoReturn:
+    from ...protocol.cluster_errors import NotEnoughReplicas
+
+    raise NotEnoughReplicas(
+        f"min.insync.replicas of {log.topic} is {log.settings.min_insync_replicas}, and this "
+        "broker is alone, so that one is in sync; nothing was appended"
+    )
 
 
 def _note(services: Services, log: Log, record_set: Buffer, outcome: Appended | Exception) -> None:

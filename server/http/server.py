@@ -1,5 +1,5 @@
-"""The HTTP port: `/metrics` for Prometheus, `/healthz` and `/readyz` for whoever starts and stops
-the broker, `/` for people.
+"""The HTTP port: `/metrics` for Prometheus, `/healthz`, `/readyz` and `/leader` for whoever starts,
+stops and finds brokers, `/` for people.
 
 aiohttp is imported where it is used: that takes longer than the whole rest of the broker's start.
 """
@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ...clock import SystemClock
 from ..network.listener import Listener
@@ -40,12 +40,26 @@ class State(StrEnum):
     READY = "ok"
 
 
+class Role(Protocol):
+    """What a broker that is one of several is to the others."""
+
+    def leads_not(self) -> str:
+        """Why it does not lead, and who does; empty for the leader."""
+        ...
+
+    def not_ready(self) -> str:
+        """Why clients had better ask another broker; empty for a leader, and for a follower in
+        sync."""
+        ...
+
+
 class HttpServer:
     """Serves until `stop`.
 
     `port` is what its connections share. `render` makes the text of `/metrics`, `state` answers
-    `/healthz` (unless stopped) and `/readyz` (only when ready), `add_page` adds more. With
-    `security` a port may have TLS, and require a login but for `open_paths`.
+    `/healthz` (unless stopped) and `/readyz` (only when ready), `add_page` adds more. The `role` of
+    a broker that is one of several counts for `/readyz` too, and for `/leader`. With `security` a
+    port may have TLS, and require a login but for `open_paths`.
     """
 
     def __init__(
@@ -57,12 +71,14 @@ class HttpServer:
         *,
         security: Security | None = None,
         open_paths: Collection[str] = (),
+        role: Role | None = None,
     ) -> None:
         self._port = port
         self._render = render
         self._state = state
         self._security = security
         self._open_paths = open_paths
+        self._role = role
         self._add_page = add_page
         # How long the text took to make is real time, whatever clock the broker is given.
         self._stopwatch = SystemClock()
@@ -93,6 +109,7 @@ class HttpServer:
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/healthz", self._health)
         application.router.add_get("/readyz", self._ready)
+        application.router.add_get("/leader", self._leader)
         self._add_page(application)
         self._runner = web.AppRunner(application, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
@@ -158,10 +175,19 @@ class HttpServer:
         return _answer(State.READY if state is State.OPENING else state)
 
     async def _ready(self, _: "web.Request") -> "web.Response":
-        return _answer(self._state())
+        state = self._state()
+        return _answer(state, self._role.not_ready() if self._role and state is State.READY else "")
+
+    async def _leader(self, _: "web.Request") -> "web.Response":
+        """A broker that is alone leads; so does one that still opens logs."""
+        state = self._state()
+        if state is State.STOPPED:
+            return _answer(state)
+        return _answer(State.READY, self._role.leads_not() if self._role else "")
 
 
-def _answer(state: State) -> "web.Response":
+def _answer(state: State, not_so: str = "") -> "web.Response":
     from aiohttp import web
 
-    return web.Response(status=200 if state is State.READY else 503, text=f"{state}\n")
+    status = 200 if state is State.READY and not not_so else 503
+    return web.Response(status=status, text=f"{not_so or state}\n")

@@ -13,6 +13,8 @@ class ReplicaFigures:
 
     leads: bool = False
     epoch: int = -1
+    replicas: int = 0
+    """Brokers that the leader knows, itself included; 0 where this broker does not lead."""
     in_sync: int = 0
     """As the leader counts them; 0 where this broker does not lead."""
     under_min: bool = False
@@ -32,13 +34,19 @@ def replica_families(figures: ReplicaFigures | None) -> Iterator[Family]:
     yield gauge("horolog_leader", "1 at the broker that leads, of several; else 0.", one.leads)
     yield gauge("horolog_leader_epoch", "The highest leader epoch that is known.", one.epoch)
     yield gauge(
+        "horolog_replicas",
+        "Brokers with this data that the leader knows, itself included; 0 where the broker does "
+        "not lead.",
+        one.replicas,
+    )
+    yield gauge(
         "horolog_in_sync_replicas",
         "Brokers in sync, the leader included; 0 where the broker does not lead.",
         one.in_sync,
     )
     yield gauge(
         "horolog_under_min_insync",
-        "1 while acks=all is refused because too few brokers are in sync.",
+        "1 while acks=all is refused, to some topic at least, because too few brokers are in sync.",
         one.under_min,
     )
     yield gauge(
@@ -47,7 +55,7 @@ def replica_families(figures: ReplicaFigures | None) -> Iterator[Family]:
     yield Family(
         "horolog_replica_lag",
         "gauge",
-        "Messages that a follower lacks, at the leader.",
+        "Messages that a follower lacks, at the leader; of one that is gone, by what it said last.",
         ("broker",),
         [Sample((("broker", str(broker)),), lag) for broker, (lag, _) in one.lags.items()],
     )

@@ -17,6 +17,7 @@ from .consumers import consumers
 from .files import StaticFile, read_files
 from .finding import find
 from .histogram import histogram
+from .members import members
 from .messages import messages
 from .segments import segments
 from .sight import Allowed, Everything, Sight
@@ -54,6 +55,7 @@ ANSWERS: Final[Mapping[str, Answer]] = MappingProxyType(
         "histogram": histogram,
         "window": window,
         "consumers": consumers,
+        "members": members,
     }
 )
 

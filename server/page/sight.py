@@ -4,7 +4,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from ...protocol.api.security.acl_terms import Operation, ResourceType, operation_title
+from ...protocol.api.security.acl_terms import (
+    CLUSTER_NAME,
+    Operation,
+    ResourceType,
+    operation_title,
+)
 from ...storage.directory.topics import TopicEntry
 from ..handlers.base import Services
 from ..security.acls import Resource
@@ -22,6 +27,8 @@ class Sight(Protocol):
 
     def group(self, name: str) -> bool: ...
 
+    def cluster(self) -> bool: ...
+
 
 class Everything:
     """For everybody, where nobody looks at rights."""
@@ -38,12 +45,16 @@ class Everything:
     def group(self, name: str) -> bool:
         return True
 
+    def cluster(self) -> bool:
+        return True
+
 
 ASKED_FOR: Final[Mapping[str, Operation]] = MappingProxyType(
     {
         "consumers": Operation.DESCRIBE,
         "find": Operation.READ,
         "histogram": Operation.DESCRIBE,
+        "members": Operation.DESCRIBE,
         "messages": Operation.READ,
         "segments": Operation.DESCRIBE,
         "topics": Operation.DESCRIBE,
@@ -73,6 +84,9 @@ class Allowed:
 
     def group(self, name: str) -> bool:
         return self._rights.may(Operation.DESCRIBE, ResourceType.GROUP, name)
+
+    def cluster(self) -> bool:
+        return self._rights.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def check(self, asked: str, topic: str) -> None:
         """Raise `Refusal` unless that may be asked about a topic, whether it exists or not."""

@@ -42,6 +42,7 @@ async def topics(services: Services, query: Query) -> dict[str, object]:
     return {
         "now_ms": services.clock.now_ms(),
         "kernel": FORM,
+        "alone": services.cluster is None,
         "latency_buckets_ms": LATENCY_BUCKETS_MS,
         "latency_window_ms": services.figures.latency_window_ms,
         "topic_count": len(entries),

@@ -39,6 +39,7 @@ from .leadership import ClusterLeadership
 from .people import People
 from .places import Places
 from .serving import Serving
+from .standing import Standing
 from .stored_directory import StoredDirectory
 from .stored_metadata import METADATA
 
@@ -104,6 +105,7 @@ class Cluster:
         self.serving = Serving(self)
         self.people = People(self)
         self.places = Places(self)
+        self.standing = Standing(self)
         self.decider = decides(self)
         self.node: Node = self.decider.node
         self._role: object = None
@@ -119,7 +121,7 @@ class Cluster:
         settings = self.settings
         return ReplicationSettings(
             lag_max_s=settings.replica_lag_time_max_ms / 1000,
-            min_insync=settings.cluster_min_insync_replicas,
+            min_insync=settings.min_insync_replicas,
             sync_for_acks_all=settings.topic_defaults.get("acks.all.durability") != "written",
             leader_within_s=settings.replica_lag_time_max_ms / 1000,
             fetch_max_bytes=FETCH_BYTES,
@@ -219,6 +221,7 @@ class Cluster:
             self.observe("leads_no_more", epoch=self.node.highest_epoch)
             return
         self.elections += 1
+        self.following.in_sync = ()
         self.store.leads()
         self._groups.taken_over()
         self.directory.producer_ids.begin_epoch(leader.epoch)
@@ -275,6 +278,7 @@ class Cluster:
             self.happens(self.decider.tick)
             self.followers.look()
             self.following.look()
+            self.standing.look()
             if self.now_s - self._looked_s >= STARTS_S:
                 self._looked_s = self.now_s
                 self._look_at_starts()

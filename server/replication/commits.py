@@ -42,10 +42,10 @@ def error_of(outcome: Outcome, told: str) -> CodedError:
         return NotLeader(told)
     if outcome is Outcome.NOT_ENOUGH_REPLICAS:
         return NotEnoughReplicas(
-            f"fewer brokers are in sync than cluster.min.insync.replicas; nothing was appended. "
-            f"{told}"
+            "fewer brokers are in sync than min.insync.replicas; nothing was done "
+            "(horolog cluster status)"
         )
     return NotEnoughReplicasAfterAppend(
-        "fewer brokers are in sync than cluster.min.insync.replicas; the messages are in the log, "
+        "fewer brokers are in sync than min.insync.replicas; the messages are in the log, "
         "and may be lost if this broker is"
     )

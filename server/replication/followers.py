@@ -179,7 +179,8 @@ class Followers:
         if request.cluster_id not in ("", ours):
             raise InconsistentClusterId(
                 f"broker {request.broker_id} has the data of cluster {request.cluster_id[:64]}, "
-                f"and this is cluster {ours}: start it with another data directory"
+                f"and this is cluster {ours}: start it with another data directory, or once with "
+                "--discard, which sets aside what it has"
             )
         others = set(self.known) | {request.broker_id}
         most, name = cluster.settings.cluster_brokers, "cluster.brokers"
@@ -200,6 +201,7 @@ class Followers:
             response.kafka_address = cluster.kafka_address
         if isinstance(message, Welcome | Fetched):
             response.behind_messages = self.behind(channel)
+            response.in_sync = self.in_sync()
             for part in response.parts:
                 stored = cluster.stored.logs.get((part.topic, part.partition))
                 if stored is not None:
@@ -213,6 +215,11 @@ class Followers:
             channel.say_later(response, reading, self._refusal())
         else:
             channel.say(response)
+
+    def in_sync(self) -> list[int]:
+        """The in-sync replicas, of a broker that leads."""
+        leader = self._cluster.node.leader
+        return [] if leader is None else sorted(one.broker_id for one in leader.isr.members)
 
     def behind(self, channel: Channel) -> int:
         """How many messages a follower has not said to have."""

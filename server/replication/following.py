@@ -1,6 +1,7 @@
 """The leader of a follower: the connection to it, and what it says."""
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,6 +55,8 @@ class Following:
         """When the leader said something last."""
         self.behind_messages = 0
         """What this broker lacked then."""
+        self.in_sync: Sequence[int] = ()
+        """The in-sync replicas, as the leader said last."""
         self._tried_s = 0.0
         self._counts: list[tuple[float, int]] = []
 
@@ -209,6 +212,7 @@ class Following:
         self._pause_s = FIRST_PAUSE_S
         now_s = self._cluster.now_s
         self.answered_s, self.behind_messages = now_s, response.behind_messages
+        self.in_sync = response.in_sync
         if not self._counts or now_s - self._counts[-1][0] >= 1:
             logs = self._cluster.stored.logs.values()
             ends = sum(one.log_end_offset for one in logs if one.partition != METADATA)

@@ -22,7 +22,7 @@ class ClusterLeadership:
         self._cluster = cluster
 
     def check_topics(self) -> None:
-        self._cluster.serving.check_append(acks=-1)
+        self._cluster.serving.check_change()
 
     def check_coordinates(self) -> None:
         if not self._cluster.leads:

@@ -15,6 +15,7 @@ from ...protocol.api.cluster.replicate import (
     ReplicateResponse,
     Says,
 )
+from ...protocol.errors import UnsupportedVersion
 from ...values import value_class
 
 Incoming = ReplicateResponse | Exception
@@ -58,8 +59,9 @@ class Link:
         self._incoming: asyncio.Queue[Incoming] = asyncio.Queue()
 
     async def open(self) -> None:
-        """Connect. Raises what `client.cluster.connecting.connect` does, `OSError` for files of
-        the login that cannot be read."""
+        """Connect. Raises what `client.cluster.connecting.connect` does, `UnsupportedVersion` where
+        there is no version of the request that both have, `OSError` for files of the login that
+        cannot be read."""
         servers = parse_servers(self.address)
         security = await asyncio.to_thread(self._lets_in.security, tls=servers.tls)
         self._connection = await connect(
@@ -68,6 +70,13 @@ class Link:
             request_timeout_ms=self._timeout_ms,
             security=security,
         )
+        try:
+            self._connection.version(REPLICATE)
+        except UnsupportedVersion as error:
+            raise UnsupportedVersion(
+                f"{error.message}: this broker and its leader are more than one release apart; "
+                "upgrade the older of the two, one release at a time, followers first"
+            ) from None
 
     def send(self, request: ReplicateRequest) -> None:
         """Send a request; what comes of it, or an error, comes with `next`."""

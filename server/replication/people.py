@@ -1,7 +1,6 @@
 """What people ask of a cluster: how it is, and who is to lead."""
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.api.cluster.describe_replicas import (
@@ -11,16 +10,14 @@ from ...protocol.api.cluster.describe_replicas import (
 )
 from ...protocol.api.cluster.promote import PromoteRequest, PromoteResponse
 from ...protocol.cluster_errors import NotLeader
-from ...protocol.errors import HorologError, PolicyViolation, RequestTimedOut
+from ...protocol.errors import PolicyViolation, RequestTimedOut
 from ...replication.leader import Leader
 from ..handlers.base import Later
 from ..metrics.replica_families import ReplicaFigures
+from .standing import LEADER
 
 if TYPE_CHECKING:
     from .cluster import Cluster
-
-LOOKED_AT: Final = 100
-"""Partitions of which the time of the first message that a follower lacks is looked up."""
 
 LOOK_S: Final = 0.02
 
@@ -47,7 +44,7 @@ class People:
         if node.leader is not None:
             response.leader = cluster.broker_id
             response.in_sync = sorted(one.broker_id for one in node.leader.isr.members)
-            response.members = self._members(node.leader)
+            response.members = self._members()
         else:
             self._as_follower(response)
         return response
@@ -59,89 +56,66 @@ class People:
         if leader is None:
             return ReplicaFigures(epoch=cluster.node.highest_epoch, elections=cluster.elections)
         in_sync = len(leader.isr.members)
+        members = self._members()
         return ReplicaFigures(
             leads=True,
             epoch=leader.epoch,
+            replicas=len(members),
             in_sync=in_sync,
-            under_min=in_sync < cluster.settings.cluster_min_insync_replicas,
+            under_min=in_sync < max(map(leader.min_insync, (None, *leader.partitions))),
             elections=cluster.elections,
             lags={
                 one.broker_id: (
                     one.lag_messages,
                     None if one.lag_ms == NOT_KNOWN else one.lag_ms / 1000,
                 )
-                for one in self._members(leader)
+                for one in members
                 if one.lag_messages != NOT_KNOWN and one.broker_id != cluster.broker_id
             },
         )
 
-    def _me(self, state: str) -> ReplicaMember:
+    def _me(self) -> ReplicaMember:
         cluster = self._cluster
         return ReplicaMember(
             broker_id=cluster.broker_id,
             address=cluster.native_address,
             kafka_address=cluster.kafka_address,
-            state=state,
+            state="",
         )
 
-    def _members(self, leader: Leader) -> list[ReplicaMember]:
-        followers = self._cluster.followers
-        me = self._me("leader")
-        me.lag_messages = me.lag_ms = 0
-        members = [me]
-        in_sync = {one.broker_id for one in leader.isr.members}
-        for broker_id in sorted((set(followers.known) | in_sync) - {me.broker_id}):
-            known = followers.known.get(broker_id)
-            channel = followers.channel_of(broker_id)
-            member = ReplicaMember(
-                broker_id=broker_id,
-                address="" if known is None else known.address,
-                kafka_address="" if known is None else known.kafka_address,
-                state="down",
-            )
-            if channel is not None:
-                member.state = "in-sync" if broker_id in in_sync else "catching-up"
-                member.lag_messages = followers.behind(channel)
-                member.lag_ms = self._lag_ms(leader, channel) if member.lag_messages else 0
-            members.append(member)
-        return sorted(members, key=lambda one: one.broker_id)
-
-    def _lag_ms(self, leader: Leader, channel: object) -> int:
-        """The age of the oldest message that a follower lacks."""
+    def _members(self) -> list[ReplicaMember]:
+        """All that are known to a broker that leads."""
         cluster = self._cluster
-        session = leader.sessions.get(channel)
-        oldest = None
-        for partition in sorted(() if session is None else session.behind)[:LOOKED_AT]:
-            stored = cluster.stored.logs.get(partition)
-            if session is None or stored is None:
-                continue
-            offset = session.ends.get(partition, stored.log_start_offset)
-            with suppress(HorologError, OSError):
-                ms = stored.log.reader.append_time_ms(offset)
-                if ms >= 0 and (oldest is None or ms < oldest):
-                    oldest = ms
-        return NOT_KNOWN if oldest is None else max(cluster.clock.now_ms() - oldest, 0)
+        members = []
+        for broker_id in sorted(cluster.standing.states()):
+            member = self._me()
+            if broker_id != cluster.broker_id:
+                known = cluster.followers.known.get(broker_id)
+                member = ReplicaMember(broker_id=broker_id, state="")
+                if known is not None:
+                    member.address, member.kafka_address = known.address, known.kafka_address
+            members.append(cluster.standing.member(member))
+        return members
 
     def _as_follower(self, response: DescribeReplicasResponse) -> None:
         cluster = self._cluster
-        node, following = cluster.node, cluster.following
+        following = cluster.following
         messages, seconds = following.missing()
         response.missing_messages, response.missing_ms = messages, round(seconds * 1000)
         response.promise = cluster.decider.promise
-        response.in_sync = cluster.decider.in_sync or []
-        state = "catching-up" if node.identity.in_doubt or messages else "in-sync"
-        if node.follower is None:
-            state = "down"
-        elif following.leader_id:
-            gone = seconds * 1000 > cluster.settings.replica_lag_time_max_ms
+        states = cluster.standing.states()
+        response.in_sync = list(cluster.decider.in_sync or following.in_sync)
+        if following.leader_id in states:
             leader = ReplicaMember(
                 broker_id=following.leader_id,
                 address=following.address,
-                state="down" if gone else "leader",
+                kafka_address=following.kafka_address,
+                state="",
             )
+            leader = cluster.standing.member(leader)
             response.members.append(leader)
-            response.leader = NOT_KNOWN if gone else following.leader_id
-        me = self._me(state)
+            response.leader = following.leader_id if leader.state == LEADER else NOT_KNOWN
+        me = cluster.standing.member(self._me())
         me.lag_messages, me.lag_ms = messages, response.missing_ms if messages else 0
         response.members.append(me)
         response.members.sort(key=lambda one: one.broker_id)

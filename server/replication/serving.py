@@ -172,21 +172,32 @@ class Serving:
 
     # Sets.
 
-    def check_append(self, acks: int) -> None:
+    def check_append(self) -> None:
         """Raise why nothing may be appended now, if so."""
+        self._check_refusal(acks_all=False)
+
+    def check_change(self) -> None:
+        """Raise why topics may not be changed now, if so."""
+        self._check_refusal(acks_all=True)
+
+    def _check_refusal(self, *, acks_all: bool) -> None:
         cluster = self._cluster
-        outcome = cluster.node.refusal(cluster.now_s, acks == -1)
+        outcome = cluster.node.refusal(cluster.now_s, acks_all)
         if outcome is not None:
             raise error_of(outcome, cluster.told)
 
-    def begin_append(self, log: Log) -> None:
-        """To be called before something is appended, behind `check_append`."""
+    def begin_append(self, log: Log, acks: int) -> None:
+        """To be called before something is appended, behind `check_append`; raises why it may
+        not be."""
         cluster = self._cluster
         cluster.look_at_topics()
         partition = log.topic, log.partition
         stored = cluster.stored.logs.get(partition)
         if stored is None or stored.log is not log:
             raise NotLeader(f"{log.topic}-{log.partition} cannot be replicated: its log is damaged")
+        outcome = cluster.node.refusal(cluster.now_s, acks == -1, partition)
+        if outcome is not None:
+            raise error_of(outcome, cluster.told)
         cluster.node.begin_append(partition)
 
     def appended(self, log: Log, outcome: Appended, acks: int) -> Commit | None:

@@ -32,25 +32,26 @@ def open_as_one(settings: BrokerSettings, directory: LogDirectory, files: Files)
             "cluster.create and cluster.alone (--create-cluster, --alone) are for a broker that "
             "leads, and cluster.follow (--follow) is for one that does not: give one of them"
         )
-    few = settings.cluster_min_insync_replicas > settings.cluster_brokers
+    few = settings.min_insync_replicas > settings.cluster_brokers
     if few and not settings.cluster_etcd:
         raise InvalidConfig(
-            f"cluster.min.insync.replicas is {settings.cluster_min_insync_replicas}, and there are "
+            f"min.insync.replicas is {settings.min_insync_replicas}, and there are "
             f"{settings.cluster_brokers} brokers (cluster.brokers); it can be that at most"
         )
     identity = IdentityFile(files, settings.data_dir, settings.broker_id)
     if follows and not identity.identity.nonce and directory.topics():
         raise InvalidConfig(
             f"{settings.data_dir} has topics that are not of the cluster, and a follower has those "
-            "of its leader only: start it with an empty data directory (--data-dir), or with "
-            "--create-cluster instead of --follow if these are the topics that count"
+            "of its leader only: start it with an empty data directory (--data-dir), with "
+            "--discard, which sets these topics aside, or with --create-cluster instead of "
+            "--follow if these are the topics that count"
         )
     joins = bool(settings.cluster_etcd) and not settings.cluster_create
     if joins and not identity.identity.nonce and directory.topics():
         raise InvalidConfig(
             f"{settings.data_dir} has topics that are not of the cluster {settings.cluster_name}: "
-            "start it with an empty data directory (--data-dir), or with --create-cluster if "
-            "there is no such cluster yet and these count"
+            "start it with an empty data directory (--data-dir), with --discard, which sets these "
+            "topics aside, or with --create-cluster if there is no such cluster yet and these count"
         )
     directory.open_metadata()
     return identity

@@ -71,6 +71,10 @@ class StoredLog:
         return self.log.log_end_offset
 
     @property
+    def min_insync(self) -> int | None:
+        return self.log.settings.min_insync_replicas
+
+    @property
     def synced_offset(self) -> int:
         return self.log.flusher.synced_offset
 

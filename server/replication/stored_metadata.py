@@ -30,6 +30,10 @@ class StoredMetadata(StoredLog):
         self._copying: StateCopy = metadata.copying_state()
         self._snapshot: Snapshot | None = None
 
+    @property
+    def min_insync(self) -> None:
+        return None
+
     def begin_epoch(self, epoch: int, offset: int) -> None:
         if self._leads and self.log.epochs.history.last_epoch != epoch:
             self.metadata.lead(epoch)

@@ -7,6 +7,7 @@ import { byId, html, replace, setText } from "/static/dom.js";
 import * as finding from "/static/finding.js";
 import { count, rate, several, size, span, time } from "/static/format.js";
 import * as latency from "/static/latency.js";
+import * as members from "/static/members.js";
 import * as messages from "/static/messages.js";
 import * as segments from "/static/segments.js";
 import * as topics from "/static/topics.js";
@@ -26,6 +27,7 @@ async function poll() {
   await loadTopics();
   const { topic, place } = state;
   const work = state.polls % CONSUMERS_EVERY === 0 ? [consumers.load()] : [];
+  if (work.length && !state.answer.alone) work.push(members.load());
   state.polls += 1;
   if (topic) {
     latency.show(topic, state.answer.latency_buckets_ms, state.answer.latency_window_ms);

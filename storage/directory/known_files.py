@@ -1,5 +1,6 @@
 """The files that belong into a data directory, beside the partitions' folders."""
 
+import re
 from typing import Final
 
 from ..names import METADATA_FOLDER
@@ -26,6 +27,9 @@ IDENTITY_FILE: Final = "replication-identity"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 """The marker of a clean stop. Its name is Kafka's, so that either opens what the other left."""
 
+UNFINISHED_SETTING_ASIDE: Final = "set-aside-unfinished"
+"""Names the folder that all data is being moved to; see `set_aside`."""
+
 KNOWN_FILES: Final = frozenset(
     {CLEAN_SHUTDOWN, LOCK_FILE, LOG_START_OFFSETS, POSITIONS_FILE, PRODUCER_IDS_FILE}
     | {ACLS_FILE, CLUSTER_ID_FILE, HIGH_WATERMARKS, RECOVERY_POINTS, RESERVE_FILE, TOPICS_FILE}
@@ -33,3 +37,10 @@ KNOWN_FILES: Final = frozenset(
     # Kafka's own, which mean nothing here.
     | {"meta.properties", "cleaner-offset-checkpoint"}
 )
+
+_SET_ASIDE: Final = re.compile(r"set-aside-[0-9T.-]{1,40}Z(\.[0-9]{1,9})?", re.ASCII)
+
+
+def is_set_aside(name: str) -> bool:
+    """Whether a name in a data directory is that of a folder with data that was set aside."""
+    return name.startswith("set-aside-") and _SET_ASIDE.fullmatch(name) is not None

@@ -24,7 +24,7 @@ from ..names import (
 )
 from ..seams import Seams
 from .deletion import remove
-from .known_files import KNOWN_FILES
+from .known_files import KNOWN_FILES, is_set_aside
 from .positions import Positions
 from .random_ids import random_id
 from .reserve import Reserve
@@ -145,6 +145,8 @@ class Startup:
                 continue
             if name.removesuffix(_TEMPORARY_SUFFIX) in KNOWN_FILES:
                 remove(self._files, path)
+            elif is_set_aside(name):
+                self._restrict(path)
             elif key is None:
                 self._ignore(path, "its name is not <topic>-<partition>")
             elif not self._files.is_directory(path):

@@ -137,6 +137,12 @@ class HandSimulation(Simulation):
         )
         return node
 
+    def least_in_sync(self, partition: Partition) -> int:
+        brokers = len(self.machines)
+        if self.settings.min_insync == brokers:
+            return brokers  # A topic that asks for less is asked for all the same.
+        return super().least_in_sync(partition)
+
     def step(self) -> None:
         if self.random.random() < 0.01:
             self.person()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...replication.effects import Outcome, Token
 from ...replication.partition_log import Partition
 from .disk import METADATA, Entry
+from .violation import Violation
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -115,7 +116,8 @@ class Clients:
         node = machine.active
         if node is None or write.partition not in machine.directory.logs:
             return
-        if node.refusal(machine.now_s, write.acks_all) is None and node.leader is not None:
+        refusal = node.refusal(machine.now_s, write.acks_all, write.partition)
+        if refusal is None and node.leader is not None:
             self._append(write, machine)
         machine.settle()
 
@@ -161,12 +163,17 @@ class Clients:
                 self._numbers[number] = 0
                 self._writes[number] = None
 
-    def answered(self, token: Token, outcome: Outcome) -> None:
-        """A broker's answer to a request that waited."""
+    def answered(self, token: Token, outcome: Outcome, in_sync: int | None) -> None:
+        """A broker's answer to a request that waited; so many are in sync there, if it leads."""
         if outcome is Outcome.DONE and isinstance(token, Trim):
             self._simulation.oracle.trimmed(token.partition, token.offset)
         elif outcome is Outcome.DONE and isinstance(token, Pending):
             write = token.write
+            least = self._simulation.least_in_sync(write.partition)
+            if in_sync is not None and in_sync < least:
+                raise Violation(
+                    f"{write} is acknowledged with {in_sync} in sync, of {least} that are needed"
+                )
             self._simulation.oracle.acknowledged(write.partition, token.offset, token.entry)
             self._done(write)
 

@@ -1,6 +1,6 @@
 """Logs and directories in memory, with what a power cut takes away."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, ClassVar, Protocol
 
@@ -12,6 +12,9 @@ Entry = tuple[int, Any, int]
 """(epoch, who wrote it, number): one message."""
 
 METADATA: Partition = ("__metadata", 0)
+DATA: Partition = ("data", 0)
+TOPIC: Partition = ("topic0", 0)
+"""Of the topic that clients make."""
 
 
 class Watcher(Protocol):
@@ -64,6 +67,10 @@ class SimulatedLog:
     @property
     def log_end_offset(self) -> int:
         return len(self.entries)
+
+    @property
+    def min_insync(self) -> int | None:
+        return self.directory.min_insyncs.get(self.partition)
 
     def set_high_watermark(self, offset: int) -> None:
         self.directory.watcher.watermark(self, offset)
@@ -182,14 +189,29 @@ class SimulatedLog:
 class SimulatedDirectory:
     """A `Directory` with `SimulatedLog`s."""
 
-    __slots__ = ("broker_id", "identity", "logs", "make_log", "stored", "topics_at", "watcher")
+    __slots__ = (
+        "broker_id",
+        "identity",
+        "logs",
+        "make_log",
+        "min_insyncs",
+        "stored",
+        "topics_at",
+        "watcher",
+    )
 
     def __init__(
-        self, broker_id: int, watcher: Watcher, make_log: type[SimulatedLog] = SimulatedLog
+        self,
+        broker_id: int,
+        watcher: Watcher,
+        min_insyncs: Mapping[Partition, int],
+        make_log: type[SimulatedLog] = SimulatedLog,
     ) -> None:
         self.broker_id = broker_id
         self.identity = Identity()
         self.watcher = watcher
+        self.min_insyncs = min_insyncs
+        """By partition, `min.insync.replicas` of its topic, as it is now."""
         self.make_log = make_log
         self.logs: dict[Partition, SimulatedLog] = {}
         self.topics_at = 0
@@ -220,7 +242,7 @@ class SimulatedDirectory:
 
     def copy(self) -> "SimulatedDirectory":
         """As it lies there now."""
-        made = SimulatedDirectory(self.broker_id, self.watcher, self.make_log)
+        made = SimulatedDirectory(self.broker_id, self.watcher, self.min_insyncs, self.make_log)
         made.identity = self.identity
         made.logs = {name: log.copy(made) for name, log in self.logs.items()}
         return made

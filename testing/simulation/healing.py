@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from ...replication.cluster_node import ClusterNode
 from ...replication.epochs import starts_between
+from .disk import DATA
 from .violation import Violation
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _accept_loss(simulation: "Simulation") -> None:
 def _write(simulation: "Simulation") -> None:
     """Somebody writes, and is answered."""
     machine = _leaders(simulation)[0]
-    if simulation.settings.min_insync > len(simulation.machines):
+    if simulation.min_insyncs[DATA] > len(simulation.machines):
         return
     write = simulation.clients.write_now(machine)
     for _ in range(12):

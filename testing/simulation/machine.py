@@ -154,7 +154,8 @@ class Machine:
             elif wire.leader_run == self.run:
                 wire.to_follower.append(effect.message)
         elif isinstance(effect, Answer):
-            simulation.clients.answered(effect.token, effect.outcome)
+            in_sync = None if node.leader is None else len(node.leader.isr.members)
+            simulation.clients.answered(effect.token, effect.outcome, in_sync)
         elif isinstance(effect, Sync):
             self.syncs.add(effect.partition)
         elif isinstance(effect, Connect):

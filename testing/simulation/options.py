@@ -20,9 +20,12 @@ class Options:
     """Whether leaders stop when their lease ends."""
     node_class: type[Node] = ClusterNode
     log_class: type[SimulatedLog] = SimulatedLog
+    own_min_insync: bool = False
+    """Whether topics have their own `min.insync.replicas`, which somebody alters."""
     one_nonce: bool = False
     """Whether all directories have the same nonce, so that a broker's id is all there is."""
 
+    min_insyncs: ClassVar[tuple[int, ...]] = (1, 1, 1, 2, 3)
     brokers_of: ClassVar[tuple[int, ...]] = (1, 2, 2, 3, 3, 3, 3, 4, 5)
 
 

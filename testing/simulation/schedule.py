@@ -8,7 +8,7 @@ from ...replication.node import Node
 from ...replication.partition_log import Identity, Partition
 from ...replication.settings import Incarnation
 from .clients import Clients
-from .disk import METADATA, SimulatedDirectory
+from .disk import DATA, METADATA, TOPIC, SimulatedDirectory
 from .etcd import EtcdModel
 from .faults import Faults
 from .healing import heal
@@ -17,9 +17,10 @@ from .network import Network
 from .options import Options, draw_settings
 from .oracle import Oracle
 
-DATA: Partition = ("data", 0)
-
 _STEPS_S = (0.0, 0.0, 0.0, 0.02, 0.1, 0.3)
+
+ALTERED = 0.02
+"""How often somebody alters `min.insync.replicas` of the topics."""
 
 ETCD = 0
 """In the place of a broker's id."""
@@ -44,6 +45,10 @@ class Simulation:
         self.etcd_up = True
         self.requests: list[tuple[Machine, int, Any]] = []
         self.replies: list[tuple[Machine, int, Any, Any]] = []
+        self.min_insyncs = dict.fromkeys((DATA, TOPIC), self.settings.min_insync)
+        """By partition, `min.insync.replicas` of its topic. All brokers know of a change at once:
+        only who leads goes by it."""
+        self._alters = Random(f"{seed} min.insync.replicas")
         self.machines: dict[int, Machine] = {}
         for broker_id in range(1, brokers + 1):
             self.machines[broker_id] = Machine(self, self.new_directory(broker_id))
@@ -54,20 +59,27 @@ class Simulation:
         self.oracle.isr = state.isr
         self.faults = Faults(self, self.random)
         self.draw()
+        self.alter_min_insyncs(DATA, TOPIC)
         for machine in self.machines.values():
             machine.start()
 
     def new_directory(self, broker_id: int) -> SimulatedDirectory:
         """As on a new disk."""
-        directory = SimulatedDirectory(broker_id, self.oracle, self.options.log_class)
+        directory = SimulatedDirectory(
+            broker_id, self.oracle, self.min_insyncs, self.options.log_class
+        )
         directory.add(METADATA)
         directory.add(DATA)
         if self.options.one_nonce:
             directory.identity = Identity(ONE_NONCE)
         return directory
 
+    def least_in_sync(self, partition: Partition) -> int:
+        """How many have to be in sync when a message is acknowledged."""
+        return self.min_insyncs.get(partition, self.settings.min_insync)
+
     def data_partitions(self) -> list[Partition]:
-        return [DATA, ("topic0", 0)] if self.topics_made else [DATA]
+        return [DATA, TOPIC] if self.topics_made else [DATA]
 
     def run(self) -> Oracle:
         """The whole schedule. Raises `Violation`."""
@@ -104,8 +116,18 @@ class Simulation:
             self.now_s += 0.4
             self.round()
 
+    def alter_min_insyncs(self, *partitions: Partition) -> None:
+        """Somebody gives topics their own `min.insync.replicas`, or none."""
+        for partition in partitions:
+            value = self._alters.choice((self.settings.min_insync, *self.options.min_insyncs))
+            if not self.options.own_min_insync:
+                value = self.settings.min_insync
+            self.min_insyncs[partition] = value
+
     def step(self) -> None:
         """One thing happens."""
+        if self._alters.random() < ALTERED:
+            self.alter_min_insyncs(DATA, TOPIC)
         random = self.random.random
         self.now_s += _STEPS_S[int(random() * 6)]
         chance = random()

@@ -18,7 +18,6 @@ READ_BY_ANOTHER_NAME = {
 ONE_VALUE = {
     "cleanup.policy",
     "preallocate",
-    "min.insync.replicas",
     "unclean.leader.election.enable",
     "message.downconversion.enable",
 }

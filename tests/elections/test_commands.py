@@ -1,15 +1,20 @@
 """What people do with a cluster in etcd, and what a broker refuses (replication.md, 4, 5, 7)."""
 
+import asyncio
 import json
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from horolog import Admin, Producer
 from horolog.protocol.errors import InvalidConfig
+from horolog.server.broker import Broker as Server
 from horolog.testing.broker import running_broker
-from horolog.testing.etcd import EtcdProcess
+from horolog.testing.etcd import EtcdProcess, free_ports
 from horolog.testing.program import Program
 
 from .brokers import TOPIC, Broker, cluster
@@ -150,3 +155,71 @@ def test_an_etcd_that_was_restored_is_not_believed(place: Path, etcd: EtcdProces
         for broker in all_.all.values():
             broker.start()
         assert all_.in_sync() is last
+
+
+@pytest.mark.parametrize("before", ["of no cluster", "of another cluster"])
+async def test_other_data_is_set_aside_when_that_is_asked_for(
+    place: Path, etcd: EtcdProcess, before: str
+) -> None:
+    def named(broker_id: int, name: str) -> dict[str, Any]:
+        at = {"cluster_etcd": etcd.url, "cluster_name": name}
+        return {"broker_id": broker_id, "listen": f"127.0.0.1:{free_ports(1)[0]}", **at}
+
+    other = named(2, "other") | {"cluster_create": True} if "another" in before else {}
+    async with running_broker(place / "two", **other) as broker:
+        await until(lambda: broker.services.cluster is None or broker.services.cluster.leads)
+        async with Admin(broker.addresses.native) as admin:
+            await admin.create_topic("own")
+    async with running_broker(place / "one", cluster_create=True, **named(1, "x")) as first:
+        await until(lambda: first.services.cluster is not None and first.services.cluster.leads)
+        with pytest.raises(InvalidConfig, match="--discard"):
+            async with running_broker(place / "two", **named(2, "x")):
+                pass
+        assert (place / "two" / "own-0").is_dir()
+        async with running_broker(place / "two", cluster_discard=True, **named(2, "x")) as second:
+            cluster_of = second.services.cluster
+            assert cluster_of is not None
+            await until(lambda: cluster_of.standing.not_ready() == "")
+            assert not second.directory.topics()
+        assert len(list((place / "two").glob("set-aside-*Z/own-0"))) == 1
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - what is decided has no event
+            await asyncio.sleep(0.02)
+
+
+async def test_a_cluster_by_hand_goes_on_with_etcd(place: Path, etcd: EtcdProcess) -> None:
+    ports = free_ports(2)
+
+    def by(broker_id: int, **more: object) -> dict[str, Any]:
+        return {"broker_id": broker_id, "listen": f"127.0.0.1:{ports[broker_id - 1]}", **more}
+
+    async with running_broker(place / "one", **by(1, cluster_create=True)) as first:
+        leader = first.addresses.native
+        async with running_broker(place / "two", **by(2, cluster_follow=leader)) as second:
+            async with Admin(leader) as admin, Producer(leader) as producer:
+                await admin.create_topic(TOPIC)
+                await producer.send(TOPIC, b"kept")
+            cluster_id = first.directory.cluster_id()
+            await until(lambda: ends(second) == {(TOPIC, 0): 1})
+    at = {"cluster_etcd": etcd.url, "cluster_name": "x"}
+    here = ("--etcd", etcd.url, "--data-dir", str(place / "one"))
+    made = await asyncio.to_thread(Program(), "cluster", "create", "x", *here)
+    assert made.code == 0, made
+    async with (
+        running_broker(place / "one", **by(1, **at)) as first,
+        running_broker(place / "two", **by(2, **at)) as second,
+    ):
+        follower = second.services.cluster
+        assert follower is not None
+        await until(lambda: follower.following.leader_id == 1 and not follower.standing.not_ready())
+        assert first.services.cluster is not None
+        assert first.services.cluster.leads
+        assert second.directory.cluster_id() == first.directory.cluster_id() == cluster_id
+        assert ends(first) == ends(second) == {(TOPIC, 0): 1}
+
+
+def ends(broker: Server) -> dict[tuple[str, int], int]:
+    return {(log.topic, log.partition): log.log_end_offset for log in broker.directory.open_logs()}

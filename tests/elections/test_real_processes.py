@@ -55,7 +55,7 @@ elections = pytest.mark.elections
 @elections
 @pytest.mark.timeout(600)
 def test_leaders_are_killed_again_and_again(place: Path, etcd: EtcdProcess) -> None:
-    with cluster(place, etcd, cluster_min_insync_replicas=2) as all_:
+    with cluster(place, etcd, min_insync_replicas=2) as all_:
         writer = with_topic(all_)
         gaps = []
         for _ in range(6):

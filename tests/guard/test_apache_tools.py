@@ -100,7 +100,7 @@ async def test_a_token(guarded: Guarded, authority: Authority, tmp_path: Path) -
 
 
 async def test_users(guarded: Guarded, authority: Authority, tmp_path: Path) -> None:
-    """kafka-configs.sh adds a user, shows it and takes it away."""
+    """kafka-configs.sh adds a user, shows it and takes it away; it alters a topic."""
     user = ("--entity-type", "users", "--entity-name", "dave")
     async with guarded() as broker:
         tools = Tools(broker, authority, tmp_path, "SCRAM-SHA-512")
@@ -112,6 +112,11 @@ async def test_users(guarded: Guarded, authority: Authority, tmp_path: Path) -> 
         gone = await tools.run(_CONFIGS, "--alter", *user, "--delete-config", "SCRAM-SHA-512")
         assert "Completed updating config for user dave" in gone
         assert broker.security.users.names() == ["alice", "bob"]
+        broker.directory.create_topic("clicks", 1, {})
+        topic = ("--entity-type", "topics", "--entity-name", "clicks")
+        setting = "min.insync.replicas=2"
+        await tools.run(_CONFIGS, "--alter", *topic, "--add-config", setting)
+        assert broker.directory.topic_settings("clicks").min_insync_replicas == 2
 
 
 async def test_rules(guarded: Guarded, authority: Authority, tmp_path: Path) -> None:

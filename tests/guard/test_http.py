@@ -16,7 +16,15 @@ from horolog.testing.waiting import until
 from .conftest import PASSWORD, Authority, Guarded, add_users
 
 PROTECTED = ["/", "/page/topics", "/page/messages", "/nowhere"]
-OPEN = ["/metrics", "/healthz", "/readyz", "/login", "/static/login.js", "/static/style.css"]
+OPEN = [
+    "/metrics",
+    "/healthz",
+    "/readyz",
+    "/leader",
+    "/login",
+    "/static/login.js",
+    "/static/style.css",
+]
 
 
 class Site:

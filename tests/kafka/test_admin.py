@@ -244,3 +244,20 @@ async def test_producer_ids(client: Wire, version: int) -> None:
     assert refused.error_code == UnsupportedVersion.code
     assert refused.producer_id == NO_PRODUCER_ID
     assert result(await client.call(produce("a", SET), 2)).error_code == 0
+
+
+async def test_min_insync_replicas_is_a_setting_of_topics(client: Wire) -> None:
+    await client.call(create_topic("a"))
+    assert result(await client.call(produce("a", SET, acks=-1))).error_code == 0
+    for value, source, code in (("2", 1, 19), ("1", 1, 0)):
+        config = [AlterableConfig(name="min.insync.replicas", value=value)]
+        resource = AlterConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name="a", configs=config
+        )
+        answer = await client.call(AlterConfigsRequest(resources=[resource]))
+        assert [each.error_code for each in answer.responses] == [0]
+        found = (await configs(client, 2, TOPIC_RESOURCE, "a"))["min.insync.replicas"]
+        assert (found.value, found.config_source, found.read_only) == (value, source, False)
+        # A broker that is alone is one replica, as in Kafka.
+        assert result(await client.call(produce("a", SET, acks=-1))).error_code == code
+        assert result(await client.call(produce("a", SET, acks=1))).error_code == 0

@@ -101,8 +101,8 @@ def test_every_query_of_the_dashboard_and_the_rules_finds_something(
 ) -> None:
     program = require_program("prometheus")
     docker = root / "docker"
-    settings = {"http.listen": "127.0.0.1:0"}
-    with BrokerThread(tmp_path / "data", settings) as broker:
+    settings = {"http.listen": "127.0.0.1:0", "broker.id": 1, "cluster.create": "true"}
+    with BrokerThread(tmp_path / "data", settings) as broker, follower(broker, tmp_path):
         assert broker.http_address is not None
         asyncio.run(use(broker))
         with running_prometheus(program, root, tmp_path, broker.http_address) as prometheus:
@@ -119,6 +119,10 @@ def test_every_query_of_the_dashboard_and_the_rules_finds_something(
             assert not alerts_of(prometheus) & {"HorologDown", "HorologDamage", "HorologLogFailed"}
             rules = prometheus.ask("/api/v1/rules")["groups"][0]["rules"]
             assert {rule["health"] for rule in rules} == {"ok"}
+
+
+def follower(leader: BrokerThread, folder: Path) -> BrokerThread:
+    return BrokerThread(folder / "copy", {"broker.id": 2, "cluster.follow": leader.address})
 
 
 def alerts_of(prometheus: Prometheus) -> set[str]:

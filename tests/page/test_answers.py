@@ -405,3 +405,8 @@ async def test_the_last_times_there_are(client: Wire, get: Get, clock: ManualClo
     metrics = await get("/metrics")
     assert 'horolog_clock_skew_total{topic="a"} 1.0' in metrics.text
     assert 'horolog_pinned_segments{topic="a"} 1.0' in metrics.text
+
+
+async def test_a_broker_that_is_alone_has_no_others(get: Get) -> None:
+    assert (await get("/page/members")).body["members"] == []
+    assert (await get("/page/topics")).body["alone"] is True

@@ -25,7 +25,7 @@ def both(*of: Member) -> str:
 @pytest.mark.parametrize("how", ["handed over", "gone"])
 async def test_a_producer_follows_the_leader(place: Path, how: str) -> None:
     """All that it sends is there once and in order, and what it reads goes on."""
-    async with members(place, cluster_min_insync_replicas=2 if how == "gone" else 1) as all_:
+    async with members(place, min_insync_replicas=2 if how == "gone" else 1) as all_:
         await all_.start()
         first, second = all_[1], all_[2]
         async with Admin(both(second, first)) as admin:

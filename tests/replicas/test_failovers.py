@@ -70,7 +70,7 @@ async def during(writer: Writer, broker: Broker, what: object, more: int = 60) -
 
 
 def test_leaders_and_followers_are_killed(place: Path) -> None:
-    with brokers(place, cluster_min_insync_replicas=2) as all_:
+    with brokers(place, min_insync_replicas=2) as all_:
         all_.start()
         all_[1].program.ok(
             "topic", "create", TOPIC, "--partitions", str(PARTITIONS), "--set", "segment.bytes=2000"

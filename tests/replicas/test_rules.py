@@ -143,9 +143,7 @@ async def test_a_consumer_gets_what_all_in_sync_replicas_have(place: Path) -> No
 
 @pytest.mark.parametrize("durability", ["fsync", "written"])
 async def test_writes_are_refused_while_too_few_are_in_sync(place: Path, durability: str) -> None:
-    async with members(
-        place, cluster_min_insync_replicas=2, acks_all_durability=durability
-    ) as all_:
+    async with members(place, min_insync_replicas=2, acks_all_durability=durability) as all_:
         await all_.start()
         leader, follower = all_[1], all_[2]
         await leader.call(create_topic(TOPIC))
@@ -206,7 +204,7 @@ async def test_a_promotion_without_the_leader_says_what_may_be_missing(place: Pa
 
 
 async def test_a_promotion_is_without_loss_where_all_had_to_be_in_sync(place: Path) -> None:
-    async with members(place, cluster_min_insync_replicas=2) as all_:
+    async with members(place, min_insync_replicas=2) as all_:
         await all_.start()
         first, second = all_[1], all_[2]
         await first.call(create_topic(TOPIC))
@@ -250,7 +248,7 @@ async def test_an_old_leader_does_not_lead_beside_a_new_one(place: Path) -> None
 
 
 async def test_two_followers(place: Path) -> None:
-    async with members(place, 3, cluster_min_insync_replicas=3) as all_:
+    async with members(place, 3, min_insync_replicas=3) as all_:
         await all_.start()
         first, second, third = all_[1], all_[2], all_[3]
         await first.call(create_topic(TOPIC, 2))
@@ -426,7 +424,7 @@ async def test_settings_that_do_not_go_together_are_refused(place: Path) -> None
         with pytest.raises(InvalidConfig, match="give one of them"):
             await all_[2].start(follow=all_[1], cluster_create=True)
         with pytest.raises(InvalidConfig, match="it can be that at most"):
-            await all_[1].start(cluster_create=True, cluster_min_insync_replicas=3)
+            await all_[1].start(cluster_create=True, min_insync_replicas=3)
 
 
 async def test_the_directory_of_another_broker_is_refused(place: Path) -> None:
@@ -611,7 +609,7 @@ def raises_once(read: Any) -> Any:
 
 
 async def test_metrics_tell_who_leads_and_who_is_behind(place: Path) -> None:
-    async with members(place, cluster_min_insync_replicas=2) as all_:
+    async with members(place, min_insync_replicas=2) as all_:
         await all_.start()
         first, second = all_[1], all_[2]
 

@@ -259,6 +259,17 @@ class WithoutLease(ClusterNode):
     lease_class = _ForEver
 
 
+class _OneForAll(Leader):
+    """The broker's `min.insync.replicas` counts for every topic."""
+
+    def min_insync(self, partition: Partition | None) -> int:
+        return self._settings.min_insync
+
+
+class OneForAll(ClusterNode):
+    leader_class = _OneForAll
+
+
 CANARIES: dict[str, Callable[[], Options]] = {
     "truncation to the watermark": lambda: Options(node_class=CutsToWatermark),
     "the single answer 'truncate to'": lambda: Options(node_class=CutsOnce),
@@ -281,5 +292,8 @@ CANARIES: dict[str, Callable[[], Options]] = {
     "no doubt after a power cut": lambda: Options(node_class=NeverInDoubt),
     "a new leader that shows what it has": lambda: Options(node_class=ShowsAtOnce),
     "a leader that does not look at its lease": lambda: Options(node_class=WithoutLease),
+    "one min.insync.replicas for all topics": lambda: Options(
+        node_class=OneForAll, own_min_insync=True
+    ),
 }
 """By the words of the contract, the options that put the wrong rule in."""

@@ -13,12 +13,15 @@ from horolog.testing.simulation.violation import Violation
 SCHEDULES = 5_000
 
 
-def simulation(seed: int, node_class: type[HandNode] = HandNode) -> HandSimulation:
-    return HandSimulation(seed, Options(node_class=node_class, lease=False))
+def simulation(
+    seed: int, node_class: type[HandNode] = HandNode, *, own_min_insync: bool = True
+) -> HandSimulation:
+    options = Options(node_class=node_class, lease=False, own_min_insync=own_min_insync)
+    return HandSimulation(seed, options)
 
 
 def test_schedules_that_broke_something() -> None:
-    run((319497927581, 319497940132))
+    run((319497927581, 319497940132), own_min_insync=False)
 
 
 def test_what_is_promised_holds() -> None:
@@ -31,10 +34,10 @@ def test_what_is_promised_holds_for_long(request: pytest.FixtureRequest) -> None
     run(range(base, base + 200_000))
 
 
-def run(seeds: Iterable[int]) -> None:
+def run(seeds: Iterable[int], *, own_min_insync: bool = True) -> None:
     for seed in seeds:
         try:
-            simulation(seed).run()
+            simulation(seed, own_min_insync=own_min_insync).run()
         except Violation as violation:
             raise AssertionError(f"seed {seed}: {violation}") from violation
 
@@ -58,7 +61,15 @@ class LeadsAfterAStart(HandNode):
         super().tick(now_s)
 
 
-@pytest.mark.parametrize("wrong", [Promotes, LeadsAfterAStart])
+class TakesLess(HandNode):
+    """A topic may ask for less than all, and every broker is promoted without a word of loss."""
+
+    def tick(self, now_s: float) -> None:
+        self.settings = self.settings._replace(least_min_insync=1)
+        super().tick(now_s)
+
+
+@pytest.mark.parametrize("wrong", [Promotes, LeadsAfterAStart, TakesLess])
 def test_a_wrong_rule_is_noticed(wrong: type[HandNode]) -> None:
     for seed in range(SCHEDULES):
         try:

@@ -59,7 +59,7 @@ async def page(tmp_path: Path) -> AsyncIterator[Page]:
 
 def test_every_answer_has_its_right() -> None:
     assert ASKED_FOR.keys() == ANSWERS.keys()
-    assert set(ANSWERS) == {*CONTENT, *DETAILS, "topics"}
+    assert set(ANSWERS) == {*CONTENT, *DETAILS, "topics", "members"}
 
 
 async def test_topics_that_may_be_seen(page: Page) -> None:
@@ -97,6 +97,23 @@ async def test_metrics_name_every_topic(page: Page) -> None:
     only(page.broker, rule((Op.DESCRIBE, CLUSTER)))
     status, text = await page.get("/metrics")
     assert (status, 'topic="t"' in text) == (200, True)
+
+
+async def test_members_are_for_who_may_describe_the_cluster(tmp_path: Path) -> None:
+    settings = {"broker_id": 1, "cluster_create": True, "cluster_brokers": 1}
+    async with (
+        running_broker(tmp_path / "data", authorization="on", **settings) as broker,  # type: ignore[arg-type]
+        aiohttp.ClientSession() as session,
+    ):
+        await until(lambda: broker._state() is State.READY)
+        page = Page(broker, session)
+        for rules, ids in (
+            ([rule((Op.DESCRIBE, TOPIC))], []),
+            ([rule((Op.DESCRIBE, CLUSTER))], [1]),
+        ):
+            only(broker, *rules)
+            status, answer = await page.get("/page/members")
+            assert (status, [one["id"] for one in answer["members"]]) == (200, ids)
 
 
 async def test_refusals_of_the_page_are_told(tmp_path: Path) -> None:

@@ -21,9 +21,12 @@ class ReplicaMember:
     state: str = string(doc="`leader`, `in-sync`, `catching-up` or `down`.")
     lag_messages: int = int64(default=NOT_KNOWN, doc="Messages that it lacks; -1: not known.")
     lag_ms: int = int64(
-        default=NOT_KNOWN, doc="Age of the oldest of these, by message time; -1: not known."
+        default=NOT_KNOWN,
+        doc="How long ago the oldest of these was appended; -1: not known.",
     )
-    since_ms: int = int64(default=NOT_KNOWN, doc="When it got into its state; -1: not known.")
+    since_ms: int = int64(
+        default=NOT_KNOWN, doc="When who answers saw it in its state first; -1: not known."
+    )
 
 
 @message

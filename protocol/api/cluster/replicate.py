@@ -14,8 +14,10 @@ from ...limits import (
     MAX_LEADER_EPOCHS,
     MAX_PARTITIONS,
     MAX_PRODUCER_STATE_PIECES,
+    MAX_REPLICAS,
 )
 from ..schema import (
+    INT32,
     Api,
     Data,
     array,
@@ -139,6 +141,9 @@ class ReplicateResponse:
     )
     behind_messages: int = int64(
         default=0, doc="How many messages the leader had that the follower had not said to have."
+    )
+    in_sync: list[int] = array(
+        INT32, max_items=MAX_REPLICAS, default=(), doc="The in-sync replicas, as the leader counts."
     )
 
 

@@ -103,12 +103,14 @@ class Joining:
             if ours != seen.cluster_id:
                 return (
                     f"this directory has the data of cluster {ours}, and {self._name} in etcd is "
-                    f"cluster {seen.cluster_id}: start with another data directory (--data-dir)"
+                    f"cluster {seen.cluster_id}: start with another data directory (--data-dir), "
+                    "or once with --discard, which sets this data aside"
                 )
         elif directory.topics():
             return (
                 "this directory has topics that are not of the cluster "
-                f"{self._name}: start with an empty data directory (--data-dir)"
+                f"{self._name}: start with an empty data directory (--data-dir), or with "
+                "--discard, which sets them aside"
             )
         try:
             directory.keep_cluster_id(seen.cluster_id)

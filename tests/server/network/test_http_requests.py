@@ -17,7 +17,16 @@ from horolog.testing.broker import running_broker
 
 pytestmark = pytest.mark.both_loops
 
-PATHS = ["/metrics", "/healthz", "/readyz", "/", "/static/main.js", "/page/topics", "/nowhere"]
+PATHS = [
+    "/metrics",
+    "/healthz",
+    "/readyz",
+    "/leader",
+    "/",
+    "/static/main.js",
+    "/page/topics",
+    "/nowhere",
+]
 NAMES = frozenset({"broker", "kafka.example.com"})
 
 

@@ -1,0 +1,44 @@
+"""The brokers that have the same data, as the one that is asked knows them."""
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api.cluster.describe_replicas import NOT_KNOWN
+from ..handlers.base import Services
+from .asking import Query
+
+if TYPE_CHECKING:
+    from ...protocol.api.cluster.describe_replicas import ReplicaMember
+
+
+async def members(services: Services, query: Query) -> dict[str, object]:
+    """Who leads, who follows, since when, and how far behind; nobody for a broker that is alone,
+    and for who may not describe the cluster."""
+    cluster = services.cluster
+    if cluster is None or not query.sight.cluster():
+        return {"now_ms": services.clock.now_ms(), "members": []}
+    found = cluster.people.describe()
+    return {
+        "now_ms": services.clock.now_ms(),
+        "cluster": found.cluster_id,
+        "broker": found.broker_id,
+        "epoch": found.epoch,
+        "leader": _known(found.leader),
+        "in_sync": list(found.in_sync),
+        "problem": found.waits_for or cluster.standing.not_ready(),
+        "members": list(map(_member, found.members)),
+    }
+
+
+def _member(one: "ReplicaMember") -> dict[str, object]:
+    return {
+        "id": one.broker_id,
+        "address": one.address or None,
+        "state": one.state,
+        "since_ms": _known(one.since_ms),
+        "lag_messages": _known(one.lag_messages),
+        "lag_ms": _known(one.lag_ms),
+    }
+
+
+def _known(number: int) -> int | None:
+    return None if number == NOT_KNOWN else number

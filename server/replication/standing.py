@@ -1,0 +1,171 @@
+"""How each broker of a cluster stands, since when, and how far behind it is."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.api.cluster.describe_replicas import NOT_KNOWN, ReplicaMember
+from ...protocol.errors import HorologError
+from ...replication.leader import Leader
+from ...replication.partition_log import Partition
+from ...replication.session import Session
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+LEADER: Final = "leader"
+IN_SYNC: Final = "in-sync"
+CATCHING_UP: Final = "catching-up"
+DOWN: Final = "down"
+
+LOOKED_AT: Final = 100
+"""Partitions of which the time of the first message that a follower lacks is looked up."""
+
+
+class Standing:
+    """What a broker knows of the others and of itself; looked at again and again."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self._since: dict[int, tuple[str, int]] = {}
+        """By broker, its state, and when that was seen first."""
+        self._sessions: dict[int, Session] = {}
+        """By follower of this leader, what it had said before it went, if it did."""
+        self._leader: Leader | None = None
+
+    def look(self) -> None:
+        """Take note of who is in another state than before, and tell."""
+        cluster = self._cluster
+        self._note_sessions(cluster.node.leader)
+        states = self.states()
+        now_ms = cluster.clock.now_ms()
+        for broker_id in self._since.keys() - states.keys():
+            del self._since[broker_id]
+        for broker_id, state in states.items():
+            before = self._since.get(broker_id)
+            if before is not None and before[0] == state:
+                continue
+            self._since[broker_id] = state, now_ms
+            if cluster.leads and broker_id != cluster.broker_id:
+                told = {} if before is None else {"before": before[0]}
+                cluster.observe("replica_state", broker=broker_id, state=state, **told)
+
+    def _note_sessions(self, leader: Leader | None) -> None:
+        if leader is not self._leader:
+            self._leader = leader
+            self._sessions.clear()
+        if leader is not None:
+            for session in leader.sessions.values():
+                self._sessions[session.member.broker_id] = session
+
+    # In which state.
+
+    def states(self) -> dict[int, str]:
+        """By broker that is known here."""
+        cluster = self._cluster
+        leader = cluster.node.leader
+        if leader is not None:
+            in_sync = {one.broker_id for one in leader.isr.members}
+            others = (set(cluster.followers.known) | in_sync) - {cluster.broker_id}
+            states = {one: self._follower_state(one, one in in_sync) for one in others}
+            return states | {cluster.broker_id: LEADER}
+        states = {cluster.broker_id: self._my_state()}
+        if cluster.node.follower is not None and cluster.following.leader_id:
+            states[cluster.following.leader_id] = DOWN if self.leader_is_silent else LEADER
+        return states
+
+    def _follower_state(self, broker_id: int, in_sync: bool) -> str:
+        cluster = self._cluster
+        channel = cluster.followers.channel_of(broker_id)
+        if channel is None:
+            return DOWN
+        if in_sync:
+            return IN_SYNC
+        silent_s = cluster.now_s - channel.heard_s
+        is_silent = silent_s * 1000 > cluster.settings.replica_lag_time_max_ms
+        return DOWN if is_silent else CATCHING_UP
+
+    def _my_state(self) -> str:
+        node = self._cluster.node
+        if node.follower is None:
+            return DOWN
+        in_sync = self._cluster.broker_id in self._cluster.following.in_sync
+        return IN_SYNC if in_sync and not node.identity.in_doubt else CATCHING_UP
+
+    @property
+    def leader_is_silent(self) -> bool:
+        """Whether the leader that is followed has said nothing for too long."""
+        cluster = self._cluster
+        silent_s = cluster.now_s - cluster.following.answered_s
+        return silent_s * 1000 > cluster.settings.replica_lag_time_max_ms
+
+    def leads_not(self) -> str:
+        """Why this broker does not lead, and who does; empty for the leader."""
+        cluster = self._cluster
+        if cluster.leads:
+            return ""
+        known = cluster.node.follower is not None and cluster.following.leader_id
+        who = f"broker {cluster.following.leader_id} leads: " if known else ""
+        return f"{who}{cluster.told}"
+
+    def not_ready(self) -> str:
+        """Why clients had better ask another broker; empty for a leader and a follower in sync."""
+        cluster = self._cluster
+        node, following = cluster.node, cluster.following
+        if cluster.leads:
+            return ""
+        if node.follower is None:
+            return cluster.told
+        if node.identity.in_doubt:
+            return f"in doubt: {cluster.told}, and may lack what it had confirmed until it has all"
+        if self.leader_is_silent:
+            silent_s = cluster.now_s - following.answered_s
+            return f"the leader at {following.address} has said nothing for {silent_s:.1f} s"
+        if cluster.broker_id not in following.in_sync:
+            return f"catching up: {cluster.told}, and lacks {following.behind_messages:,} messages"
+        return ""
+
+    # How far behind.
+
+    def member(self, known: ReplicaMember) -> ReplicaMember:
+        """The same with state, since when, and, at the leader, how far behind."""
+        self.look()
+        state, since_ms = self._since.get(known.broker_id, (DOWN, NOT_KNOWN))
+        known.state, known.since_ms = state, since_ms
+        leader = self._leader
+        session = self._sessions.get(known.broker_id)
+        if state == LEADER:
+            known.lag_messages = known.lag_ms = 0
+        elif leader is not None and session is not None:
+            behind = _behind(leader, session)
+            known.lag_messages = sum(end - first for first, end in behind.values())
+            known.lag_ms = self._lag_ms(behind) if behind else 0
+        return known
+
+    def _lag_ms(self, behind: Mapping[Partition, tuple[int, int]]) -> int:
+        """How long ago the oldest message that a follower lacks was appended."""
+        cluster = self._cluster
+        oldest = None
+        for partition in sorted(behind)[:LOOKED_AT]:
+            stored = cluster.stored.logs.get(partition)
+            if stored is None:
+                continue
+            offset = max(behind[partition][0], stored.log.log_start_offset)
+            with suppress(HorologError, OSError):
+                ms = stored.log.reader.append_time_ms(offset)
+                if ms >= 0 and (oldest is None or ms < oldest):
+                    oldest = ms
+        return NOT_KNOWN if oldest is None else max(cluster.clock.now_ms() - oldest, 0)
+
+
+def _behind(leader: Leader, session: Session) -> dict[Partition, tuple[int, int]]:
+    """By partition that a follower does not have all of: its end, and the leader's."""
+    is_there = leader.sessions.get(session.connection) is session
+    asked: Any = session.behind if is_there else leader.partitions
+    found = {}
+    for partition in asked:
+        log = leader.partitions[partition].log
+        first = max(session.ends.get(partition, log.log_start_offset), log.log_start_offset)
+        if first < log.log_end_offset:
+            found[partition] = first, log.log_end_offset
+    return found

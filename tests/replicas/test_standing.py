@@ -1,0 +1,200 @@
+"""How brokers of a cluster stand: since when, how far behind, and what HTTP says of it."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from horolog.protocol.api.cluster.describe_replicas import ReplicaMember
+from horolog.server.broker import Broker
+from horolog.server.replication.followers import Followers
+from horolog.testing.broker import running_broker
+from horolog.testing.program import Program
+from horolog.testing.requests import create_topic, message_set, produce
+
+from .members import Member, Members, eventually, members
+
+TOPIC = "t"
+HTTP = "127.0.0.1:0"
+
+
+async def get(broker: Broker | None, path: str) -> tuple[int, str]:
+    assert broker is not None
+    async with (
+        aiohttp.ClientSession(f"http://{broker.addresses.http}") as session,
+        session.get(path) as response,
+    ):
+        return response.status, await response.text()
+
+
+async def until(member: Member, path: str, status: int) -> str:
+    """Ask until the status is that; the text."""
+    text = ""
+
+    async def asked() -> bool:
+        nonlocal text
+        found, text = await get(member.broker, path)
+        return found == status
+
+    await eventually(asked)
+    return text
+
+
+async def row(asked: Member, broker_id: int) -> ReplicaMember:
+    """What a broker says of another, or of itself."""
+    status = await asked.status()
+    return next(one for one in status.members if one.broker_id == broker_id)
+
+
+def states_of(all_: Members) -> Callable[[], dict[int, str]]:
+    return lambda: {one.broker_id: one.state for one in all_[1].cluster.people.describe().members}
+
+
+async def test_since_when_each_is_in_its_state(place: Path) -> None:
+    async with members(place) as all_:
+        await all_.start()
+        leader, follower = all_[1], all_[2]
+        before_ms = leader.cluster.clock.now_ms()
+        status = await leader.status()
+        assert [(one.broker_id, one.state) for one in status.members] == [
+            (1, "leader"),
+            (2, "in-sync"),
+        ]
+        since = {one.broker_id: one.since_ms for one in status.members}
+        assert all(before_ms - 60_000 < one <= before_ms for one in since.values())
+        seen = await row(follower, 1)
+        assert (seen.state, seen.address) == ("leader", leader.address)
+        # It is told so with the next answer of its leader.
+        await eventually(lambda: follower.cluster.people.describe().members[1].state == "in-sync")
+        assert (await follower.status()).in_sync == [1, 2]
+        # What does not change keeps its time.
+        await asyncio.sleep(0.3)
+        assert {one.broker_id: one.since_ms for one in (await leader.status()).members} == since
+        await follower.stop()
+        await eventually(lambda: states_of(all_)()[2] == "down")
+        gone = await row(leader, 2)
+        assert gone.since_ms >= before_ms
+        assert (await row(leader, 1)).since_ms == since[1]
+
+
+async def test_who_is_gone_is_behind_by_what_came_since(place: Path) -> None:
+    async with members(place) as all_:
+        await all_.start()
+        leader, follower = all_[1], all_[2]
+        await leader.call(create_topic(TOPIC))
+        await leader.produce(TOPIC, *"ab")
+        await all_.in_sync(leader)
+        await follower.stop()
+        await eventually(lambda: states_of(all_)()[2] == "down")
+        gone = await row(leader, 2)
+        assert (gone.lag_messages, gone.lag_ms) == (0, 0)
+        appended_ms = leader.cluster.clock.now_ms()
+        # Their own times are of long ago; it is behind since they came.
+        await leader.call(produce(TOPIC, message_set(5, 6, 7), acks=1))
+        gone = await row(leader, 2)
+        assert gone.lag_messages == 3
+        assert 0 <= gone.lag_ms <= leader.cluster.clock.now_ms() - appended_ms
+        await asyncio.sleep(0.2)
+        assert (await row(leader, 2)).lag_ms >= 200
+        assert leader.broker is not None
+        text = leader.broker.metrics_text().decode()
+        assert 'horolog_replica_lag{broker="2"} 3' in text
+        assert 'horolog_replica_lag_seconds{broker="2"}' in text
+        await follower.start(follow=leader)
+        await all_.in_sync(leader)
+        # Who is a member no more is shown no more.
+        await follower.stop()
+        followers: Followers = leader.cluster.followers
+        followers.known.pop(2)
+        await eventually(lambda: 2 not in states_of(all_)())
+        assert 'broker="2"' not in leader.broker.metrics_text().decode()
+
+
+async def test_ready_is_a_follower_in_sync(place: Path) -> None:
+    async with members(place, http_listen=HTTP) as all_:
+        await all_.start()
+        leader, follower = all_[1], all_[2]
+        assert await until(leader, "/readyz", 200) == "ok\n"
+        assert await until(follower, "/readyz", 200) == "ok\n"
+        assert await get(leader.broker, "/leader") == (200, "ok\n")
+        status, text = await get(follower.broker, "/leader")
+        assert status == 503
+        assert text.startswith("broker 1 leads: ")
+        assert leader.address in text
+        await leader.stop()
+        text = await until(follower, "/readyz", 503)
+        assert "has said nothing for" in text
+        # It is alive, and no reason to start it again.
+        assert await get(follower.broker, "/healthz") == (200, "ok\n")
+        await follower.promote(accept_loss=True)
+        await until(follower, "/leader", 200)
+        await until(follower, "/readyz", 200)
+
+
+async def test_not_ready_is_who_has_to_catch_up(place: Path) -> None:
+    async with members(place, http_listen=HTTP) as all_:
+        leader, follower = all_[1], all_[2]
+        await leader.start(cluster_create=True)
+        # The leader is not there yet, so that nothing was copied.
+        await leader.stop()
+        await follower.start(follow=leader)
+        text = await until(follower, "/readyz", 503)
+        assert text.startswith("in doubt: ")
+        assert "follows the leader at" in text
+        await leader.start(cluster_alone=True)
+        await until(follower, "/readyz", 200)
+        identity = follower.cluster.node.identity
+        follower.cluster.following.in_sync = ()
+        assert follower.cluster.standing.not_ready().startswith("catching up: ")
+        follower.cluster.node.remember(identity._replace(in_doubt=True))
+        assert follower.cluster.standing.not_ready().startswith("in doubt: ")
+
+
+async def test_not_ready_is_who_waits_for_the_others(place: Path) -> None:
+    async with members(place, http_listen=HTTP) as all_:
+        await all_.start()
+        leader, follower = all_[1], all_[2]
+        await follower.stop()
+        await leader.stop()
+        await leader.start()
+        for path in ("/leader", "/readyz"):
+            assert "cluster.brokers" in await until(leader, path, 503)
+
+
+async def test_a_broker_that_is_alone_leads(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "data") as broker:
+
+        async def ready() -> bool:
+            return (await get(broker, "/readyz"))[0] == 200
+
+        await eventually(ready)
+        assert await get(broker, "/leader") == (200, "ok\n")
+
+
+async def test_the_command_shows_it(place: Path) -> None:
+    async with members(place) as all_:
+        await all_.start()
+        program = Program(all_[2].address)
+        result = await asyncio.to_thread(program, "cluster", "status")
+        assert result.code == 0, result
+        head, _, columns, first, second = result.out.splitlines()
+        assert head.endswith("broker 1 leads, epoch 1")
+        assert columns.replace("lag in time", "time").split() == [
+            *("broker", "state", "address", "lag", "time", "since")
+        ]
+        assert first.split()[:3] == ["1", "leader", all_[1].address]
+        assert second.split()[:2] == ["2", "in-sync"]
+        assert all(line.split()[-1].endswith("Z") for line in (first, second))
+        result = await asyncio.to_thread(program, "cluster", "status", "--json")
+        shown: dict[str, Any] = json.loads(result.out)
+        assert list(shown) == ["cluster", "epoch", "leader", "in_sync", "members"]
+        assert shown["in_sync"] == [1, 2]
+        keys = "id address kafka_address state lag_messages lag_seconds since_ms"
+        assert [list(one) for one in shown["members"]] == [keys.split()] * 2
+        status = await all_[1].status()
+        assert [one["since_ms"] for one in shown["members"]] == [
+            one.since_ms for one in status.members
+        ]
