@@ -16,8 +16,8 @@ from ..protocol.api.cluster.describe_replicas import (
     ReplicaMember,
 )
 from ..protocol.errors import RequestTimedOut
-from .cluster_in_etcd import create, remove
 from .errors import CommandFailed
+from .etcd.commands import create, remove
 from .options import DEFAULT_SERVER, Json, Server
 from .output import NOTHING, emit, json_line, shown_time, table
 

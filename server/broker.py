@@ -307,8 +307,8 @@ class Broker:
             self._identity = open_as_one(self.settings, self.directory, self._files)
         elif settings.cluster_etcd or settings.cluster_name:
             raise InvalidConfig(
-                "cluster.etcd (--etcd) and cluster.name (--cluster) are for one of several "
-                "brokers, and broker.id (--broker-id), its number among them, is not given"
+                "cluster.etcd and cluster.name are for one of several brokers, and broker.id, its "
+                "number among them, is not given"
             )
         elif self._replicated:
             from .alone import lead_alone

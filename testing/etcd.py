@@ -4,14 +4,18 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
+from time import sleep
 from typing import Final
 
+from ..clock import SystemClock
+
 DEADLINE_S: Final = 30.0
+
+_CLOCK: Final = SystemClock()
 
 
 def etcd_program() -> str | None:
@@ -69,11 +73,11 @@ class EtcdProcess:
                 stdout=log,
                 stderr=log,
             )
-        until = time.monotonic() + DEADLINE_S
+        until = _CLOCK.monotonic() + DEADLINE_S
         while not self._serves():
-            if self._process.poll() is not None or time.monotonic() > until:
+            if self._process.poll() is not None or _CLOCK.monotonic() > until:
                 raise RuntimeError(f"etcd does not serve: {self.log.read_text()[-2000:]}")
-            time.sleep(0.02)  # another process is waited for, which has no event for us
+            sleep(0.02)  # another process is waited for, which has no event for us
 
     def _serves(self) -> bool:
         if not self.url.startswith("http://"):

@@ -5,18 +5,18 @@ import shlex
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import ExitStack, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from ...client.administer.admin import Admin
 from ...client.administer.replicas import ReplicaAdmin
 from ...client.produce.producer import Producer
+from ...clock import SystemClock
 from ...protocol.api.cluster.describe_replicas import NOT_KNOWN
 from ...protocol.errors import HorologError
 from ...testing.etcd import EtcdProcess, etcd_program
+from ..output import shown_time
 from .feed import ensure_topic, send_all
 from .history import find_history
 from .host_load import sample
@@ -25,6 +25,7 @@ COUNT: Final = 3
 NAME: Final = "demo"
 TOPIC: Final = "demo-load"
 LOOK_S: Final = 0.2
+_CLOCK: Final = SystemClock()
 WRITE_S: Final = 0.1
 LONG_S: Final = 1.0
 """A gap between two answers that is worth a line."""
@@ -65,7 +66,7 @@ class _Broker:
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(f"{datetime.now(UTC):%H:%M:%S}  {text}\n")
+    sys.stdout.write(f"{shown_time(_CLOCK.now_ms())}  {text}\n")
     sys.stdout.flush()
 
 
@@ -136,17 +137,17 @@ def _tell(brokers: list[_Broker], addresses: str) -> None:
 
 async def _write(producer: Producer) -> None:
     """Send for ever, and tell of gaps between answers."""
-    answered_s = time.monotonic()
+    answered_s = _CLOCK.monotonic()
     while True:
         try:
             await producer.send(TOPIC, sample())
         except (HorologError, OSError) as error:
             _say(f"a message was not stored: {error}")
         else:
-            gap_s = time.monotonic() - answered_s
+            gap_s = _CLOCK.monotonic() - answered_s
             if gap_s > LONG_S:
                 _say(f"writes are answered again, after {gap_s:.1f} s")
-            answered_s = time.monotonic()
+            answered_s = _CLOCK.monotonic()
         await asyncio.sleep(WRITE_S)
 
 

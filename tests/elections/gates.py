@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +14,7 @@ class Gate:
     def __init__(self, server: str) -> None:
         self._server = split_address(server)
         self._writers: set[asyncio.StreamWriter] = set()
+        self._passing: set[asyncio.Task[None]] = set()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
         self._thread.start()
@@ -29,10 +29,10 @@ class Gate:
         self._ready.set()
         await self._end.wait()
         listening.close()
-        for writer in self._writers:
-            writer.transport.abort()
         self._open.set()
-        await asyncio.sleep(0)
+        for writer in list(self._writers):
+            writer.transport.abort()
+        await asyncio.gather(*self._passing, return_exceptions=True)
 
     def shut(self) -> None:
         """Let nothing pass, in neither direction."""
@@ -43,16 +43,24 @@ class Gate:
         self._loop.call_soon_threadsafe(self._open.set)
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._passing.add(task)
+        task.add_done_callback(self._passing.discard)
         self._writers.add(writer)
         try:
             await self._open.wait()
+            if self._end.is_set():
+                return
             there = await asyncio.open_connection(*self._server)
         except OSError:
             writer.transport.abort()
             return
         self._writers.add(there[1])
-        with suppress(asyncio.CancelledError):
-            await asyncio.gather(self._pump(reader, there[1]), self._pump(there[0], writer))
+        if self._end.is_set():
+            there[1].transport.abort()
+        await asyncio.gather(self._pump(reader, there[1]), self._pump(there[0], writer))
+        self._writers -= {writer, there[1]}
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         try:

@@ -25,7 +25,7 @@ BY_ETCD = {"broker_id": 1, "cluster_etcd": "http://127.0.0.1:9", "cluster_name":
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"broker_id": 0}, r"broker\.id \(--broker-id\), its number among them, is not given"),
+        ({"broker_id": 0}, r"broker\.id, its number among them, is not given"),
         ({"cluster_name": ""}, r"cluster\.name \(--cluster\).*is not: give both"),
         ({"cluster_etcd": ""}, r"cluster\.etcd \(--etcd\).*is not: give both"),
         ({"cluster_follow": "a:1"}, r"cluster\.follow \(--follow\) is a:1.*give one"),

@@ -129,8 +129,15 @@ def test_etcd_stops_and_starts_again(place: Path, etcd: EtcdProcess) -> None:
         epochs = [one.status().epoch for one in all_.all.values()]
         assert epochs[0] > 1
         assert len(set(epochs)) == 1
-        # Shorter than a lease: nobody notices.
-        writer.times_s.clear()
+
+
+@elections
+@pytest.mark.timeout(300)
+def test_an_outage_of_etcd_shorter_than_the_lease(place: Path, etcd: EtcdProcess) -> None:
+    """Nobody notices."""
+    with cluster(place, etcd, cluster_lease_ms=20_000) as all_:
+        writer = with_topic(all_)
+        epochs = [one.status().epoch for one in all_.all.values()]
 
         def restart() -> None:
             etcd.stop()

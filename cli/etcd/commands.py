@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from ..config.broker import broker_settings
-from ..protocol.errors import HorologError, InvalidConfig
-from .errors import CommandFailed, WrongUsage
-from .options import Json
-from .output import emit, json_line
+from ...config.broker import broker_settings
+from ...protocol.errors import HorologError, InvalidConfig
+from ..errors import CommandFailed, WrongUsage
+from ..options import Json
+from ..output import emit, json_line
 
 if TYPE_CHECKING:
-    from ..server.replication.etcd.access import Access
+    from ...server.replication.etcd.access import Access
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ def create(
     either: after etcd was restored from a backup, where the one is that led last.
     """
     access = _access(name, etcd, credentials, ca, cert, key)
-    from ..server.replication.etcd.administering import create as create_in_etcd
+    from ...server.replication.etcd.administering import create as create_in_etcd
 
     data_dir.mkdir(parents=True, exist_ok=True)
     made = _run(lambda: create_in_etcd(access, name, data_dir, broker_id, replace=replace))
@@ -93,7 +93,7 @@ def remove(
     that the others wait for, because it alone may have what was answered.
     """
     access = _access(name, etcd, credentials, ca, cert, key)
-    from ..server.replication.etcd.administering import remove as remove_in_etcd
+    from ...server.replication.etcd.administering import remove as remove_in_etcd
 
     was_there = _run(lambda: remove_in_etcd(access, name, broker_id, accept_loss=accept_loss))
     if as_json:
@@ -113,7 +113,7 @@ def _access(name: str, etcd: str, credentials: str, ca: str, cert: str, key: str
         "cluster.etcd.cert": cert,
         "cluster.etcd.key": key,
     }
-    from ..server.replication.etcd.access import access_of
+    from ...server.replication.etcd.access import access_of
 
     try:
         settings = broker_settings({one: text for one, text in given.items() if text})
