@@ -245,7 +245,7 @@ def test_nobody_loses_what_was_answered(
 ) -> None:
     """`--hypothesis-seed` brings the same faults back, in the same order."""
     rng = random.Random(int(request.config.getoption("--hypothesis-seed")))
-    with cluster(place, etcd, cluster_min_insync_replicas=2) as all_:
+    with cluster(place, etcd, min_insync_replicas=2) as all_:
         for broker in all_.all.values():
             broker.kafka_address = f"127.0.0.1:{free_ports(1)[0]}"
         all_.start()

@@ -35,7 +35,7 @@ def spark() -> Iterator[SparkSession]:
 def test_a_stream_has_every_message_once(
     place: Path, etcd: EtcdProcess, spark: SparkSession
 ) -> None:
-    with cluster(place, etcd, cluster_min_insync_replicas=2) as all_:
+    with cluster(place, etcd, min_insync_replicas=2) as all_:
         all_.start()
         all_.program.ok("topic", "create", TOPIC, "--partitions", "2")
         options = {
