@@ -80,8 +80,10 @@ def shows(member: Member, partition: int, end: int) -> bool:
 
 
 def plain(answer: Any) -> Any:
-    """An answer without who gave it."""
+    """An answer without who gave it, and what it had to read for it."""
     answer.follower_heard_ms = -1
+    if hasattr(answer, "read_bytes"):
+        answer.read_bytes = 0
     for topic in getattr(answer, "topics", ()):
         for one in topic.partitions:
             if getattr(one, "records", None) is not None:
