@@ -158,10 +158,9 @@ class Segment(IndexedSegment):
 
         Sets that are staged one behind the other become one write to each file. They must have
         the same append time. `first_offsets` are of the sets in `data`, if it is more than one, and
-        `times` are of its messages, as far as
-        they are known, or their spans. `append_spans` are append times
-        that another log told, of all that is staged together. Raises `OSError`, and then nothing
-        is staged.
+        `times` those of its messages, as far as they are known, or their spans. `append_spans` are
+        append times that another log told, of all that is staged together. Raises `OSError`, and
+        then nothing is staged.
         """
         staged = self._staged
         if staged is None:
