@@ -122,7 +122,7 @@ def test_what_is_compressed_is_mapped_too(folder: LogFolder, codec: Codec, magic
 def test_what_is_compressed_anew_is_mapped_when_it_is_asked_for(folder: LogFolder) -> None:
     rng = random.Random(7)
     log = folder.open(segment_bytes=SEGMENT_BYTES, retention_ms=-1, compression_type="gzip")
-    for number in range(30):
+    for _ in range(30):
         times = [1_479_144_000_000 + rng.randrange(3_600_000) for _ in range(20)]
         log.append(timed_set(*times, value=rng.randbytes(1_000)))
     log.roll()
