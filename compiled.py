@@ -27,6 +27,7 @@ SOURCES: Final = (
     "columns.pxi",
     "fields.pxi",
     "packed.pxi",
+    "spans.pxi",
     "times.pxi",
     "kernel.h",
 )

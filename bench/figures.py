@@ -21,6 +21,7 @@ from .round_trips import echo, find_time, produce_one, produce_one_pipelined
 from .starting import empty, of_3500
 from .windows.hour import window_hour
 from .windows.index_memory import index_memory
+from .windows.map_cost import time_map_cost
 
 _KIB: Final = 1024
 
@@ -74,6 +75,7 @@ MEASUREMENTS: Final = (
     Measurement(("fast_beside_slow",), fast_beside_slow),
     Measurement(("quota_held", "quota_beside"), quota_held),
     Measurement(("window_hour", "window_hour_first", "count_by_time"), window_hour),
+    Measurement(("time_map_cost", "time_map_cost_jitter"), time_map_cost),
     Measurement(("index_memory",), index_memory),
     Measurement(("produce_tls", "fetch_1MiB_tls", "produce_one_tls"), tls_cost),
     Measurement(("produce_acls", "produce_one_acls", "acl_check_cost"), acl_cost),

@@ -63,12 +63,10 @@ class TimeWindow:
         self._closed = closed
         self._topic = topic
         self._bounds = bounds
-        # Where the mark of a transaction may be passed over, it is not known what was aborted.
-        tell = not cluster.kafka and not options.read_committed
         self._options = options = replace(
             options,
             append_times=options.append_times or bounds.by == APPEND,
-            window=bounds if tell else None,
+            window=None if cluster.kafka else bounds,
         )
         self._partitions = None if partitions is None else partition_numbers(partitions)
         self._max_wait_ms = max_wait_ms

@@ -6,10 +6,11 @@ follow each other from the begin of the log. Each says in which spans of time it
 how many in each, so that a few early or late messages make no block look like one of days.
 
 The map is derived data and may end before the log does: what is behind it is read where it matters.
-It is made along with appends as long as these are of times close together, which cost nothing to
-note; where they are not, and for logs that were written without it, it is made from the log when
-somebody asks (`time_mapping`). A map is believed when it is as long as its segment's line in
-`index-checksums` says and has its CRC-32, and where this process has made it.
+It is made along with appends. Times of one append that are close together are noted as one span, and
+cost nothing; of others each is looked at. In front of what would have to be decompressed for that it
+ends, and is made from the log when somebody asks (`time_mapping`), as for logs that were written
+without it. A map is believed when it is as long as its segment's line in `index-checksums` says and
+has its CRC-32, and where this process has made it.
 """
 
 from array import array
@@ -20,8 +21,9 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from ...protocol.records.kernel import time_blocks, time_map_extent
+from ...protocol.records.kernel import entry_spans, time_blocks, time_map_extent
 from ...protocol.records.layout import NO_TIMESTAMP
+from ..files import Buffer
 from ..seams import Seams
 from .index_checksums import TimeMapChecksum
 
@@ -40,10 +42,11 @@ _generations: Final = counted()
 _WRITTEN_BYTES: Final = 4 << 10
 """Blocks are written when there are so many bytes of them."""
 
-_APPENDS_NOTED: Final = 256
-"""So many appends become blocks together, or earlier where somebody asks."""
+_ROWS_NOTED: Final = 256
+"""So many rows become blocks together, or earlier where somebody asks."""
 
-_APPEND_NUMBERS: Final = 5
+ROW_NUMBERS: Final = 6
+"""Of what `time_blocks` takes."""
 
 
 class TimeMap:
@@ -59,6 +62,7 @@ class TimeMap:
         "_noted_bytes",
         "_noted_offset",
         "_seams",
+        "_since_bytes",
         "_size_bytes",
         "_surplus",
         "_unwritten",
@@ -112,6 +116,8 @@ class TimeMap:
     def _begin_noting(self) -> None:
         self._noted = array("q")
         """Appends behind the blocks, as `time_blocks` gets them."""
+        self._since_bytes = 0
+        """Of what is noted, how much is behind the last whole block."""
         self._noted_bytes, self._noted_offset = self.log_bytes, self.next_offset
         """Where the last of them ended."""
 
@@ -131,25 +137,64 @@ class TimeMap:
         """Tells the content: no other map, and this one at no other time, has the same."""
         return self._generation, self.size_bytes
 
-    def add(self, position: int, size_bytes: int, next_offset: int, times: SetTimes | None) -> None:
-        """Take in what was appended at `position`, if its times are known and close together; else
-        the map ends here."""
-        if times is None or position != self._noted_bytes or times[1] - times[0] > CLOSE_MS:
-            self._end_blocks()
-            self.makes = False
+    def add(
+        self, position: int, data: Buffer, next_offset: int, times: SetTimes | bytes | None
+    ) -> None:
+        """Take in `data`, which was appended at `position`, and whose times may be known, or are
+        in rows already (`time_spans`); the map ends in front of what would have to be decompressed
+        for them."""
+        size_bytes = len(data)
+        if position != self._noted_bytes:
+            self._end_early()
             return
-        self._noted.extend((size_bytes, next_offset - self._noted_offset, *times))
+        if isinstance(times, bytes):
+            self._note_rows(times)
+        elif times is not None and times[1] - times[0] <= CLOSE_MS:
+            self._noted.extend((size_bytes, next_offset - self._noted_offset, *times, 1))
+            self._since_bytes += size_bytes
+            if self._since_bytes >= BLOCK_BYTES:
+                self._since_bytes = 0
+        else:
+            rows, end, _, self._since_bytes = entry_spans(
+                data,
+                0,
+                block_bytes=BLOCK_BYTES,
+                since_bytes=self._since_bytes,
+                next_offset=self._noted_offset,
+                check_crc=False,
+            )
+            if end < size_bytes:
+                self._end_early()
+                return
+            self._noted.frombytes(rows)
         self._noted_bytes, self._noted_offset = position + size_bytes, next_offset
-        if len(self._noted) >= _APPENDS_NOTED * _APPEND_NUMBERS:
+        if len(self._noted) >= _ROWS_NOTED * ROW_NUMBERS:
             self._end_blocks()
+
+    def _note_rows(self, data: bytes) -> None:
+        rows = array("q", data)
+        self._noted += rows
+        for size_bytes in rows[0::ROW_NUMBERS]:
+            self._since_bytes += size_bytes
+            if self._since_bytes >= BLOCK_BYTES:
+                self._since_bytes = 0
+
+    def _end_early(self) -> None:
+        self._end_blocks()
+        self.makes = False
 
     def take_back(self, log_bytes: int) -> None:
         """The log was cut back to `log_bytes`, where an append began that may be noted in part."""
-        while self._noted and self._noted_bytes > log_bytes:
-            size_bytes, offsets, *_ = self._noted[-_APPEND_NUMBERS:]
-            del self._noted[-_APPEND_NUMBERS:]
-            self._noted_bytes -= size_bytes
-            self._noted_offset -= offsets
+        noted = self._noted
+        while noted and (self._noted_bytes > log_bytes or not noted[-ROW_NUMBERS]):
+            self._noted_bytes -= noted[-ROW_NUMBERS]
+            self._noted_offset -= noted[1 - ROW_NUMBERS]
+            del noted[-ROW_NUMBERS:]
+        self._since_bytes = 0
+        for size_bytes in noted[0::ROW_NUMBERS]:
+            self._since_bytes += size_bytes
+            if self._since_bytes >= BLOCK_BYTES:
+                self._since_bytes = 0
         if self._noted_bytes > log_bytes:
             self.discard()
 
@@ -166,7 +211,7 @@ class TimeMap:
         self._take(
             blocks, self.log_bytes + log_bytes, self.next_offset + offsets, untimed, times_ms
         )
-        del self._noted[: ended * _APPEND_NUMBERS]
+        del self._noted[: ended * ROW_NUMBERS]
         if len(self._unwritten) >= _WRITTEN_BYTES:
             self._write()
 

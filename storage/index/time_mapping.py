@@ -1,5 +1,6 @@
 """Making a segment's time map from its log, for a thread of its own."""
 
+from array import array
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -7,12 +8,16 @@ from typing import Final
 
 from ...protocol.errors import CorruptMessage, HorologError
 from ...protocol.records.columns import Columns, read_columns
-from ...protocol.records.kernel import time_block, walk
+from ...protocol.records.kernel import entry_spans, time_blocks, time_spans, walk
 from ...protocol.records.kernel.terms import Problem
-from ..files import Files
-from .time_map import BLOCK_BYTES
+from ...protocol.records.layout import ENTRY_OVERHEAD, SIZE_AT
+from ..files import File, Files
+from .time_map import BLOCK_BYTES, ROW_NUMBERS
 
 _READ_BYTES: Final = 1 << 20
+
+_PIECE_BYTES: Final = 256 << 10
+"""What is read at once for a map: it is still in the processor's cache when it is looked at."""
 
 
 class Unreadable(Exception):
@@ -31,12 +36,16 @@ class StoredTimes:
         self._path = path
         self._max_decompressed_bytes = max_decompressed_bytes
 
+    def open(self) -> File:
+        """The log file. Raises `OSError`."""
+        return self._files.open(self._path, read_only=True)
+
     def pieces(self, start: int, end: int) -> Iterator[tuple[int, memoryview]]:
         """The entries from one position to another, with the position of the first of each piece.
 
         Raises `OSError` and `Unreadable`.
         """
-        with closing(self._files.open(self._path, read_only=True)) as file:
+        with closing(self.open()) as file:
             position, wanted = start, _READ_BYTES
             while position < end:
                 data = file.pread(min(wanted, end - position), position)
@@ -75,6 +84,10 @@ class TimeMapping:
         self._stored = stored
         self._end = end
         self._closed = closed
+        self._rows = array("q")
+        """What was read and fills no block yet, as `time_blocks` takes it."""
+        self._read_bytes, self._read_offset = start, next_offset
+        self._since_bytes = 0
         self.start = start
         self.log_bytes = start
         self.next_offset = next_offset
@@ -87,29 +100,83 @@ class TimeMapping:
     def run(self) -> None:
         """Make the blocks. What keeps it from getting to the end is noted, not raised."""
         try:
-            for position, data in self._stored.pieces(self.start, self._end):
-                self._map(position, data)
+            with closing(self._stored.open()) as file:
+                self._map(file)
         except Unreadable as error:
             self.unreadable_at = error.position
         except (OSError, HorologError, MemoryError) as error:
             self.error = error
+        # What is in front of that is in the map, as far as it fills blocks.
+        self._end_blocks(whole=self._closed and self._read_bytes == self._end)
 
-    def _map(self, position: int, data: memoryview) -> None:
-        found = walk(data, 0, len(data), check_crc=False, interval_bytes=BLOCK_BYTES)
-        begins = [0, *found.marks.positions]
-        ends = [*found.marks.positions, len(data)]
-        for begin, end in zip(begins, ends, strict=True):
-            block = data[begin:end]
-            last = position + end == self._end
-            if last and not self._closed and len(block) < BLOCK_BYTES:
+    def _map(self, file: File) -> None:
+        wanted = _PIECE_BYTES
+        while self._read_bytes < self._end:
+            position = self._read_bytes
+            data = file.pread(min(wanted, self._end - position), position)
+            self._take(data, position)
+            self._end_blocks()
+            if self._read_bytes > position:
+                wanted = _PIECE_BYTES
+            elif len(data) == wanted < self._end - position:
+                wanted *= 2
+            else:
+                raise Unreadable(position)
+
+    def _take(self, data: bytes, position: int) -> None:
+        """Note the times of the whole entries in `data`, which is at `position` of the log."""
+        taken = 0
+        while taken < len(data):
+            rows, taken, self._read_offset, self._since_bytes = entry_spans(
+                data,
+                taken,
+                block_bytes=BLOCK_BYTES,
+                since_bytes=self._since_bytes,
+                next_offset=self._read_offset,
+                check_crc=True,
+            )
+            self._rows.frombytes(rows)
+            self._read_bytes = position + taken
+            stop = _entry_end(data, taken)
+            if stop > len(data):
                 return
-            times = b"".join(
-                columns.timestamps for columns in self._stored.columns(block, position + begin)
-            )
-            next_offset = walk(block, 0, len(block), check_crc=False).last_offset + 1
-            if next_offset <= self.next_offset:
-                raise Unreadable(position + begin)
-            self.blocks += time_block(
-                times, log_bytes=len(block), offsets=next_offset - self.next_offset
-            )
-            self.log_bytes, self.next_offset = position + end, next_offset
+            self._take_entry(memoryview(data)[taken:stop])
+            taken = stop
+
+    def _take_entry(self, entry: memoryview) -> None:
+        """Note the times of one that has to be opened, or is not good."""
+        position = self._read_bytes
+        times = b"".join(columns.timestamps for columns in self._stored.columns(entry, position))
+        next_offset = walk(entry, 0, len(entry), check_crc=False).last_offset + 1
+        try:
+            rows = time_spans(times, log_bytes=len(entry), offsets=next_offset - self._read_offset)
+        except ValueError:
+            raise Unreadable(position) from None
+        self._rows.frombytes(rows)
+        self._read_bytes, self._read_offset = position + len(entry), next_offset
+        self._since_bytes += len(entry)
+        if self._since_bytes >= BLOCK_BYTES:
+            self._since_bytes = 0
+
+    def _end_blocks(self, *, whole: bool = False) -> None:
+        blocks, ended = time_blocks(self._rows, block_bytes=BLOCK_BYTES, whole=whole)
+        self.blocks += blocks
+        del self._rows[: ended * ROW_NUMBERS]
+        self.log_bytes = self._read_bytes - sum(self._rows[0::ROW_NUMBERS])
+        self.next_offset = self._read_offset - sum(self._rows[1::ROW_NUMBERS])
+
+
+def _entry_end(data: bytes, position: int) -> int:
+    """Where the entry at a position ends, as it says; behind `data` where that cannot be told."""
+    if len(data) - position < ENTRY_OVERHEAD:
+        return len(data) + 1
+    return (
+        position
+        + ENTRY_OVERHEAD
+        + max(
+            int.from_bytes(
+                data[position + SIZE_AT : position + ENTRY_OVERHEAD], "big", signed=True
+            ),
+            0,
+        )
+    )

@@ -34,9 +34,9 @@ from ..index.time_map import SetTimes
 from ..names import MAX_OFFSET
 from ..producers.producer_runs import ProducerRun
 from .appended import Conversion
-from .batch_admission import SentBatches, check_batches, is_kept, set_times
+from .batch_admission import SentBatches, batch_spans, check_batches, is_kept, set_times
 from .rebuilding import NOT_NUMBERED, Form, Numbered, Part, rebuild, rebuild_batches
-from .set_times import joined_times, set_times_of
+from .set_times import is_spread, joined_times, set_times_of, wrapper_spans
 from .timestamp_range import check_timestamps
 
 _PLAIN = 1 << Codec.NONE
@@ -91,6 +91,8 @@ class Admitted(msgspec.Struct):
     """Whether it is known that no new segment is due for it."""
     times: SetTimes | None = None
     """Those that its messages had when it was sent, as far as they are known."""
+    spans: bytes = b""
+    """The same of what is compressed and not of times close together (`time_spans`)."""
 
     @property
     def count(self) -> int:
@@ -185,6 +187,7 @@ def _admit_batches(
         admitted = Admitted(stored, found, first, last, NO_TIMESTAMP, sent.latency)
     admitted.numbered = sent.numbered
     admitted.times = sent.times
+    admitted.spans = batch_spans(sent)
     return admitted
 
 
@@ -305,6 +308,8 @@ def _admit_compressed(
         set_timestamp(stored, 0, size, part.largest_ms)
     admitted = _finish(stored, part.count, latency, settings, target)
     (admitted.times,) = times
+    if is_spread(admitted.times):
+        admitted.spans = wrapper_spans(part.data, part.count, size + ENTRY_OVERHEAD)
     return admitted
 
 

@@ -425,9 +425,11 @@ class Appender:
             log.producers.take_snapshot(log.log_end_offset)
 
 
-def _times(admitted: Admitted) -> SetTimes | None:
+def _times(admitted: Admitted) -> SetTimes | bytes | None:
     """The times of its messages as they are stored: the broker's own wins, and v0 has none."""
     times, stamp_ms = admitted.times, admitted.append_time_ms
+    if admitted.spans and stamp_ms < 0:
+        return admitted.spans
     if times is None:
         return None
     if admitted.walk.magics & 1:

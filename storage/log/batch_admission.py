@@ -8,12 +8,13 @@ append time in the header.
 from ...config.topic import TopicSettings
 from ...protocol.errors import InvalidRecord, UnsupportedVersion
 from ...protocol.records.batches.batch import CheckedBatch, check_batch, set_times_in_place
+from ...protocol.records.kernel import gather_records, time_spans
 from ...protocol.records.latency import LatencyCounts
 from ...protocol.records.layout import NO_PRODUCER_ID, Codec
 from ...values import value_class
 from ..index.time_map import SetTimes
 from .rebuilding import Numbered
-from .set_times import batch_times
+from .set_times import batch_times, is_spread
 from .timestamp_range import check_batch_timestamps
 
 
@@ -74,6 +75,28 @@ def check_batches(
         )
     times = batch_times(checked for _, checked in batches)
     return SentBatches(batches, latency or LatencyCounts(), numbered, times)
+
+
+def batch_spans(sent: SentBatches) -> bytes:
+    """The spans of the messages of batches that are stored as they were sent, where some are
+    compressed and their times are not close together; else none."""
+    if not is_spread(sent.times) or not any(checked.header.codec for _, checked in sent.batches):
+        return b""
+    rows = b""
+    for _, checked in sent.batches:
+        header = checked.header
+        found, _ = gather_records(
+            checked.content,
+            base_offset=0,
+            base_timestamp_ms=header.base_timestamp_ms,
+            with_keys=False,
+            with_values=False,
+            with_headers=False,
+        )
+        rows += time_spans(
+            found.timestamps, log_bytes=header.size_bytes, offsets=header.record_count
+        )
+    return rows
 
 
 def is_kept(sent: SentBatches, settings: TopicSettings) -> bool:

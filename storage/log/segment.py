@@ -45,7 +45,7 @@ class _Staged:
     def __init__(self, segment: "Segment", append_time_ms: int) -> None:
         self.sets: list[Buffer] = []
         self.first_offsets: list[int] = []
-        self.noted: list[tuple[int, int, int, SetTimes | None]] = []
+        self.noted: list[tuple[int, Buffer, int, SetTimes | bytes | None]] = []
         """What the time map gets."""
         self.append_time_ms = append_time_ms
         self.append_spans: Sequence[Span] | None = None
@@ -150,16 +150,16 @@ class Segment(IndexedSegment):
         found: Walk,
         append_time_ms: int,
         first_offsets: Sequence[int] = (),
-        times: SetTimes | None = None,
+        times: SetTimes | bytes | None = None,
         append_spans: Sequence[Span] | None = None,
     ) -> None:
         """As `append`, but the files get `data` with `commit`, which has to follow at once.
 
         Sets that are staged one behind the other become one write to each file. They must have
         the same append time. `first_offsets` are of the sets in `data`, if it is more than one, and
-        `times` those of its messages, as far as they are known. `append_spans` are append times
-        of another log, of all that is staged together. Raises `OSError`, and then nothing
-        is staged.
+        `times` those of its messages, as far as they are known, or their spans. `append_spans` are
+        append times of another log, of all that is staged together. Raises `OSError`, and then
+        nothing is staged.
         """
         staged = self._staged
         if staged is None:
@@ -191,7 +191,7 @@ class Segment(IndexedSegment):
         self.size_bytes = position + len(data)
         self.next_offset = found.last_offset + 1
         staged.append_spans = append_spans
-        staged.noted.append((position, len(data), self.next_offset, times))
+        staged.noted.append((position, data, self.next_offset, times))
         staged.broken = False
 
     def commit(self) -> None:

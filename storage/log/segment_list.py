@@ -77,6 +77,7 @@ class SegmentList:
         return segment
 
     def _damage_met(self, segment: ReadableSegment) -> None:
+        self._forget_times()
         self._observe("segment_damaged", **damage_fields(segment))
 
     @property
@@ -130,8 +131,8 @@ class SegmentList:
     def closed_times(self) -> ClosedTimes:
         """The times of the closed segments, to pass over many of them at once."""
         known = self._closed_times
-        if known is None or known.segments is not self.segments:
-            known = self._closed_times = ClosedTimes(self.segments, self.closed_max_ms)
+        if known is None:
+            known = self._closed_times = ClosedTimes(self.segments[:-1])
         return known
 
     @property
@@ -215,7 +216,8 @@ class SegmentList:
 
     def time_map_made(self, segment: Segment) -> None:
         """The time map of a segment was made from its log: let it be believed after a restart."""
-        self._closed_times = None
+        if self._closed_times is not None and segment is not self.active:
+            self._closed_times.update(self.number_of(segment), segment)
         known = self._checksums.get(segment.base_offset)
         if segment is self.active or segment.damaged is not None or known is None:
             return
@@ -336,6 +338,8 @@ class SegmentList:
         if closing.size_bytes:
             closing.let_go_indexes()
             self._change((*self.segments, opened))
+            if self._closed_times is not None:
+                self._closed_times.append(closing)
             if self._closed_max_ms is not None:
                 before = self._closed_max_ms[-1] if self._closed_max_ms else NO_TIMESTAMP
                 self._closed_max_ms = [
@@ -361,13 +365,22 @@ class SegmentList:
             self.segments_dropped = True
             self._set_aside([dropped], settings)
             self._change(self.segments[1:])
-            self._forget_times()
+            self._closed_max_ms = None
+            if self._closed_times is not None:
+                self._closed_times.drop_first()
             self._observe(
                 "segment_deleted",
                 base_offset=dropped.base_offset,
                 size_bytes=dropped.size_bytes,
                 reason=reason,
             )
+
+    def _drop_last(self) -> None:
+        """The segment before the last one takes appends again."""
+        self._change(self.segments[:-1])
+        self._closed_max_ms = None
+        if self._closed_times is not None:
+            self._closed_times.drop_last()
 
     def _set_aside(self, dropped: Sequence[Segment], settings: TopicSettings) -> None:
         """Take segments out of the folder; their files go after `file.delete.delay.ms`."""
@@ -396,8 +409,7 @@ class SegmentList:
             while self.active is not becomes_active:
                 # The newest first: a crash in between leaves no hole.
                 self._set_aside(self.segments[-1:], settings)
-                self._change(self.segments[:-1])
-                self._forget_times()
+                self._drop_last()
             self._sync_names()
         self.active.truncate(offset)
         self._forget_checksums(self.active)
@@ -406,8 +418,7 @@ class SegmentList:
         """Drop the active segment, which is empty; the one before it takes appends again, from the
         end of its messages on. Raises `OSError`."""
         self._set_aside(self.segments[-1:], settings)
-        self._change(self.segments[:-1])
-        self._forget_times()
+        self._drop_last()
         self._sync_names()
         if not self.active.indexed:
             self._prepare_segment(self.active)

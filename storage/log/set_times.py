@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 
 from ...protocol.records.batches.batch import CheckedBatch
-from ...protocol.records.kernel import Walk
+from ...protocol.records.kernel import Walk, gather, time_spans
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...protocol.records.messages.message import Entry
-from ..index.time_map import SetTimes
+from ..files import Buffer
+from ..index.time_map import CLOSE_MS, SetTimes
 
 
 def set_times_of(found: Walk, wrapper: Entry | None = None) -> SetTimes | None:
@@ -27,6 +28,17 @@ def batch_times(batches: Iterable[CheckedBatch]) -> SetTimes | None:
         )
         for checked in batches
     )
+
+
+def is_spread(times: SetTimes | None) -> bool:
+    """Whether a time map wants more than the smallest and the largest of these."""
+    return times is None or times[1] - times[0] > CLOSE_MS
+
+
+def wrapper_spans(inner: Buffer, count: int, log_bytes: int) -> bytes:
+    """The spans of the messages that one wrapper has inside, whose times are their own."""
+    found = gather(inner, 0, len(inner), count, with_keys=False, with_values=False)
+    return time_spans(found.timestamps, log_bytes=log_bytes, offsets=count)
 
 
 def joined_times(parts: Iterable[SetTimes | None]) -> SetTimes | None:

@@ -69,19 +69,20 @@ class Windows:
 
         The log has to be prepared. Raises `OSError`, and what damage raises that is met.
         """
-        known = self._log.segment_list.closed_times
-        number, skipped_bytes = known.holding(offset), 0
+        listed = self._log.segment_list
+        segments, known = listed.segments, listed.closed_times
+        number, skipped_bytes = listed.number_of(listed.holding(offset)), 0
         for _ in range(_SEGMENTS_LOOKED_AT):
-            if offset >= end_offset or number == len(known.segments):
+            if offset >= end_offset or number == len(segments):
                 return Place(end_offset, end_offset, skipped_bytes)
-            segment = known.segments[number]
+            segment = segments[number]
             offset = max(offset, segment.base_offset)
             following = known.next_for(number, *window)
             if following > number:
                 passed_bytes = known.bytes_between(number, following)
                 skipped_bytes += passed_bytes - _position(segment, offset)
                 number = following
-                offset = min(known.segments[number].base_offset, end_offset)
+                offset = min(segments[number].base_offset, end_offset)
                 continue
             if not self.may_hold(segment, window):
                 skipped_bytes += segment.size_bytes - _position(segment, offset)

@@ -40,6 +40,7 @@ FIXED_NAMES = set(
     find_time_1 find_time_1000 find_time_10000 latency_count_cost recovery start_empty start_3500
     rss_idle rss_3500 fast_beside_slow window_hour window_hour_first count_by_time index_memory
     produce_tls fetch_1MiB_tls produce_one_tls produce_acls produce_one_acls acl_check_cost
+    time_map_cost time_map_cost_jitter
     quota_held quota_beside client_send client_send_batch client_columns
     """.split()  # noqa: SIM905
 )

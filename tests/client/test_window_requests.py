@@ -116,7 +116,7 @@ async def test_a_window_by_append_time_asks_for_append_times(
     assert script.append_times == [True]
 
 
-async def test_where_aborted_messages_are_left_out_nothing_is_passed_over(
+async def test_a_window_of_what_was_committed_is_asked_for_as_any_other(
     scripted_broker: ScriptedBrokers,
 ) -> None:
     script = Scripted(end=1, fetched=lambda asked: part(high_watermark=1, records=messages(0, 5)))
@@ -125,7 +125,7 @@ async def test_where_aborted_messages_are_left_out_nothing_is_passed_over(
         Consumer(broker.address, read_committed=True) as consumer,
     ):
         assert [one.offset async for one in consumer.window("t", T0, T0 + 9)] == [0]
-    assert {(one.window_from_ms, one.window_until_ms) for one in script.fetches} == {(-1, -1)}
+    assert {(one.window_from_ms, one.window_until_ms) for one in script.fetches} == {(T0, T0 + 9)}
 
 
 async def test_a_log_that_got_shorter_is_an_error(scripted_broker: ScriptedBrokers) -> None:

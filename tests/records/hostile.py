@@ -439,9 +439,10 @@ def _packed_message(kernel: ModuleType, these: Drawn) -> Any:
 def _time_map(these: Drawn) -> bytes:
     """Blocks of which the last may be cut off, or whose numbers may be any."""
     times = array("q", [these.time_ms, *these.set_ends])
-    block: bytes = reference.time_block(
-        times, log_bytes=abs(these.count) % 2**62, offsets=abs(these.offset) % 2**62 + 9
+    rows = reference.time_spans(
+        times, log_bytes=abs(these.count) % 2**62 + 1, offsets=abs(these.offset) % 2**62 + 9
     )
+    block, _ = reference.time_blocks(array("q", rows), block_bytes=1, whole=True)
     data = block * (these.cut % 4) + (these.records if these.flag else b"")
     return data[: len(data) - abs(these.end) % 7]
 
@@ -451,9 +452,11 @@ def _appends(these: Drawn) -> list[int]:
     appends: list[int] = []
     for end in these.set_ends:
         low, length = (abs(end) % 2**40, end % 7) if end % 3 else (-1, 0)
-        appends += (abs(end) % 2**61 + 1, abs(end) % 9 + 2, low, low + length, 1)
+        if end % 5:
+            appends += (0, 0, low, low + length, 1, abs(end) % 2**20)
+        appends += (abs(end) % 2**61 + 1, abs(end) % 9 + 3, low, low + length, 1, 1)
     if these.cut % 2:
-        appends += (these.count, these.offset, these.time_ms, these.number, these.other)
+        appends += (these.count, these.offset, these.time_ms, these.number, these.other, 1)
     return appends
 
 
@@ -568,8 +571,17 @@ CALLS: Final[dict[str, Call]] = {
     "count_times": lambda kernel, these: _counted(
         kernel.count_times, these, array("q", these.set_ends * 2), array("q", these.set_ends * 2)
     ),
-    "time_block": lambda kernel, these: outcome(
-        kernel.time_block,
+    "entry_spans": lambda kernel, these: outcome(
+        kernel.entry_spans,
+        these.data,
+        these.start,
+        block_bytes=these.count % 1_000 * 30,
+        since_bytes=max(these.cut - 80, 0),
+        next_offset=these.offset if these.flag else 0,
+        check_crc=bool(these.magic % 2),
+    ),
+    "time_spans": lambda kernel, these: outcome(
+        kernel.time_spans,
         array("q", [these.time_ms, these.number, *these.set_ends]),
         log_bytes=these.count,
         offsets=these.offset,

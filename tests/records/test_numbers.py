@@ -10,7 +10,7 @@ import pytest
 
 from horolog.protocol.records import layout
 from horolog.protocol.records.kernel import terms
-from horolog.protocol.records.kernel.reference.times import JOINED_MS, MOST_SPANS
+from horolog.protocol.records.kernel.reference.spans import JOINED_MS, MOST_SPANS, ROW_NUMBERS
 from horolog.protocol.records.kernel.terms import Offsets, Problem
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS
 
@@ -45,6 +45,7 @@ LAYOUT: Final = {
     "RECORD_COUNT": layout.RECORD_COUNT_AT,
     "CODEC_MASK": layout.CODEC_MASK,
     "APPEND_TIME": layout.LOG_APPEND_TIME_BIT,
+    "CONTROL": layout.CONTROL_BIT,
     "RESERVED": layout.RESERVED_MASK,
     "HIGHEST_MESSAGE_CODEC": max(layout.MESSAGE_CODECS),
     "HIGHEST_CODEC": max(layout.Codec),
@@ -77,9 +78,13 @@ TERMS: Final = {
     "WIDTHS": len(JOINED_MS),
     "LONGEST_MAP_NUMBER": -(-63 // 7),
     "LONGEST_BLOCK": (4 + 3 * MOST_SPANS) * -(-63 // 7),
-    "APPEND_BYTES": 5 * 8,
+    "APPEND_BYTES": ROW_NUMBERS * 8,
+    "APPEND_NUMBERS": ROW_NUMBERS,
 }
-ITS_OWN: Final = {"UNUSUAL", "FIRST_BYTES", "INT32_WIDTH", "INT64_WIDTH", "INT32_TOP", "INT64_TOP"}
+ITS_OWN: Final = {
+    *("UNUSUAL", "FIRST_BYTES", "INT32_WIDTH", "INT64_WIDTH", "INT32_TOP", "INT64_TOP"),
+    *("MOST_TIMES", "PLACES"),
+}
 """Numbers that nothing else has a name for."""
 
 

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from horolog.protocol.records import kernel
 from horolog.protocol.records.kernel import reference
-from horolog.protocol.records.kernel.reference.times import MOST_SPANS
+from horolog.protocol.records.kernel.reference.spans import MOST_SPANS
+from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.messages.sets import NewRecord, build_set
 
 FORMS = pytest.mark.parametrize("form", [kernel, reference], ids=["kernel", "reference"])
 
@@ -26,7 +28,11 @@ BOUNDS = st.integers(0, 2**63 - 1) | st.integers(1_478_999_000_000, 1_479_001_00
 
 def block_of(form: Any, times: list[int]) -> bytes:
     """The map of a block of 7 bytes a message."""
-    made: bytes = form.time_block(array("q", times), log_bytes=7 * len(times), offsets=len(times))
+    if not times:
+        return b""
+    size_bytes = 7 * len(times)
+    rows = form.time_spans(array("q", times), log_bytes=size_bytes, offsets=len(times))
+    made: bytes = form.time_blocks(rows, block_bytes=size_bytes, whole=False)[0]
     return made
 
 
@@ -48,7 +54,7 @@ def test_both_forms_write_the_same(times: list[int]) -> None:
 
 
 @FORMS
-@given(times=st.lists(st.integers(0, 2**63 - 1), max_size=400))
+@given(times=st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=400))
 def test_a_block_says_how_many_messages_are_in_few_spans(form: Any, times: list[int]) -> None:
     found = list(reference.times.time_map_blocks(block_of(form, times), 0))
     (block,) = found
@@ -157,3 +163,68 @@ def test_intervals_without_a_count_are_refused(form: Any) -> None:
         assert (found is ValueError) != fits
     with pytest.raises(TypeError):
         form.count_times(b"", b"", bytes(8), last_ms=9, **window)
+
+
+ROW = 6
+
+
+@given(
+    data=st.data(),
+    block_bytes=st.sampled_from([1, 100, 400, 65_536]),
+    check_crc=st.booleans(),
+)
+def test_rows_of_entries_are_the_times_of_their_messages(
+    data: st.DataObject, block_bytes: int, check_crc: bool
+) -> None:
+    """In both forms, and however the entries are read: in parts, each from where the one before
+    ended, blocks are the same."""
+    entries, times = bytearray(), list[int]()
+    for some in data.draw(st.lists(st.lists(TIMES, min_size=1, max_size=60), min_size=1)):
+        magic = data.draw(st.sampled_from([0, 1, 2]))
+        base = len(times)
+        records = [
+            NewRecord(b"v", timestamp_ms=min(time_ms, 2**62) if magic else -1) for time_ms in some
+        ]
+        entries += build_set(records, magic=magic, base_offset=base)
+        times += [record.timestamp_ms for record in records]
+    since = data.draw(st.integers(0, block_bytes - 1))
+    wanted = {"block_bytes": block_bytes, "check_crc": check_crc}
+    found = kernel.entry_spans(entries, 0, since_bytes=since, next_offset=0, **wanted)
+    assert found == reference.entry_spans(entries, 0, since_bytes=since, next_offset=0, **wanted)
+    rows, end, next_offset, left = found
+    assert (end, next_offset) == (len(entries), len(times))
+    assert left < block_bytes
+    numbers = array("q", rows)
+    assert sum(numbers[0::ROW]) == end
+    timed = sum(n for low, n in zip(numbers[2::ROW], numbers[4::ROW], strict=True) if low >= 0)
+    assert timed == sum(time_ms >= 0 for time_ms in times)
+    cut = data.draw(st.integers(0, len(entries)))
+    first, end, offset, left = kernel.entry_spans(
+        entries[:cut], 0, since_bytes=0, next_offset=0, **wanted
+    )
+    rest, *_ = kernel.entry_spans(entries, end, since_bytes=left, next_offset=offset, **wanted)
+    whole, *_ = kernel.entry_spans(entries, 0, since_bytes=0, next_offset=0, **wanted)
+    made = [
+        kernel.time_blocks(array("q", rows), block_bytes=block_bytes, whole=True)
+        for rows in (first + rest, whole)
+    ]
+    assert made[0][0] == made[1][0]
+
+
+@FORMS
+def test_rows_end_in_front_of_what_is_not_simply_there(form: Any) -> None:
+    records = [NewRecord(b"v" * 40, timestamp_ms=number) for number in range(9)]
+    good = bytes(build_set(records[:3], magic=1))
+    wanted = {"block_bytes": 65_536, "since_bytes": 0, "check_crc": True}
+    for codec, magic in ((Codec.GZIP, 1), (Codec.SNAPPY, 2)):
+        opened = bytes(build_set(records, magic=magic, codec=codec, base_offset=3))
+        _, end, next_offset, _ = form.entry_spans(good + opened, 0, next_offset=0, **wanted)
+        assert (end, next_offset) == (len(good), 3)
+    flipped = bytearray(good)
+    flipped[-1] ^= 1
+    rows, end, next_offset, left = form.entry_spans(flipped, 0, next_offset=0, **wanted)
+    assert (end, next_offset, left) == (2 * len(good) // 3, 2, 2 * len(good) // 3)
+    assert list(array("q", rows)) == [0, 0, 0, 0, 1, 1, end, 2, 1, 1, 1, 1]
+    assert form.entry_spans(good, 0, next_offset=1, **wanted) == (b"", 0, 1, 0)
+    with pytest.raises(ValueError, match="no place in a buffer"):
+        form.entry_spans(good, len(good) + 1, next_offset=0, **wanted)

@@ -9,8 +9,9 @@ from zlib import crc32
 
 import pytest
 
-from horolog.protocol.records.kernel import time_block, time_blocks
-from horolog.protocol.records.kernel.reference.times import MapBlock, Span, time_map_blocks
+from horolog.protocol.records.kernel import time_blocks
+from horolog.protocol.records.kernel.reference.spans import Span
+from horolog.protocol.records.kernel.reference.times import MapBlock, time_map_blocks
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import entries, records
 from horolog.storage.check.repair import Repair
@@ -84,11 +85,9 @@ def _written(block: MapBlock) -> bytes:
     parts = [(span.messages, *span) for span in block.spans]
     if block.untimed:
         parts.append((block.untimed, -1, -1, block.untimed))
-    if not parts:
-        return time_block(b"", log_bytes=log_bytes, offsets=offsets)
-    appends = array("q", [number for part in parts for number in (1, *part)])
-    appends[0] += log_bytes - len(parts)
-    appends[1] += offsets - sum(messages for messages, *_ in parts)
+    parts = parts or [(0, -1, -1, 0)]
+    appends = array("q", [number for part in parts for number in (0, 0, *part[1:], 1)])
+    appends[-6:-4] = array("q", [log_bytes, offsets])
     return time_blocks(appends, block_bytes=log_bytes, whole=True)[0]
 
 

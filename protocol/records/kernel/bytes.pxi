@@ -56,6 +56,7 @@ cdef enum:
 
     CODEC_MASK = 0x07
     APPEND_TIME = 0x08
+    CONTROL = 0x20
     RESERVED = 0xF0
     HIGHEST_MESSAGE_CODEC = 3
     HIGHEST_CODEC = 4

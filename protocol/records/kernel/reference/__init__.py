@@ -29,10 +29,9 @@ from .records import (
     records_to_messages,
     varint,
 )
+from .spans import entry_spans, time_blocks, time_spans
 from .times import (
     count_times,
-    time_block,
-    time_blocks,
     time_map_counts,
     time_map_extent,
     time_map_runs,
@@ -69,6 +68,7 @@ __all__ = [
     "count_times",
     "crc32",
     "crc32c",
+    "entry_spans",
     "find_timestamp",
     "gather",
     "gather_records",
@@ -83,11 +83,11 @@ __all__ = [
     "scan_timestamp",
     "stamp",
     "take_usual",
-    "time_block",
     "time_blocks",
     "time_map_counts",
     "time_map_extent",
     "time_map_runs",
+    "time_spans",
     "varint",
     "walk",
 ]

@@ -1,4 +1,4 @@
-"""Times of blocks of a log: how a time map is written, and what it is asked.
+"""Time maps: how they are written, and what they are asked.
 
 A time map (`storage/index/time_map.py`) has for each block of a log, in their order, as varints:
 its bytes in the log, how many offsets it has, how many of its messages have no time, how many spans
@@ -8,21 +8,12 @@ bits in a byte, the lowest first; all bytes but the last have the highest bit.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-MOST_SPANS: Final = 32
-"""Of one block."""
-
-JOINED_MS: Final = (
-    *(1, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000),
-    *(864_000_000, 8_640_000_000, 86_400_000_000, 2**63 - 1),
-)
-"""The lengths of time that spans of one block are joined in, until they are few enough. Each is in
-whole ones of the next, and minutes, hours and days are among them, which people ask for."""
+from .spans import Span, int64s
 
 _LARGEST: Final = 2**63 - 1
-_APPEND_NUMBERS: Final = 5
 _BITS: Final = 63
 _CUT_OFF: Final = "the time map ends in the middle of a block, or has a number of more than 63 bits"
 _TOO_MANY: Final = "a block of the time map has more messages than offsets"
@@ -34,14 +25,6 @@ Run = tuple[int, int, int, int]
 Counted = tuple[int, int, int, int]
 """Messages that were counted, those without a time, the smallest and the largest time; -1 where
 nothing was counted."""
-
-
-class Span(NamedTuple):
-    """Messages whose times are from `low` to `high`, both of which occur."""
-
-    low: int
-    high: int
-    messages: int
 
 
 class Extent(NamedTuple):
@@ -71,94 +54,6 @@ class MapBlock(NamedTuple):
     map_position: int
     """Where the map says it."""
     map_end: int
-
-
-def time_block(
-    timestamps: "bytes | bytearray | array[int]", *, log_bytes: int, offsets: int
-) -> bytes:
-    """The map of one block, of whose messages these are the times (int64; negative is none).
-
-    Raises `ValueError` for more of them than offsets.
-    """
-    if min(log_bytes, offsets) < 0:
-        raise ValueError("a block of fewer than no bytes or offsets")
-    times = _int64s(timestamps)
-    spans = [Span(timestamp, timestamp, 1) for timestamp in times if timestamp >= 0]
-    return _block(spans, log_bytes, offsets, len(times) - len(spans))
-
-
-def time_blocks(appends: "array[int]", *, block_bytes: int, whole: bool) -> tuple[bytes, int]:
-    """The map of blocks that are made of appends, one behind the other, and how many of these.
-
-    Five numbers (int64) tell of each: its bytes and offsets, the smallest and the largest time of
-    its messages, or -1 twice where none has any, and how many they are. A block ends when it has
-    `block_bytes`; what is left of the appends is a block too if this is `whole`. Raises
-    `ValueError` for what is no append.
-    """
-    numbers = _int64s(appends)
-    blocks, ended, spans = bytearray(), 0, list[Span]()
-    log_bytes = offsets = untimed = 0
-    last = len(numbers) // _APPEND_NUMBERS - 1
-    for number in range(last + 1):
-        first = number * _APPEND_NUMBERS
-        size, added, low, high, messages = numbers[first : first + _APPEND_NUMBERS]
-        log_bytes, offsets = log_bytes + size, offsets + added
-        sound = size > 0 and 0 < messages <= added and low <= high and (low < 0) == (high < 0)
-        if not sound or max(log_bytes, offsets) > _LARGEST:
-            raise ValueError("an append of no bytes, of no time or of more messages than offsets")
-        if low < 0:
-            untimed += messages
-        else:
-            spans.append(Span(low, high, messages))
-        if log_bytes >= block_bytes or (whole and number == last):
-            blocks += _block(spans, log_bytes, offsets, untimed)
-            spans, ended = [], number + 1
-            log_bytes = offsets = untimed = 0
-    return bytes(blocks), ended
-
-
-def _block(found: list[Span], log_bytes: int, offsets: int, untimed: int) -> bytes:
-    if untimed + sum(span.messages for span in found) > offsets:
-        raise ValueError("a block of more messages than offsets")
-    found = sorted(found, key=lambda span: span.low)
-    for width_ms in JOINED_MS:
-        found = _joined(found, width_ms)
-        if len(found) <= MOST_SPANS:
-            break
-    numbers = [log_bytes, offsets, untimed, len(found)]
-    before_ms = 0
-    for span in found:
-        numbers += (span.low - before_ms, span.high - span.low, span.messages)
-        before_ms = span.high
-    return b"".join(map(_varint, numbers))
-
-
-def _int64s(numbers: "bytes | bytearray | array[int]") -> Sequence[int]:
-    view = memoryview(numbers)
-    return view.cast("B").cast("q") if view.nbytes else ()
-
-
-def _joined(spans: Iterable[Span], width_ms: int) -> list[Span]:
-    """Spans that rise, with those joined that overlap, and those that are in one length of time."""
-    joined: list[Span] = []
-    for span in spans:
-        into = joined[-1] if joined else None
-        if into is not None and (
-            span.low <= into.high or span.high // width_ms == into.low // width_ms
-        ):
-            joined[-1] = Span(into.low, max(into.high, span.high), into.messages + span.messages)
-        else:
-            joined.append(span)
-    return joined
-
-
-def _varint(value: int) -> bytes:
-    data = bytearray()
-    while value > 0x7F:
-        data.append(value & 0x7F | 0x80)
-        value >>= 7
-    data.append(value)
-    return bytes(data)
 
 
 def _numbers(time_map: bytes) -> Iterator[tuple[int, int]]:
@@ -281,7 +176,7 @@ def count_times(
     if memoryview(offsets).nbytes != memoryview(timestamps).nbytes:
         raise ValueError("there are not as many offsets as times")
     untimed, times = 0, []
-    for offset, timestamp in zip(_int64s(offsets), _int64s(timestamps), strict=True):
+    for offset, timestamp in zip(int64s(offsets), int64s(timestamps), strict=True):
         if not begin_offset <= offset < end_offset:
             continue
         if timestamp < 0:

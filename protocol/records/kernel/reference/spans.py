@@ -1,0 +1,223 @@
+"""Spans of time that messages are in, and blocks of a time map that are made of them.
+
+What is between the two are rows of six numbers (int64), each of messages that follow each other:
+their bytes in the log, their offsets, the smallest and the largest time, or -1 twice where none has
+any, how many they are, and the length of time in which times were joined for it, 1 where they were
+not. A row with no bytes is of messages that the next one with any has its bytes and offsets of.
+"""
+
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from ...layout import (
+    BASE_TIMESTAMP_AT,
+    BATCH_ATTRIBUTES_AT,
+    BATCH_OVERHEAD,
+    CONTROL_BIT,
+    ENTRY_OVERHEAD,
+    LAST_DELTA_AT,
+    LOG_APPEND_TIME_BIT,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    SIZE_AT,
+    Buffer,
+)
+from ..terms import RECORD
+from .bytes import LARGEST_INT64, V0_OVERHEAD, flat, int32_at, int64_at, wrapped
+from .records import RecordCursor
+from .walk import Walk, walk
+
+MOST_SPANS: Final = 32
+"""Of one block."""
+
+JOINED_MS: Final = (
+    *(1, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000),
+    *(864_000_000, 8_640_000_000, 86_400_000_000, 2**63 - 1),
+)
+"""The lengths of time that spans of one block are joined in, until they are few enough. Each is in
+whole ones of the next, and minutes, hours and days are among them, which people ask for."""
+
+ROW_NUMBERS: Final = 6
+
+
+class Span(NamedTuple):
+    """Messages whose times are from `low` to `high`, both of which occur."""
+
+    low: int
+    high: int
+    messages: int
+
+
+def time_spans(
+    timestamps: "bytes | bytearray | array[int]", *, log_bytes: int, offsets: int
+) -> bytes:
+    """Rows of messages that have these times (int64; negative is none).
+
+    Raises `ValueError` for more of them than offsets.
+    """
+    times = int64s(timestamps)
+    if log_bytes <= 0 or offsets <= 0 or len(times) > offsets:
+        raise ValueError("an append of no bytes, of no time or of more messages than offsets")
+    return array("q", _rows(times, log_bytes, offsets)).tobytes()
+
+
+def entry_spans(
+    buffer: Buffer,
+    start: int,
+    *,
+    block_bytes: int,
+    since_bytes: int,
+    next_offset: int,
+    check_crc: bool,
+) -> tuple[bytes, int, int, int]:
+    """Rows of the entries from `start` on, up to one that is compressed or a control batch, not
+    good or not whole, or whose offset is below that behind the one before, which is `next_offset`
+    at first.
+
+    A block of the map began `since_bytes` before `start`, and ends when it has `block_bytes`; rows
+    are of one block. What comes behind the rows: where their entries end, the offset there, and how
+    many bytes the block that is not ended has. Raises `ValueError` for a start that is none.
+    """
+    view = flat(buffer)
+    if not 0 <= start <= len(view) or not 0 <= since_bytes < block_bytes or next_offset < 0:
+        raise ValueError("no place in a buffer, or in a block")
+    rows, times = list[int](), list[int]()
+    position = begin = start
+    first_offset = next_offset
+    while len(view) - position >= ENTRY_OVERHEAD:
+        size = int32_at(view, position + SIZE_AT)
+        stop = position + ENTRY_OVERHEAD + size
+        if size < V0_OVERHEAD or stop > len(view):
+            break
+        found = walk(view, position, stop, check_crc=check_crc)
+        some = _times_of(view, position, found) if found.end == stop else None
+        if some is None or not next_offset <= found.first_offset <= found.last_offset:
+            break
+        if found.last_offset == LARGEST_INT64:
+            break
+        times += some
+        next_offset, position = found.last_offset + 1, stop
+        if since_bytes + position - begin >= block_bytes:
+            rows += _rows(times, position - begin, next_offset - first_offset)
+            begin, first_offset, since_bytes = position, next_offset, 0
+            times = []
+    if position > begin:
+        rows += _rows(times, position - begin, next_offset - first_offset)
+        since_bytes += position - begin
+    return array("q", rows).tobytes(), position, next_offset, since_bytes
+
+
+def _times_of(view: memoryview, position: int, found: Walk) -> list[int] | None:
+    """The times of an entry's messages; `None` where they are not simply there."""
+    if found.codecs != 1:
+        return None
+    if view[position + MAGIC_AT] != 2:
+        return [found.first_timestamp_ms]
+    bits = view[position + BATCH_ATTRIBUTES_AT + 1]
+    if bits & CONTROL_BIT:
+        return None
+    cursor = RecordCursor(view, position + BATCH_OVERHEAD, found.end)
+    base_ms, append_ms = (
+        int64_at(view, position + at) for at in (BASE_TIMESTAMP_AT, MAX_TIMESTAMP_AT)
+    )
+    times = []
+    while cursor.step() == RECORD:
+        own_ms = wrapped(base_ms + cursor.timestamp_delta_ms)
+        times.append(append_ms if bits & LOG_APPEND_TIME_BIT else own_ms)
+    good = cursor.following == found.end
+    return times if good and len(times) - 1 <= int32_at(view, position + LAST_DELTA_AT) else None
+
+
+def _rows(times: Sequence[int], log_bytes: int, offsets: int) -> list[int]:
+    spans, joined_ms = _few(Span(time, time, 1) for time in times if time >= 0)
+    rows = [(span, joined_ms) for span in spans]
+    untimed = sum(time < 0 for time in times)
+    if untimed or not spans:
+        rows.insert(0, (Span(-1, -1, untimed), 1))
+    numbers = [number for span, joined_ms in rows for number in (0, 0, *span, joined_ms)]
+    numbers[-ROW_NUMBERS : 2 - ROW_NUMBERS] = log_bytes, offsets
+    return numbers
+
+
+def time_blocks(appends: "array[int]", *, block_bytes: int, whole: bool) -> tuple[bytes, int]:
+    """The map of blocks that are made of rows, one behind the other, and of how many of these.
+
+    A block ends when it has `block_bytes`; what is left of the rows is a block too if this is
+    `whole`. Raises `ValueError` for what is no row.
+    """
+    numbers = int64s(appends)
+    blocks, ended, spans = bytearray(), 0, list[Span]()
+    log_bytes = offsets = untimed = joined_ms = 0
+    last = len(numbers) // ROW_NUMBERS - 1
+    for number in range(last + 1):
+        first = number * ROW_NUMBERS
+        size, added, low, high, messages, width_ms = numbers[first : first + ROW_NUMBERS]
+        log_bytes, offsets = log_bytes + size, offsets + added
+        joined_ms = max(joined_ms, width_ms)
+        if low < 0:
+            untimed += messages
+        else:
+            spans.append(Span(low, high, messages))
+        sound = min(size, added) >= 0 and (size > 0) == (added > 0) and low <= high
+        sound = sound and messages >= (low >= 0) and (low < 0) == (high < 0)
+        if not sound or max(log_bytes, offsets, untimed) > LARGEST_INT64:
+            raise ValueError("an append of no bytes, of no time or of more messages than offsets")
+        if size and (log_bytes >= block_bytes or (whole and number == last)):
+            blocks += _block(spans, log_bytes, offsets, untimed, joined_ms)
+            spans, ended = [], number + 1
+            log_bytes = offsets = untimed = joined_ms = 0
+    return bytes(blocks), ended
+
+
+def _block(found: list[Span], log_bytes: int, offsets: int, untimed: int, joined_ms: int) -> bytes:
+    if untimed + sum(span.messages for span in found) > offsets:
+        raise ValueError("a block of more messages than offsets")
+    found, _ = _few(found, joined_ms)
+    numbers = [log_bytes, offsets, untimed, len(found)]
+    before_ms = 0
+    for span in found:
+        numbers += (span.low - before_ms, span.high - span.low, span.messages)
+        before_ms = span.high
+    return b"".join(map(_varint, numbers))
+
+
+def _few(spans: Iterable[Span], joined_ms: int = 1) -> tuple[list[Span], int]:
+    """Spans joined in the shortest length of time from `joined_ms` on for which there are few
+    enough, and that."""
+    found = sorted(spans, key=lambda span: span.low)
+    for width_ms in JOINED_MS:
+        if width_ms >= joined_ms or width_ms == JOINED_MS[-1]:
+            found = _joined(found, width_ms)
+            if len(found) <= MOST_SPANS:
+                break
+    return found, width_ms
+
+
+def int64s(numbers: "bytes | bytearray | array[int]") -> Sequence[int]:
+    """The numbers in a buffer, in this machine's byte order."""
+    view = memoryview(numbers)
+    return view.cast("B").cast("q") if view.nbytes else ()
+
+
+def _joined(spans: Iterable[Span], width_ms: int) -> list[Span]:
+    """Spans that rise, with those joined that overlap, and those that are in one length of time."""
+    joined: list[Span] = []
+    for span in spans:
+        into = joined[-1] if joined else None
+        if into is not None and (
+            span.low <= into.high or span.high // width_ms == into.low // width_ms
+        ):
+            joined[-1] = Span(into.low, max(into.high, span.high), into.messages + span.messages)
+        else:
+            joined.append(span)
+    return joined
+
+
+def _varint(value: int) -> bytes:
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    data.append(value)
+    return bytes(data)

@@ -1,0 +1,378 @@
+# Spans of time that messages are in, and blocks of a time map that are made of them.
+
+from libc.stdlib cimport qsort
+from libc.string cimport memset
+
+# Messages whose times are from `low` to `high`.
+cdef struct TimeSpan:
+    long long low, high, count
+
+cdef enum:
+    MOST_SPANS = 32
+    WIDTHS = 13
+    LONGEST_MAP_NUMBER = 9
+    LONGEST_BLOCK = (4 + 3 * MOST_SPANS) * LONGEST_MAP_NUMBER
+    APPEND_BYTES = 48
+    APPEND_NUMBERS = 6
+    # Times that are held until spans are made of them.
+    MOST_TIMES = 2048
+    # Twice as many as there are spans, and one that is too many.
+    PLACES = 128
+
+# The lengths of time that spans of one block are joined in, until they are few enough. Each is in
+# whole ones of the next, and minutes, hours and days are among them, which people ask for.
+cdef long long[WIDTHS] JOINED_MS = [
+    1, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000, 864_000_000,
+    8_640_000_000, 86_400_000_000, LARGEST_INT64,
+]
+
+# Up to here a quotient that is computed with floating point is wrong by one at most.
+cdef long long EXACT_MS = 1LL << 50
+
+
+# A buffer as single bytes.
+cdef object single_bytes(object buffer):
+    cdef object view = memoryview(buffer)
+    return view.cast("B") if view.nbytes else memoryview(b"")
+
+
+cdef int by_low(const void *this, const void *other) noexcept nogil:
+    cdef long long a = (<const TimeSpan *>this).low, b = (<const TimeSpan *>other).low
+    return (a > b) - (a < b)
+
+
+cdef void sort_spans(TimeSpan *spans, Py_ssize_t count) noexcept:
+    cdef Py_ssize_t number
+    for number in range(1, count):
+        if spans[number].low < spans[number - 1].low:
+            qsort(spans, count, sizeof(TimeSpan), &by_low)
+            return
+
+
+# Joins spans that are sorted: those that overlap, and those that are in one length of time.
+cdef Py_ssize_t join_spans(TimeSpan *spans, Py_ssize_t count, long long width_ms) noexcept:
+    cdef Py_ssize_t number, last = 0
+    cdef TimeSpan *into = spans
+    cdef long long begin_ms
+    if not count:
+        return 0
+    begin_ms = into.low - into.low % width_ms
+    for number in range(1, count):
+        if spans[number].low <= into.high or spans[number].high - begin_ms < width_ms:
+            into.high = max(into.high, spans[number].high)
+            into.count += spans[number].count
+        else:
+            last += 1
+            into = &spans[last]
+            into[0] = spans[number]
+            begin_ms = into.low - into.low % width_ms
+    return last + 1
+
+
+# Joins spans in any order, in a length of time or the first larger one for which there are few
+# enough; they are sorted then.
+cdef Py_ssize_t join_to_few(TimeSpan *spans, Py_ssize_t count, int *width) noexcept:
+    sort_spans(spans, count)
+    count = join_spans(spans, count, JOINED_MS[width[0]])
+    while count > MOST_SPANS and width[0] < WIDTHS - 1:
+        width[0] += 1
+        count = join_spans(spans, count, JOINED_MS[width[0]])
+    return count
+
+
+# The spans of times, those of one length of time in one, in any order; -1 if they are too many. All
+# are from `lowest` to `highest`.
+cdef Py_ssize_t spans_of_width(
+    TimeSpan *spans, const long long *times, Py_ssize_t count, long long lowest, long long highest,
+    long long width_ms,
+) noexcept:
+    cdef signed char[PLACES] places
+    cdef long long[MOST_SPANS] begins
+    cdef long long base_ms = lowest - lowest % width_ms, begin_ms = -1, time_ms, past_ms, part
+    cdef double per_width = 1.0 / <double>width_ms
+    cdef bint exact = highest - base_ms >= EXACT_MS
+    cdef Py_ssize_t number, found = 0
+    cdef unsigned int place
+    cdef int at
+    cdef TimeSpan *span = NULL
+    memset(places, 0xFF, PLACES)
+    for number in range(count):
+        time_ms = times[number]
+        if span == NULL or not 0 <= time_ms - begin_ms < width_ms:
+            past_ms = time_ms - base_ms
+            if exact:
+                part = past_ms // width_ms
+            else:
+                part = <long long>(<double>past_ms * per_width)
+                if part * width_ms > past_ms:
+                    part -= 1
+                elif past_ms - part * width_ms >= width_ms:
+                    part += 1
+            begin_ms = base_ms + part * width_ms
+            place = <unsigned int>(<unsigned long long>part * 0x9E3779B97F4A7C15ULL >> 57)
+            at = places[place]
+            while at >= 0 and begins[at] != begin_ms:
+                place = (place + 1) & (PLACES - 1)
+                at = places[place]
+            if at < 0:
+                if found == MOST_SPANS:
+                    return -1
+                places[place] = <signed char>found
+                begins[found] = begin_ms
+                span = &spans[found]
+                span.low = span.high = time_ms
+                span.count = 1
+                found += 1
+                continue
+            span = &spans[at]
+        if time_ms < span.low:
+            span.low = time_ms
+        if time_ms > span.high:
+            span.high = time_ms
+        span.count += 1
+    return found
+
+
+# What was found of messages that follow each other: how many have no time, times that no span was
+# made of yet, the spans of the others, and which length of time these were joined in. There is room
+# for the spans of as many times as there may be, too.
+cdef struct Found:
+    long long untimed
+    int width
+    Py_ssize_t times, spans
+    long long[MOST_TIMES] time
+    TimeSpan[2 * MOST_SPANS] span
+
+
+cdef inline void find_nothing(Found *found) noexcept:
+    found.untimed = found.times = found.spans = found.width = 0
+
+
+# Makes spans of the times; they are the same whenever that is done.
+cdef void make_spans(Found *found) noexcept:
+    cdef long long lowest, highest
+    cdef Py_ssize_t number, made = -1
+    if not found.times:
+        return
+    lowest = highest = found.time[0]
+    for number in range(1, found.times):
+        lowest, highest = min(lowest, found.time[number]), max(highest, found.time[number])
+    while made < 0:
+        made = spans_of_width(
+            &found.span[found.spans], found.time, found.times, lowest, highest,
+            JOINED_MS[found.width],
+        )
+        found.width += made < 0
+    found.times = 0
+    found.spans = join_to_few(found.span, found.spans + made, &found.width)
+
+
+cdef inline void find_time(Found *found, long long time_ms) noexcept:
+    if time_ms < 0:
+        found.untimed += 1
+        return
+    if found.times == MOST_TIMES:
+        make_spans(found)
+    found.time[found.times] = time_ms
+    found.times += 1
+
+
+cdef inline void put_row(
+    long long *row, long long low, long long high, long long messages, long long joined_ms
+) noexcept:
+    row[0] = row[1] = 0
+    row[2], row[3], row[4], row[5] = low, high, messages, joined_ms
+
+
+# Adds what was found to rows that `time_blocks` takes, and begins anew.
+cdef int end_piece(bytearray rows, Found *found, long long log_bytes, long long offsets) except -1:
+    cdef long long[(MOST_SPANS + 1) * APPEND_NUMBERS] out
+    cdef Py_ssize_t number, count = 0
+    make_spans(found)
+    if found.untimed or not found.spans:
+        put_row(out, -1, -1, found.untimed, 1)
+        count = 1
+    for number in range(found.spans):
+        put_row(
+            &out[count * APPEND_NUMBERS], found.span[number].low, found.span[number].high,
+            found.span[number].count, JOINED_MS[found.width],
+        )
+        count += 1
+    out[(count - 1) * APPEND_NUMBERS] = log_bytes
+    out[(count - 1) * APPEND_NUMBERS + 1] = offsets
+    rows += (<char *>out)[: count * APPEND_BYTES]
+    find_nothing(found)
+    return 0
+
+
+def time_spans(timestamps, *, long long log_bytes, long long offsets):
+    cdef object view = single_bytes(timestamps)
+    cdef const unsigned char *times = bytes_of(view)
+    cdef Py_ssize_t number, count = view.nbytes // 8
+    cdef Found found
+    cdef bytearray rows = bytearray()
+    if log_bytes <= 0 or offsets <= 0 or count > offsets:
+        raise ValueError("an append of no bytes, of no time or of more messages than offsets")
+    find_nothing(&found)
+    for number in range(count):
+        find_time(&found, own_int64_at(times, number * 8))
+    end_piece(rows, &found, log_bytes, offsets)
+    return bytes(rows)
+
+
+# Finds the times of a batch that is not compressed; whether its records are good.
+cdef bint find_batch(
+    const unsigned char *data, long long position, long long stop, const Entry *entry,
+    RecordCursor cursor, Found *found,
+) except -1:
+    cdef long long base_ms = int64_at(data, position + BASE_TIME), count = 0
+    cdef bint appended = entry.bits & APPEND_TIME
+    cursor.begin(position + BATCH_OVERHEAD, stop)
+    while step_usual(cursor) or cursor.step_any() == RECORD_HERE:
+        count += 1
+    if cursor.following != stop or count - 1 > entry.delta:
+        return False
+    cursor.begin(position + BATCH_OVERHEAD, stop)
+    while step_usual(cursor) or cursor.step_any() == RECORD_HERE:
+        find_time(
+            found, entry.time_ms if appended else added(base_ms, cursor.timestamp_delta_ms)
+        )
+    return True
+
+
+def entry_spans(
+    buffer, long long start, *, long long block_bytes, long long since_bytes, long long next_offset,
+    bint check_crc,
+):
+    cdef object view = memoryview(buffer)
+    cdef const unsigned char *data = bytes_of(view)
+    cdef long long end = len(view), position = start, begin = start, stop, first_offset = next_offset
+    cdef Entry entry
+    cdef Found found
+    cdef RecordCursor cursor = None
+    cdef bytearray rows = bytearray()
+    if not 0 <= start <= end or since_bytes < 0 or block_bytes <= since_bytes or next_offset < 0:
+        raise ValueError("no place in a buffer, or in a block")
+    find_nothing(&found)
+    while end - position >= HEAD_BYTES:
+        entry.offset = int64_at(data, position)
+        entry.size = int32_at(data, position + SIZE)
+        stop = position + HEAD_BYTES + entry.size
+        if entry.size < V0_OVERHEAD or stop > end or entry.offset < next_offset:
+            break
+        entry.magic = data[position + MAGIC]
+        if entry.magic == 2:
+            if read_batch(data, position, check_crc, &entry) or entry.bits & (CODEC_MASK | CONTROL):
+                break
+            if entry.offset >= LARGEST_INT64 - entry.delta:
+                break
+            if cursor is None:
+                cursor = RecordCursor(view, 0, 0)
+            if not find_batch(data, position, stop, &entry, cursor, &found):
+                break
+        else:
+            if read_message(data, position, check_crc, &entry) or entry.bits & CODEC_MASK:
+                break
+            if entry.offset == LARGEST_INT64:
+                break
+            find_time(&found, entry.time_ms)
+        next_offset = entry.offset + entry.delta + 1
+        position = stop
+        if since_bytes + position - begin >= block_bytes:
+            end_piece(rows, &found, position - begin, next_offset - first_offset)
+            begin, first_offset, since_bytes = position, next_offset, 0
+    if position > begin:
+        end_piece(rows, &found, position - begin, next_offset - first_offset)
+        since_bytes += position - begin
+    return bytes(rows), position, next_offset, since_bytes
+
+
+cdef inline Py_ssize_t put_map_number(unsigned char *data, Py_ssize_t at, long long value) noexcept:
+    while value > 0x7F:
+        data[at] = <unsigned char>(value & 0x7F | 0x80)
+        value >>= 7
+        at += 1
+    data[at] = <unsigned char>value
+    return at + 1
+
+
+# Writes the block of these spans, in any order, and returns its length.
+cdef Py_ssize_t put_block(
+    unsigned char *out,
+    TimeSpan *found,
+    Py_ssize_t count,
+    long long log_bytes,
+    long long offsets,
+    long long untimed,
+    int width,
+) except -1:
+    cdef Py_ssize_t number, at = 0
+    cdef long long before_ms = 0, left = offsets - untimed
+    for number in range(count):
+        if found[number].count > left:
+            left = -1
+            break
+        left -= found[number].count
+    if left < 0:
+        raise ValueError("a block of more messages than offsets")
+    count = join_to_few(found, count, &width)
+    at = put_map_number(out, at, log_bytes)
+    at = put_map_number(out, at, offsets)
+    at = put_map_number(out, at, untimed)
+    at = put_map_number(out, at, count)
+    for number in range(count):
+        at = put_map_number(out, at, found[number].low - before_ms)
+        at = put_map_number(out, at, found[number].high - found[number].low)
+        at = put_map_number(out, at, found[number].count)
+        before_ms = found[number].high
+    return at
+
+
+def time_blocks(appends, *, long long block_bytes, bint whole):
+    cdef object view = single_bytes(appends), blocks = bytearray()
+    cdef const unsigned char *given = bytes_of(view)
+    cdef Py_ssize_t number, count = 0, ended = 0, appended = view.nbytes // APPEND_BYTES
+    cdef object memory = undefined((appended + 1) * sizeof(TimeSpan))
+    cdef TimeSpan *found = <TimeSpan *>PyByteArray_AS_STRING(memory)
+    cdef unsigned char[LONGEST_BLOCK] out
+    cdef long long size, offsets, low, high, messages, joined_ms
+    cdef long long log_bytes = 0, all_offsets = 0, untimed = 0
+    cdef int width = 0
+    for number in range(appended):
+        size = own_int64_at(given, number * APPEND_BYTES)
+        offsets = own_int64_at(given, number * APPEND_BYTES + 8)
+        low = own_int64_at(given, number * APPEND_BYTES + 16)
+        high = own_int64_at(given, number * APPEND_BYTES + 24)
+        messages = own_int64_at(given, number * APPEND_BYTES + 32)
+        joined_ms = own_int64_at(given, number * APPEND_BYTES + 40)
+        if (
+            size < 0
+            or offsets < 0
+            or (size > 0) != (offsets > 0)
+            or messages < 0
+            or low > high
+            or (low < 0) != (high < 0)
+            or (low >= 0 and not messages)
+            or size > LARGEST_INT64 - log_bytes
+            or offsets > LARGEST_INT64 - all_offsets
+            or (low < 0 and messages > LARGEST_INT64 - untimed)
+        ):
+            raise ValueError("an append of no bytes, of no time or of more messages than offsets")
+        log_bytes += size
+        all_offsets += offsets
+        if low < 0:
+            untimed += messages
+        else:
+            found[count].low = low
+            found[count].high = high
+            found[count].count = messages
+            count += 1
+        while width < WIDTHS - 1 and JOINED_MS[width] < joined_ms:
+            width += 1
+        if size and (log_bytes >= block_bytes or (whole and number == appended - 1)):
+            size = put_block(out, found, count, log_bytes, all_offsets, untimed, width)
+            blocks += (<char *>out)[:size]
+            count = 0
+            log_bytes = all_offsets = untimed = width = 0
+            ended = number + 1
+    return bytes(blocks), ended

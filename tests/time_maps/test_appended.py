@@ -1,0 +1,133 @@
+"""Maps that were made along with appends are those that are made from the log."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from horolog.bench.windows.shapes import SHAPES
+from horolog.protocol.records.layout import Codec
+from horolog.storage.index import time_map
+from horolog.storage.log import set_times
+from horolog.storage.log.log import Log
+from horolog.testing.logs import LogFolder, timed_set
+from horolog.tests.properties.window_reading import assert_time_map_true, make_map
+
+from .mapped import assert_windows_exact
+
+MESSAGES = 3_000
+SEGMENT_BYTES = 200_000
+PLAIN = [Codec.NONE]
+every_shape = pytest.mark.parametrize(("shape", "times"), SHAPES, ids=[name for name, _ in SHAPES])
+
+
+def sets(times: list[int], rng: random.Random) -> Iterator[list[int]]:
+    """Some of one message, some of more than a block."""
+    begin = 0
+    while begin < len(times):
+        count = rng.choice([1, 3, 40, 200, 900])
+        yield times[begin : begin + count]
+        begin += count
+
+
+def append_all(
+    log: Log,
+    times: list[int],
+    rng: random.Random,
+    magics: list[int],
+    codecs: list[Codec],
+) -> None:
+    for some in sets(times, rng):
+        # Format v0 has no times.
+        magic = 0 if some[0] < 0 else rng.choice(magics)
+        codec = Codec.NONE if some[0] < 0 else rng.choice(codecs)
+        log.append(timed_set(*some, magic=magic, codec=codec, value=bytes(80)))
+
+
+@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize("codecs", [PLAIN, [*PLAIN, Codec.SNAPPY]], ids=["plain", "some-snappy"])
+@pytest.mark.parametrize("magics", [[1], [2], [1, 2]], ids=["v1", "v2", "both"])
+@every_shape
+def test_byte_by_byte(
+    folder: LogFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: str,
+    times: object,
+    magics: list[int],
+    codecs: list[Codec],
+    seed: int,
+) -> None:
+    """Where no append is noted as one span because its times are close together."""
+    assert callable(times)
+    for module in (time_map, set_times):
+        monkeypatch.setattr(module, "CLOSE_MS", -1)
+    rng = random.Random(seed)
+    log = folder.open(segment_bytes=SEGMENT_BYTES, retention_ms=-1)
+    append_all(log, list(times(MESSAGES, rng)), rng, magics, codecs)
+    log.roll()
+    assert len(log.segments) > 1
+    for segment in log.segments[:-1]:
+        made = segment.time_map.data()
+        assert segment.time_map.log_bytes == segment.size_bytes, shape
+        segment.time_map.forget()
+        make_map(log, segment)
+        assert segment.time_map.data() == made
+        assert segment.time_map.next_offset == segment.next_offset
+
+
+@every_shape
+def test_no_log_is_read_for_the_windows_over_them(
+    folder: LogFolder, shape: str, times: object
+) -> None:
+    """As they are noted by default, each block is true, and windows are exact."""
+    assert callable(times)
+    rng = random.Random(3)
+    known = list(times(MESSAGES // 2, rng))
+    log = folder.open(segment_bytes=SEGMENT_BYTES, retention_ms=-1)
+    append_all(log, known, rng, [1, 2], PLAIN)
+    folder.files.operations.clear()
+    for segment in log.segments:
+        assert not log.windows.is_unmapped(segment), shape
+        assert segment.time_map.makes == (segment is log.segments[-1])
+    assert {name for what, name in folder.files.operations if what == "pread"} <= {
+        segment.time_map.path.name for segment in log.segments
+    }
+    for segment in log.segments:
+        assert_time_map_true(segment)
+    if shape != "none":
+        assert_windows_exact(log, folder.times())
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_what_is_compressed_is_mapped_too(folder: LogFolder, codec: Codec, magic: int) -> None:
+    """Sets of which some are compressed, some have times close together, and some have not."""
+    rng = random.Random(10 * magic + int(codec))
+    log = folder.open(segment_bytes=SEGMENT_BYTES, retention_ms=-1)
+    start_ms = 1_479_144_000_000
+    value = rng.randbytes(1_000)
+    for number in range(40):
+        far_ms = 3_600_000 if number % 3 else 500
+        times = [start_ms + 700 * number + rng.randrange(far_ms) for _ in range(20)]
+        log.append(timed_set(*times, codec=codec, value=value, magic=magic))
+        log.append(timed_set(*times, value=value, magic=magic))
+    log.roll()
+    assert len(log.segments) > 2
+    for segment in log.segments[:-1]:
+        assert segment.time_map.log_bytes == segment.size_bytes
+        assert_time_map_true(segment)
+    assert_windows_exact(log, folder.times())
+
+
+def test_what_is_compressed_anew_is_mapped_when_it_is_asked_for(folder: LogFolder) -> None:
+    rng = random.Random(7)
+    log = folder.open(segment_bytes=SEGMENT_BYTES, retention_ms=-1, compression_type="gzip")
+    for _ in range(30):
+        times = [1_479_144_000_000 + rng.randrange(3_600_000) for _ in range(20)]
+        log.append(timed_set(*times, value=rng.randbytes(1_000)))
+    log.roll()
+    assert log.segments[0].time_map.log_bytes < log.segments[0].size_bytes
+    for segment in log.segments:
+        make_map(log, segment)
+        assert_time_map_true(segment)
+    assert_windows_exact(log, folder.times())
