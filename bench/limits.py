@@ -8,14 +8,14 @@ with the broker's own kernel, which is all that a log has to do. The client is o
 them, as in `make bench`. Messages a second; the last column is the broker's share of the third.
 
 Then single requests and fetches, as `make bench` measures them, in turns with the same client and a
-process that gives each request its answer and does nothing else (`least_answers.py`): it takes all
+process that gives each request its answer and does nothing else (`least/answers.py`): it takes all
 that came at once, writes it to a file where the broker has to, and answers. The median of one
 request at a time in seconds, else requests or bytes a second; the last column is how much of that
 the broker reaches. The echo is the smallest request, of which nothing is kept. Sets that are synced
-before they are answered, from 64 connections, have a process of their own (`least_syncs.py`), which
+before they are answered, from 64 connections, have a process of their own (`least/syncs.py`), which
 begins no segment and removes none.
 
-Then the client library beside clients that do only what cannot be left out (`least_clients.py`):
+Then the client library beside clients that do only what cannot be left out (`least/clients.py`):
 messages a second.
 """
 
@@ -26,14 +26,14 @@ from statistics import median
 from typing import Final
 
 from ..testing.requests import create_topic, produce
-from . import least_clients
 from .brokers import MIB, RETENTION_LIMIT, batch, broker, echo_request, sets
 from .durable import DURABLE, PRODUCERS, produce_each
 from .fetching import filled
 from .figure import median_ratio, quantile, times_in_turns
 from .growing import seconds_in_turns
-from .least_answers import answering
-from .least_syncs import syncing
+from .least import clients
+from .least.answers import answering
+from .least.syncs import syncing
 from .raw_client import RawClient, check_end, encoded
 from .socket_to_file import writing
 
@@ -67,7 +67,7 @@ def main() -> None:
         for row in measured():
             _show(row)
     print(f"\n{'':<24}{'client':>14}{'least':>14}{'share':>8}")
-    for row in least_clients.rows():
+    for row in clients.rows():
         _show(row)
 
 

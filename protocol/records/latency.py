@@ -1,9 +1,8 @@
 """Counts of append latency, which is append time minus create time, in fixed buckets."""
 
 from bisect import bisect_left
+from dataclasses import dataclass, field
 from typing import Final
-
-import msgspec
 
 LATENCY_BUCKETS_MS: Final[tuple[int, ...]] = (
     *(1, 2, 5, 10, 20, 50, 100, 200, 500),
@@ -22,14 +21,15 @@ def _no_counts() -> list[int]:
     return [0] * (len(LATENCY_BUCKETS_MS) + 1)
 
 
-class LatencyCounts(msgspec.Struct):
+@dataclass(slots=True)
+class LatencyCounts:
     """How many messages took how long from their create time to their append.
 
     A message from the future counts as latency 0 and once more in `skewed`. One without a create
     time counts in `untimed` alone.
     """
 
-    counts: list[int] = msgspec.field(default_factory=_no_counts)
+    counts: list[int] = field(default_factory=_no_counts)
     """Messages per bucket, not cumulative; the last one is above every bound."""
     skewed: int = 0
     untimed: int = 0

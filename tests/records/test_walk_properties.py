@@ -6,7 +6,6 @@ from struct import pack, pack_into, unpack
 from typing import Any
 
 import google_crc32c
-import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -363,7 +362,7 @@ def test_walk_equals_the_slow_decoder(data: bytes, before: bytes, options: Optio
         segment_position=options.segment_position,
     )
     said = {name: getattr(walked, name) for name in expected}
-    said["latency"] = walked.latency and msgspec.structs.asdict(walked.latency)
+    said["latency"] = walked.latency and asdict(walked.latency)
     said["marks"] = lists_of(walked.marks)
     assert said == expected
     assert set(expected) == {name for name in dir(Walk) if not name.startswith("_")}

@@ -51,6 +51,7 @@ cdef long long next_bucket(Latencies *these, long long timestamp) noexcept:
 cdef object counts_from(Latencies *these, long long untimed, long long smallest_ms):
     cdef long long timed = these.timed, longest_ms
     cdef object sum_ms
+    cdef object found
     if not timed or smallest_ms < NO_TIME:
         return LatencyCounts(untimed=untimed + timed)
     these.counts[these.bucket] += timed - these.before_run
@@ -63,6 +64,8 @@ cdef object counts_from(Latencies *these, long long untimed, long long smallest_
         )
     else:
         sum_ms = <object>these.now_ms * timed - (<object>these.wraps * (1 << 64) + these.sum_ms)
-    return LatencyCounts(
-        counts_of(these.counts), these.skewed, untimed, sum_ms, longest_ms
-    )
+    # As with a call of the class, which is a function of Python.
+    found = LatencyCounts.__new__(LatencyCounts)
+    found.counts, found.skewed, found.untimed = counts_of(these.counts), these.skewed, untimed
+    found.sum_ms, found.max_ms = sum_ms, longest_ms
+    return found

@@ -1,5 +1,5 @@
 """A process that does the least that a broker has to do for sets that are to be on the disk before
-they are answered: `python -m horolog.bench.least_syncs ANSWER WRITTEN`.
+they are answered: `python -m horolog.bench.least.syncs ANSWER WRITTEN`.
 
 It prints `listening HOST:PORT`, takes any number of connections, and gives to each frame that it
 receives the content of the file ANSWER. All frames that are complete when no sync is under way are
@@ -20,7 +20,7 @@ from typing import Final, cast
 
 import uvloop
 
-from .raw_client import RawClient
+from ..raw_client import RawClient
 
 _LISTENING: Final = "listening "
 _BUFFER_BYTES: Final = 64 << 10

@@ -17,19 +17,19 @@ from typing import Any, Final, cast
 
 import uvloop
 
-from ..client.consume.consumer import Consumer
-from ..client.produce.producer import Producer
-from ..clock import SystemClock
-from ..config.address import split_address
-from ..protocol.api.log.fetch import FETCH
-from ..protocol.records.columns import read_columns
-from ..protocol.records.messages.sets import build_columns
-from ..testing.requests import create_topic, produce, result
-from .brokers import MIB, RETENTION_LIMIT, broker, sets
-from .client import BATCH, VALUE, open_consumer, open_producer, send_each
-from .fetching import filled
-from .figure import times_in_turns
-from .raw_client import RawClient, decoded, encoded
+from ...client.consume.consumer import Consumer
+from ...client.produce.producer import Producer
+from ...clock import SystemClock
+from ...config.address import split_address
+from ...protocol.api.log.fetch import FETCH
+from ...protocol.records.columns import read_columns
+from ...protocol.records.messages.sets import build_columns
+from ...testing.requests import create_topic, produce, result
+from ..brokers import MIB, RETENTION_LIMIT, broker, sets
+from ..client import BATCH, VALUE, open_consumer, open_producer, send_each
+from ..fetching import filled
+from ..figure import times_in_turns
+from ..raw_client import RawClient, decoded, encoded
 
 _ROUNDS: Final = 9
 _SET_MESSAGES: Final = 500

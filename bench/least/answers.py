@@ -1,6 +1,6 @@
 """A process that does the least that a broker has to do for a request: take it, keep it, answer.
 
-`python -m horolog.bench.least_answers ANSWER HEAD_BYTES [WRITTEN]` prints `listening HOST:PORT`,
+`python -m horolog.bench.least.answers ANSWER HEAD_BYTES [WRITTEN]` prints `listening HOST:PORT`,
 takes one connection, and gives to each frame that it receives the content of the file ANSWER: of
 that the first HEAD_BYTES from memory, the others with `sendfile`. All frames that came together are
 written to the end of the file WRITTEN first, with one call. It ends when the connection does. It
@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from .raw_client import RawClient
+from ..raw_client import RawClient
 
 _LISTENING: Final = "listening "
 _RECEIVE_BYTES: Final = 1 << 20
