@@ -116,6 +116,11 @@ class Follower:
             self._ahead = True
             self._fetch(now_s)
 
+    def is_busy(self, now_s: float) -> None:
+        """An answer came, and takes its time: it is not asked for again."""
+        if self._asked_s is not None:
+            self._asked_s = now_s
+
     def fetched(self, now_s: float, message: Fetched) -> None:
         """An answer came."""
         if message.epoch != self.epoch or not self._fetching:

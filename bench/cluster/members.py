@@ -15,7 +15,7 @@ from ...testing.program import ServerProcess, serving
 from ..brokers import data_folder, kernel_choice
 from ..raw_client import RawClient, Refused
 
-_IN_SYNC_SECONDS: Final = 120
+_IN_SYNC_SECONDS: Final = 600
 _LOOK_SECONDS: Final = 0.02
 
 

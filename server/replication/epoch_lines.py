@@ -4,8 +4,10 @@ A line is on stable storage before the first message of its epoch is written. Th
 this, too: whoever appends writes the line if it is not there, and then the loop waits for the disk.
 """
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ...replication.messages import Fetched
@@ -15,8 +17,11 @@ from .stored_log import StoredLog
 if TYPE_CHECKING:
     from .cluster import Cluster
 
-AT_ONCE: Final = 32
-"""Lines that a new leader writes in one go, for as many logs."""
+AT_ONCE: Final = 96
+"""Lines that are written in one go, for as many logs, in `THREADS` threads: syncs that come
+together cost a disk less than one after the other."""
+
+THREADS: Final = 3
 
 USED_MS: Final = 600_000
 """A new leader writes the lines of logs that were appended to within this time. The others get
@@ -34,7 +39,11 @@ async def write_lines_of(cluster: "Cluster", message: Fetched) -> None:
             write = log.lines_of(part.stored)
             if write is not None:
                 writes.append((log, write))
-    await _run(cluster, writes)
+    for first in range(0, len(writes), AT_ONCE):
+        await _run(cluster, writes[first : first + AT_ONCE])
+        follower = cluster.node.follower
+        if follower is not None:
+            follower.is_busy(cluster.now_s)
 
 
 async def write_lines_to_lead(cluster: "Cluster", epoch: int) -> None:
@@ -62,11 +71,11 @@ async def _run(cluster: "Cluster", writes: _Writes) -> None:
     if not writes:
         return
 
-    def run() -> None:
-        for _, write in writes:
+    def run(first: int) -> None:
+        for _, write in writes[first::THREADS]:
             with suppress(OSError):  # Whoever appends tries again, and tells.
                 write.run()
 
-    await cluster.in_reading_thread(run)
+    await asyncio.gather(*(cluster.in_reading_thread(partial(run, at)) for at in range(THREADS)))
     for log, write in writes:
         log.log.epochs.note(write)

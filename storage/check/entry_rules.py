@@ -23,7 +23,7 @@ from ...protocol.records.layout import (
     SIZE_AT,
     Codec,
 )
-from ...protocol.records.messages.message import Entry, entries, open_wrapper
+from ...protocol.records.messages.message import Entry, entries, open_set, open_wrapper
 from ...values import value_class
 from ..files import Buffer
 
@@ -152,6 +152,20 @@ def batch_rule(
     return None
 
 
+def _first_in_row(entry: Entry) -> int | None:
+    """The first offset in a compressed entry whose offsets count up, as in nearly all of them; else
+    `None`. Raises what `open_set` raises."""
+    data, opened = open_set(entry, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
+    first = int.from_bytes(data[:SIZE_AT], "big", signed=True)
+    row = walk(data, 0, opened.end, offsets=Offsets.CONTIGUOUS, base_offset=first, check_crc=False)
+    in_row = row.problem is Problem.NONE and row.last_offset - first + 1 == row.count
+    if not in_row:
+        return None
+    if entry.magic:
+        return entry.offset - row.last_offset + first
+    return first if row.last_offset == entry.offset else None
+
+
 class OffsetCheck:
     """Checks the offsets of entries that a walk has passed, in the order of their file."""
 
@@ -213,6 +227,9 @@ class OffsetCheck:
     def _open(self, entry: Entry) -> int | str:
         """The first offset in a compressed entry, or what is wrong in it."""
         try:
+            first = _first_in_row(entry)
+            if first is not None:
+                return first
             inner = open_wrapper(entry, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
         except MessageTooLarge:
             return min(self._expected, entry.offset)

@@ -1,4 +1,4 @@
-"""What copying costs beside the bytes: no sync in the loop, no sync for each answer, bounded memory.
+"""What copying costs beside the bytes: no sync in the loop, or for each answer; bounded memory.
 
 replication.md, sections 3 and 5.
 """
@@ -110,7 +110,7 @@ async def test_what_is_far_behind_is_asked_for_ahead_and_synced_together(
 
 @pytest.mark.timeout(120)
 def test_memory_is_bounded_beside_a_follower_that_stands_still(place: Path) -> None:
-    """A leader keeps nothing for a follower but what it sent; a follower keeps one answer or two."""
+    """A leader keeps only what it sent for a follower; a follower keeps one answer or two."""
     with brokers(place, acks_all_durability="written") as all_:
         all_.start()
         first, second = all_[1], all_[2]
