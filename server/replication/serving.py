@@ -9,6 +9,8 @@ from ...protocol.api.broker.describe_broker import DESCRIBE_BROKER
 from ...protocol.api.cluster.describe_replicas import DESCRIBE_REPLICAS
 from ...protocol.api.cluster.promote import PROMOTE
 from ...protocol.api.cluster.replicate import REPLICATE
+from ...protocol.api.groups.delete_groups import DELETE_GROUPS
+from ...protocol.api.groups.describe_groups import DESCRIBE_GROUPS
 from ...protocol.api.groups.find_coordinator import FIND_COORDINATOR
 from ...protocol.api.groups.heartbeat import HEARTBEAT
 from ...protocol.api.groups.join_group import JOIN_GROUP
@@ -18,6 +20,7 @@ from ...protocol.api.groups.offset_fetch import OFFSET_FETCH
 from ...protocol.api.groups.sync_group import SYNC_GROUP
 from ...protocol.api.log.describe_log import DESCRIBE_LOG
 from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
+from ...protocol.api.log.init_producer_id import INIT_PRODUCER_ID
 from ...protocol.api.schema import replaced
 from ...protocol.api.security.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from ...protocol.api.security.authenticate import AUTHENTICATE
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 EVERYWHERE: Final = frozenset(
     {
         *(API_VERSIONS.key, METADATA.key, FIND_COORDINATOR.key),
+        INIT_PRODUCER_ID.key,  # librdkafka asks any broker, and none gives an id of another's.
         *(REPLICATE.key, DESCRIBE_REPLICAS.key, PROMOTE.key),
         *(AUTHENTICATE.key, SASL_AUTHENTICATE.key, SASL_HANDSHAKE.key),
         *(DESCRIBE_BROKER.key, DESCRIBE_CONFIGS.key, DESCRIBE_LOG.key, DESCRIBE_LOG_DIRS.key),
@@ -56,8 +60,12 @@ EVERYWHERE: Final = frozenset(
 KNOWN_S: Final = 5.0
 """How long a new leader is asked for its topics before it answers with those it knows."""
 
-_OF_POSITIONS: Final = frozenset({OFFSET_COMMIT.key, OFFSET_FETCH.key})
-_OF_GROUPS: Final = frozenset({HEARTBEAT.key, JOIN_GROUP.key, LEAVE_GROUP.key, SYNC_GROUP.key})
+_OF_GROUPS: Final = frozenset(
+    {
+        *(HEARTBEAT.key, JOIN_GROUP.key, LEAVE_GROUP.key, SYNC_GROUP.key),
+        *(OFFSET_COMMIT.key, OFFSET_FETCH.key, DESCRIBE_GROUPS.key, DELETE_GROUPS.key),
+    }
+)
 
 
 class Serving:
@@ -91,7 +99,7 @@ class Serving:
 
     def _not_known(self, api_key: int) -> CodedError:
         text = "this broker leads since a moment ago, and reads what topics there are; try again"
-        if api_key in _OF_GROUPS or api_key in _OF_POSITIONS:
+        if api_key in _OF_GROUPS:
             return CoordinatorLoading(text)
         return OffsetNotAvailable(text) if api_key in READS else LeaderNotAvailable(text)
 
@@ -145,7 +153,8 @@ class Serving:
                 return then(handler(services, request, call), end)
             self._check(key)
             epoch = self._cluster.epoch
-            return then(handler(services, request, call), lambda body: self._same(epoch, body))
+            same = partial(self._same, key, epoch)
+            return then(handler(services, request, call), same)
 
         return handle
 
@@ -164,9 +173,7 @@ class Serving:
                 return outcomes  # Sets know of their epoch by themselves.
             epoch = self._cluster.epoch
             return [
-                one
-                if isinstance(one, Exception)
-                else then(one, lambda body: self._same(epoch, body))
+                one if isinstance(one, Exception) else then(one, partial(self._same, key, epoch))
                 for one in outcomes
             ]
 
@@ -196,11 +203,11 @@ class Serving:
         if error is not None:
             raise error
 
-    def _same(self, epoch: int, body: Any) -> Any:
+    def _same(self, api_key: int, epoch: int, body: Any) -> Any:
         """An answer that was waited for counts only if the broker leads still: its log may have
         been cut meanwhile."""
         if self._cluster.epoch != epoch:
-            raise NotLeader(self._cluster.told)
+            raise self._not_led(api_key)
         return body
 
     # Sets.
