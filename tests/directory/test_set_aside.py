@@ -120,7 +120,7 @@ def test_a_second_power_cut_while_it_is_finished(
         for state in PowerCuts(recording, random, exhaustive_max=8, samples=2).states()
         if UNFINISHED_SETTING_ASIDE in state.tree
     ]
-    for state in random.sample(halves, min(len(halves), 8)):
+    for state in random.sample(halves, min(len(halves), 4)):
         half = tmp_path / "half"
         state.make(half)
         again = RecordingFiles(SystemFiles(), half)

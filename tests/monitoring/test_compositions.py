@@ -143,7 +143,10 @@ def place() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.mark.parametrize("name", COMPOSITIONS)
+@pytest.mark.parametrize(
+    "name",
+    ["compose-cluster.yaml", pytest.param("compose-two.yaml", marks=pytest.mark.soak)],
+)
 def test_what_a_composition_sets_makes_a_cluster(
     root: Path,
     image: dict[str, str],
