@@ -79,6 +79,7 @@ class HandNode(Node):
             self._begin(now_s, self.identity.record)
         super().tick(now_s)
         self._decide()
+        self._caught_up()
 
     def _begin(self, now_s: float, record: frozenset[Member]) -> None:
         """Lead, in an epoch that nobody else can give itself."""
@@ -122,9 +123,12 @@ class HandNode(Node):
 
     def from_leader(self, now_s: float, connection: Connection, message: FromLeader) -> None:
         # Before the message: what comes with it is not there yet.
+        self._caught_up()
+        super().from_leader(now_s, connection, message)
+
+    def _caught_up(self) -> None:
         if self.identity.in_doubt and self.follower is not None and self.follower.has_everything:
             self.remember(self.identity._replace(in_doubt=False))
-        super().from_leader(now_s, connection, message)
 
     def copy_begins_anew(self) -> None:
         """Until it is copied, this broker may lack what was answered."""

@@ -7,6 +7,7 @@ Who moves the watermark is no matter of this: what is applied follows it.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
 
@@ -133,6 +134,7 @@ class ReplicatedStore:
         """The last record of a topic that was appended here, and one."""
         self._last_topic: Waiting | None = None
         self._serves_from = self.metadata.log.log_end_offset
+        self._known = asyncio.Event()
         self._stuck = False
         """Whether a change of a topic could not be made, for want of room perhaps."""
         self.topics = ProposedChanges(self._changes, self._check_topics, self._propose)
@@ -146,6 +148,7 @@ class ReplicatedStore:
         self._serves_from = self.metadata.log.log_end_offset
         self._topics_to = 0
         self._stuck = False
+        self._known.clear()
         self.moved()
 
     def leads_no_more(self, error: CodedError) -> None:
@@ -153,6 +156,7 @@ class ReplicatedStore:
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             each.fail(error)
+        self._known.set()
 
     @property
     def knows(self) -> bool:
@@ -160,6 +164,12 @@ class ReplicatedStore:
         they can be."""
         known = self.metadata.applied >= self._serves_from
         return known or self._stuck or self.metadata.failure is not None
+
+    async def known(self, seconds: float) -> None:
+        """Wait until `knows` is so, but no longer than this."""
+        if not self.knows:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._known.wait(), seconds)
 
     def _check_topics(self) -> None:
         self.leadership.check_topics()
@@ -244,6 +254,8 @@ class ReplicatedStore:
                 done.set_result(None)
         if self.metadata.failure is not None:
             self.leads_no_more(self.metadata.failure)
+        elif self.knows:
+            self._known.set()
 
     def _fail_next(self, error: StorageError) -> None:
         if self._waiting and self._waiting[0].offset <= self.metadata.applied:

@@ -180,7 +180,7 @@ class Followers:
             raise InconsistentClusterId(
                 f"broker {request.broker_id} has the data of cluster {request.cluster_id[:64]}, "
                 f"and this is cluster {ours}: start it with another data directory, or once with "
-                "--discard, which sets aside what it has"
+                "cluster.discard, which sets aside what it has"
             )
         others = set(self.known) | {request.broker_id}
         most, name = cluster.settings.cluster_brokers, "cluster.brokers"

@@ -1,6 +1,7 @@
 """A leader's side towards its clients: what they may ask for, and what they wait for."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.api.broker.api_versions import API_VERSIONS
@@ -8,6 +9,8 @@ from ...protocol.api.broker.describe_broker import DESCRIBE_BROKER
 from ...protocol.api.cluster.describe_replicas import DESCRIBE_REPLICAS
 from ...protocol.api.cluster.promote import PROMOTE
 from ...protocol.api.cluster.replicate import REPLICATE
+from ...protocol.api.groups.delete_groups import DELETE_GROUPS
+from ...protocol.api.groups.describe_groups import DESCRIBE_GROUPS
 from ...protocol.api.groups.find_coordinator import FIND_COORDINATOR
 from ...protocol.api.groups.heartbeat import HEARTBEAT
 from ...protocol.api.groups.join_group import JOIN_GROUP
@@ -19,6 +22,7 @@ from ...protocol.api.log.count_by_time import COUNT_BY_TIME
 from ...protocol.api.log.describe_log import DESCRIBE_LOG
 from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
 from ...protocol.api.log.fetch import FETCH
+from ...protocol.api.log.init_producer_id import INIT_PRODUCER_ID
 from ...protocol.api.log.list_offsets import LIST_OFFSETS
 from ...protocol.api.schema import replaced
 from ...protocol.api.security.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
@@ -36,7 +40,7 @@ from ...protocol.errors import CodedError, LeaderNotAvailable, NotCoordinator
 from ...replication.leader import Leader
 from ...storage.log.appended import Appended
 from ...storage.log.log import Log
-from ..handlers.base import Call, Handler, HandlerOfMany, Services, then
+from ..handlers.base import Call, Handler, HandlerOfMany, Later, Services, then
 from .commits import Commit, error_of
 
 if TYPE_CHECKING:
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
 EVERYWHERE: Final = frozenset(
     {
         *(API_VERSIONS.key, METADATA.key, FIND_COORDINATOR.key),
+        INIT_PRODUCER_ID.key,  # librdkafka asks any broker, and none gives an id of another's.
         *(REPLICATE.key, DESCRIBE_REPLICAS.key, PROMOTE.key),
         *(AUTHENTICATE.key, SASL_AUTHENTICATE.key, SASL_HANDSHAKE.key),
         *(DESCRIBE_BROKER.key, DESCRIBE_CONFIGS.key, DESCRIBE_LOG.key, DESCRIBE_LOG_DIRS.key),
@@ -54,9 +59,16 @@ EVERYWHERE: Final = frozenset(
 )
 """Requests that brokers answer whether they lead or not."""
 
+KNOWN_S: Final = 5.0
+"""How long a new leader is asked for its topics before it answers with those it knows."""
+
 _READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key, COUNT_BY_TIME.key})
-_OF_POSITIONS: Final = frozenset({OFFSET_COMMIT.key, OFFSET_FETCH.key})
-_OF_GROUPS: Final = frozenset({HEARTBEAT.key, JOIN_GROUP.key, LEAVE_GROUP.key, SYNC_GROUP.key})
+_OF_GROUPS: Final = frozenset(
+    {
+        *(HEARTBEAT.key, JOIN_GROUP.key, LEAVE_GROUP.key, SYNC_GROUP.key),
+        *(OFFSET_COMMIT.key, OFFSET_FETCH.key, DESCRIBE_GROUPS.key, DELETE_GROUPS.key),
+    }
+)
 
 
 class Serving:
@@ -89,7 +101,7 @@ class Serving:
 
     def _not_known(self, api_key: int) -> CodedError:
         text = "this broker leads since a moment ago, and reads what topics there are; try again"
-        if api_key in _OF_GROUPS or api_key in _OF_POSITIONS:
+        if api_key in _OF_GROUPS:
             return CoordinatorLoading(text)
         return OffsetNotAvailable(text) if api_key in _READS else LeaderNotAvailable(text)
 
@@ -109,11 +121,19 @@ class Serving:
         return gated
 
     def _metadata(self, handler: Handler) -> Handler:
-        """Only a leader makes topics for who asks about them."""
+        """Only a leader makes topics for who asks about them, once it knows what there are."""
 
         def handle(services: Services, request: Any, call: Call) -> Any:
+            store = self._cluster.store
             if not self._cluster.leads:
                 request = replaced(request, allow_auto_topic_creation=False)
+            elif not store.knows:
+                # No topic that an earlier leader has shown is to be missing.
+                task = services.work.start(store.known(KNOWN_S))
+                return Later(task, lambda: answer(services, request, call))
+            return answer(services, request, call)
+
+        def answer(services: Services, request: Any, call: Call) -> Any:
             places = self._cluster.places
             return then(handler(services, request, call), lambda body: places.metadata(body, call))
 
@@ -132,7 +152,8 @@ class Serving:
         def handle(services: Services, request: Any, call: Call) -> Any:
             self._check(key)
             epoch = self._cluster.epoch
-            return then(handler(services, request, call), lambda body: self._same(epoch, body))
+            same = partial(self._same, key, epoch)
+            return then(handler(services, request, call), same)
 
         return handle
 
@@ -150,9 +171,7 @@ class Serving:
                 return outcomes  # Sets know of their epoch by themselves.
             epoch = self._cluster.epoch
             return [
-                one
-                if isinstance(one, Exception)
-                else then(one, lambda body: self._same(epoch, body))
+                one if isinstance(one, Exception) else then(one, partial(self._same, key, epoch))
                 for one in outcomes
             ]
 
@@ -163,11 +182,11 @@ class Serving:
         if error is not None:
             raise error
 
-    def _same(self, epoch: int, body: Any) -> Any:
+    def _same(self, api_key: int, epoch: int, body: Any) -> Any:
         """An answer that was waited for counts only if the broker leads still: its log may have
         been cut meanwhile."""
         if self._cluster.epoch != epoch:
-            raise NotLeader(self._cluster.told)
+            raise self._not_led(api_key)
         return body
 
     # Sets.

@@ -282,7 +282,8 @@ class MetadataLog:
             raise InvalidRequest(f"this cannot be kept in the metadata log: {error}") from error
         encoder = RecordEncoder()
         encoder.add(data, None, self._seams.clock.now_ms(), ())
-        self.log.append(finish_batch(encoder), wait_for_sync=True)
+        # Who holds the watermark waits for all brokers, and for their syncs where that is wanted.
+        self.log.append(finish_batch(encoder), wait_for_sync=not self.log.watermark.held)
         return self.log.log_end_offset - 1
 
     # Shortening

@@ -73,7 +73,7 @@ async def test_data_of_another_cluster(place: Path) -> None:
         await other.start(follow=leader)
         text = await eventually(lambda: other.cluster.following._told)
         assert "this is cluster" in text
-        assert "--discard" in text
+        assert "cluster.discard" in text
         await other.stop()
         assert aside(other) == []
         await other.start(follow=leader, cluster_discard=True)

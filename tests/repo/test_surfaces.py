@@ -15,6 +15,7 @@ MEANT = {
     "server/handlers/replicas.py",
     "server/replication/by_hand.py",
     "server/replication/cluster.py",
+    "server/replication/discarding.py",
     "server/replication/etcd/access.py",
     "server/replication/etcd/administering.py",
     "server/replication/etcd/client.py",

@@ -1,0 +1,273 @@
+"""Consumer groups of Kafka's clients, and what was answered, when the leader is killed."""
+
+import asyncio
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import confluent_kafka
+import kafka
+
+from horolog import Admin
+from horolog.testing.program import serving
+
+from .brokers import DEADLINE_S, Broker, Brokers, brokers, free_port
+
+TOPIC = "t"
+PARTITIONS = 3
+ROUNDS = 3
+SEED = 20261125
+BEGINS_AGAIN = (
+    confluent_kafka.KafkaError.ILLEGAL_GENERATION,
+    confluent_kafka.KafkaError.UNKNOWN_MEMBER_ID,
+    confluent_kafka.KafkaError.NOT_COORDINATOR,
+    confluent_kafka.KafkaError.REBALANCE_IN_PROGRESS,
+)
+
+
+class Ports:
+    """Where each broker takes Kafka's clients."""
+
+    def __init__(self, all_: Brokers) -> None:
+        self._ports = {number: free_port() for number in all_.all}
+
+    @property
+    def servers(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
+
+    def start(self, broker: Broker, *how: str, follow: Broker | None = None) -> None:
+        port = self._ports[broker.broker_id]
+        broker.start(*how, "--kafka-listen", f"127.0.0.1:{port}", follow=follow)
+
+
+async def answered(broker: Broker, random: Random, number: int) -> tuple[Any, Any]:
+    """Changes of topics and positions, each answered; what there has to be then."""
+    topics: dict[str, tuple[int, str]] = {}
+    positions: dict[str, int] = {}
+    async with Admin(broker.address) as admin:
+        for each in range(random.randint(2, 6)):
+            name = f"r{number}-{each}"
+            await admin.create_topic(name, settings={"retention.ms": "77000"})
+            topics[name] = (1, "77000")
+            for _ in range(random.randint(0, 3)):
+                positions[name] = random.randrange(100)
+                await admin.commit_position("own", name, 0, positions[name])
+            if random.random() < 0.4:
+                await admin.create_partitions(name, 2)
+                topics[name] = (2, topics[name][1])
+            if random.random() < 0.4:
+                await admin.alter_topic(name, {"retention.ms": "88000"})
+                topics[name] = (topics[name][0], "88000")
+            if random.random() < 0.3:
+                await admin.delete_topic(name)
+                topics.pop(name)
+                positions.pop(name, None)
+    return topics, positions
+
+
+async def there(broker: Broker, names: set[str]) -> tuple[Any, Any]:
+    """What a leader shows of these."""
+    topics, positions = {}, {}
+    async with Admin(broker.address) as admin:
+        for name in names & (await admin.list_topics()).keys():
+            one = await admin.describe_topic(name)
+            settings = {each.name: each.value for each in one.settings}
+            topics[name] = (one.partitions, settings["retention.ms"])
+            held = await admin.position("own", name)
+            if held is not None:
+                positions[name] = held.offset
+    return topics, positions
+
+
+def test_what_was_answered_is_there_when_the_leader_is_killed(place: Path) -> None:
+    """Killed right behind the last answer. The new leader shows it from its first answer on."""
+    random = Random(SEED)
+    with brokers(place, cluster_min_insync_replicas=2) as all_:
+        all_.start()
+        leader, follower = all_[1], all_[2]
+        topics: dict[str, Any] = {}
+        positions: dict[str, Any] = {}
+        names: set[str] = set()
+        for number in range(ROUNDS):
+            caught_up(follower)
+            some = asyncio.run(answered(leader, random, number))
+            leader.kill()
+            follower.program.ok("cluster", "promote")
+            topics |= some[0]
+            positions |= some[1]
+            names |= {f"r{number}-{each}" for each in range(6)}
+            found = asyncio.run(there(follower, names))
+            assert found == (topics, positions), f"round {number}"
+            leader, follower = follower, leader
+            follower.start(follow=leader)
+            all_.in_sync(leader)
+
+
+def caught_up(follower: Broker) -> None:
+    """Wait until a follower knows that it has everything."""
+    until = time.monotonic() + DEADLINE_S
+    while "caught up" in follower.status().promise:
+        assert time.monotonic() < until
+        time.sleep(0.05)  # another process is waited for, which has no event for us
+
+
+def consumer_of(servers: str, group: str = "g") -> Any:
+    return confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 10_000,
+            "log_level": 0,
+            "topic.metadata.refresh.interval.ms": 500,
+        }
+    )
+
+
+def polled(consumer: Any, count: int) -> Iterator[Any]:
+    found = 0
+    while found < count:
+        message = consumer.poll(60)
+        assert message is not None, f"{found} of {count}"
+        if message.error() is None:
+            found += 1
+            yield message
+
+
+def read_on(consumer: Any, numbers: range) -> None:
+    """Read, and commit, what follows what was committed; never anything from before that."""
+    seen: set[int] = set()
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            seen.add(int(message.value()))
+        assert seen <= set(numbers), "a position went back"
+        if len(seen) == len(numbers):
+            try:
+                consumer.commit(asynchronous=False)
+            except confluent_kafka.KafkaException as error:
+                if error.args[0].code() not in BEGINS_AGAIN:
+                    raise
+                # It is of a group that begins again at another broker: read once more.
+                seen.clear()
+            else:
+                return
+    raise AssertionError(f"{len(seen)} of {len(numbers)}")
+
+
+def send(servers: str, numbers: range) -> None:
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": servers,
+            "acks": "all",
+            "enable.idempotence": True,
+            "log_level": 0,
+        }
+    )
+    for number in numbers:
+        producer.produce(TOPIC, b"%d" % number, partition=number % PARTITIONS)
+    assert producer.flush(60) == 0
+
+
+def test_groups_go_on_behind_what_they_committed(place: Path) -> None:
+    """The same consumer, over a leader that is killed and one that hands over; another client's
+    afterwards."""
+    with brokers(place, cluster_min_insync_replicas=2) as all_:
+        ports = Ports(all_)
+        first, second = all_[1], all_[2]
+        ports.start(first, "--create-cluster")
+        ports.start(second, follow=first)
+        all_.in_sync(first)
+        first.program.ok("topic", "create", TOPIC, "--partitions", str(PARTITIONS))
+        consumer, assigned = consumer_of(ports.servers), []
+        try:
+            send(ports.servers, range(30))
+            consumer.subscribe([TOPIC], on_assign=lambda _, given: assigned.append(given))
+            read_on(consumer, range(30))
+            caught_up(second)
+            first.kill()
+            second.program.ok("cluster", "promote")
+            ports.start(first, follow=second)
+            all_.in_sync(second)
+            send(ports.servers, range(30, 60))
+            read_on(consumer, range(30, 60))
+            second.program.ok("cluster", "promote", "1")
+            all_.in_sync(first)
+            send(ports.servers, range(60, 90))
+            read_on(consumer, range(60, 90))
+            assert len(assigned) <= 3
+        finally:
+            consumer.close()
+        other = kafka.KafkaConsumer(
+            TOPIC,
+            bootstrap_servers=ports.servers.split(","),
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            consumer_timeout_ms=30_000,
+        )
+        try:
+            send(ports.servers, range(90, 93))
+            found = [int(next(other).value) for _ in range(3)]
+            assert sorted(found) == [90, 91, 92]
+            held = {
+                number: other.committed(kafka.TopicPartition(TOPIC, number))
+                for number in range(PARTITIONS)
+            }
+            assert held == dict.fromkeys(range(PARTITIONS), 30)
+        finally:
+            other.close()
+
+
+def test_a_broker_by_itself_becomes_one_of_several(place: Path) -> None:
+    """Its topics, settings, messages, positions and groups go along, and are there when the first
+    disk is gone."""
+    with brokers(place, cluster_min_insync_replicas=2) as all_:
+        ports = Ports(all_)
+        first, second = all_[1], all_[2]
+        port = free_port()
+        with serving(
+            first.data_dir, "--listen", first.address, "--kafka-listen", f"127.0.0.1:{port}"
+        ) as alone:
+            create = ("topic", "create", TOPIC, "--partitions", str(PARTITIONS))
+            first.program.ok(*create, "--set", "retention.ms=-1")
+            consumer = consumer_of(f"127.0.0.1:{port}")
+            try:
+                send(f"127.0.0.1:{port}", range(30))
+                consumer.subscribe([TOPIC])
+                assert len(list(polled(consumer, 30))) == 30
+                consumer.commit(asynchronous=False)
+            finally:
+                consumer.close()
+            asyncio.run(commit_own(first))
+            assert alone.stop(15) == 0
+        ports.start(first, "--create-cluster")
+        ports.start(second, follow=first)
+        all_.in_sync(first)
+        caught_up(second)
+        first.kill()
+        shutil.rmtree(first.data_dir)
+        second.program.ok("cluster", "promote")
+        ports.start(first, follow=second)
+        all_.in_sync(second)
+        topics, positions = asyncio.run(there(second, {TOPIC}))
+        assert topics == {TOPIC: (PARTITIONS, "-1")}
+        assert positions == {TOPIC: 7}
+        consumer = consumer_of(ports.servers)
+        try:
+            send(ports.servers, range(30, 36))
+            consumer.subscribe([TOPIC])
+            found = {int(each.value()) for each in polled(consumer, 6)}
+            assert found == set(range(30, 36))
+        finally:
+            consumer.close()
+
+
+async def commit_own(broker: Broker) -> None:
+    async with Admin(broker.address) as admin:
+        await admin.commit_position("own", TOPIC, 0, 7)
