@@ -114,6 +114,21 @@ class Remembers(ClusterNode):
     leader_class = _Remembers
 
 
+class _TrustsWhatItSent(Leader):
+    """What a follower was sent is taken for confirmed: it asks ahead, so it will have it."""
+
+    def _answer(self, session: Session) -> None:
+        super()._answer(session)
+        for partition, end in session.sent.items():
+            if partition in session.ends:
+                session.ends[partition] = end
+                self._advance(partition, self.partitions[partition])
+
+
+class TrustsWhatItSent(ClusterNode):
+    leader_class = _TrustsWhatItSent
+
+
 class OpensAtItsEnd(SimulatedLog):
     """Everything that a log has when it is opened is taken for committed."""
 
@@ -276,6 +291,7 @@ CANARIES: dict[str, Callable[[], Options]] = {
     "the same epoch after a restart": lambda: Options(node_class=SameEpoch),
     "an ISR change counted before its outcome": lambda: Options(node_class=CountsAtOnce),
     "confirmations that outlive a connection": lambda: Options(node_class=Remembers),
+    "what was sent taken for confirmed": lambda: Options(node_class=TrustsWhatItSent),
     "a log opened at its end": lambda: Options(log_class=OpensAtItsEnd),
     "election out of the ISR": lambda: Options(node_class=ElectsAnybody),
     "a swapped disk under an old id": lambda: Options(one_nonce=True),
