@@ -62,28 +62,27 @@ class Pair:
     def caught_up(self) -> None:
         logs = self.cluster(self.follower).stored.logs
         ends = self.cluster(self.leader).stored.logs
+        keys = [(TOPIC, number) for number in range(PARTITIONS)]
+        self.wait(lambda: all(key in logs for key in keys))
         self.wait(
-            lambda: (
-                len(logs) == PARTITIONS
-                and all(
-                    logs[key].log.high_watermark == one.log_end_offset for key, one in ends.items()
-                )
-            )
+            lambda: all(logs[key].log.high_watermark == ends[key].log_end_offset for key in keys)
         )
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     made = Pair(tmp_path_factory.mktemp("pair"))
-    with blocking.Admin(made.leader.address) as admin:
-        admin.create_topic(TOPIC, partitions=PARTITIONS, settings={"segment.bytes": "4000"})
-    for first in range(0, COUNT, 40):
-        made.send(first, 40)
-    made.caught_up()
-    yield made
-    close_idle()
-    made.follower.stop()
-    made.leader.stop()
+    try:
+        with blocking.Admin(made.leader.address) as admin:
+            admin.create_topic(TOPIC, partitions=PARTITIONS, settings={"segment.bytes": "4000"})
+        for first in range(0, COUNT, 40):
+            made.send(first, 40)
+        made.caught_up()
+        yield made
+    finally:
+        close_idle()
+        made.follower.stop()
+        made.leader.stop()
 
 
 def used() -> set[str]:
