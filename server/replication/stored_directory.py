@@ -31,6 +31,8 @@ class StoredDirectory:
         self.logs: dict[Partition, StoredLog] = {METADATA: self.metadata}
         self._unopened: set[Partition] = set()
         """Partitions that there are, whose logs cannot be opened."""
+        self._hurt: set[Partition] = set()
+        """Partitions in whose logs the start found damage."""
         self.damaged = bool(directory.missing or directory.metadata.in_doubt)
         """Whether the start found that something is missing."""
         self._identity = identity
@@ -56,7 +58,16 @@ class StoredDirectory:
     def complete(self) -> bool:
         metadata = self.metadata.metadata
         known = metadata.failure is None and metadata.applied >= metadata.log.high_watermark
-        return known and not (self.topics_changed or self._unopened)
+        if not known or self.topics_changed or self._unopened:
+            return False
+        return not any(_is_damaged(self.logs[key].log) for key in self._hurt & self.logs.keys())
+
+    def _look_for_damage(self, key: Partition, log: Log) -> None:
+        """Note that messages are gone which were on stable storage before this start."""
+        if _is_damaged(log):
+            self._hurt.add(key)
+        if _is_damaged(log) or log.log_end_offset < self.directory.ends_at_start.get(key, 0):
+            self.damaged = True
 
     def know_epochs(self) -> None:
         """Epochs of this cluster begin above those that the logs have from elsewhere.
@@ -103,6 +114,7 @@ class StoredDirectory:
         try:
             log = self.directory.log(*key)
             stored = StoredLog(log, self, self.directory.topics()[key[0]].topic_id)
+            self._look_for_damage(key, log)
             if log.has_epochs and log.epochs.unreadable:
                 # Nobody knows what is in it: it is to be copied anew.
                 self.damaged = True
@@ -144,3 +156,7 @@ class StoredDirectory:
             if start > known.get(key, start):
                 yield key
             known[key] = start
+
+
+def _is_damaged(log: Log) -> bool:
+    return any(segment.damaged is not None for segment in log.segments)

@@ -63,6 +63,8 @@ class LogDirectory:
         """Whether the stop before this start was a clean one, or there was none."""
         self.missing: frozenset[Partition] = frozenset()
         """Partitions whose folders were not there at the start."""
+        self.ends_at_start: Mapping[Partition, int] = {}
+        """Where the logs of a broker that is one of several ended at least, before this start."""
         self.deletions = deletions
         self.positions: Positions
         """The positions of a broker that is one by itself; closed by `open_metadata`."""
@@ -186,6 +188,8 @@ class LogDirectory:
         )
         recovery_points = self._checkpoints.recovery_points
         log_starts = self._checkpoints.log_starts
+        if self._replicated:
+            self.ends_at_start = dict(recovery_points)
         for key in self.partitions():
             if key in startup.missing:
                 self._logs.add(key, clean=True)

@@ -1,13 +1,14 @@
 """What was answered with `acks=all` stays, whoever is killed (replication.md, section 4)."""
 
 import asyncio
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from horolog import HorologError, Producer
 
-from .brokers import Broker, Brokers, brokers, refused
+from .brokers import DEADLINE_S, Broker, Brokers, brokers, refused
 
 TOPIC = "t"
 PARTITIONS = 2
@@ -131,3 +132,41 @@ def test_a_leader_that_comes_back_gives_up_what_it_had_alone(place: Path) -> Non
         for broker in (second, first):
             broker.stop()
         assert first.files() == second.files()
+
+
+def test_who_finds_damage_does_not_lead(place: Path) -> None:
+    """Section 4: what it confirmed may be gone. A folder that is removed is copied anew."""
+    with brokers(place, cluster_min_insync_replicas=2) as all_:
+        all_.start()
+        first, second = all_[1], all_[2]
+        first.program.ok("topic", "create", TOPIC, "--partitions", "2")
+        first.program.ok("produce", TOPIC, stdin="".join(f"{n}\n" for n in range(40)))
+        all_.in_sync(first)
+        second.stop()
+        second.start(follow=first)
+        all_.in_sync(first)
+        second.kill()
+        folder = second.data_dir / f"{TOPIC}-0"
+        path = next(folder.glob("*.log"))
+        stored = bytearray(path.read_bytes())
+        stored[20] ^= 1
+        path.write_bytes(stored)
+        second.start(follow=first)
+        all_.in_sync(first)
+        assert "caught up" in second.status().promise
+        first.kill()
+        assert "may have lost something" in refused(second.program("cluster", "promote"))
+        second.stop()
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+        first.start("--alone")
+        second.start(follow=first)
+        all_.in_sync(first)
+        until = time.monotonic() + DEADLINE_S
+        while second.status().promise and time.monotonic() < until:
+            time.sleep(0.05)  # another process is waited for, which has no event for us
+        assert second.status().promise == ""
+        for broker in (second, first):
+            broker.stop()
+        assert second.files() == first.files()
