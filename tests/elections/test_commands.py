@@ -73,6 +73,8 @@ async def test_an_etcd_that_does_not_answer_is_waited_for(place: Path) -> None:
         assert "127.0.0.1:9 cannot be reached" in status.waits_for
 
 
+@pytest.mark.elections
+@pytest.mark.timeout(300)
 def test_create_and_remove(place: Path, etcd: EtcdProcess) -> None:
     """A broker's data becomes that of a cluster; what is gone for good is not waited for."""
     run = Program()

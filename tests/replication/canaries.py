@@ -285,7 +285,7 @@ CANARIES: dict[str, Callable[[], Options]] = {
     "joining at the end at election": lambda: Options(node_class=JoinsAtElection),
     "an outcome read at the same revision": lambda: Options(node_class=TakesAnyRead),
     "members that are let go at once": lambda: Options(node_class=LetsGoAtOnce),
-    "cuts that are not synced": lambda: Options(log_class=CutsUnsynced, steps=1000, brokers=3),
+    "cuts that are not synced": lambda: Options(log_class=CutsUnsynced, steps=1000, brokers=4),
     "producers forgotten below the log start": lambda: Options(
         log_class=ForgetsProducers, steps=1000, brokers=2
     ),
