@@ -113,7 +113,7 @@ async def test_a_follower_with_a_slow_disk_is_waited_for_no_longer_than_said(pla
 
 
 async def test_a_leader_whose_sync_failed_hands_over_without_loss(place: Path) -> None:
-    async with members(place, cluster_min_insync_replicas=2) as all_:
+    async with members(place, min_insync_replicas=2) as all_:
         files = faulty(all_[1])
         wire = await with_topics(all_)
         leader, follower = all_[1], all_[2]

@@ -85,7 +85,7 @@ async def there(broker: Broker, names: set[str]) -> tuple[Any, Any]:
 def test_what_was_answered_is_there_when_the_leader_is_killed(place: Path) -> None:
     """Killed right behind the last answer. The new leader shows it from its first answer on."""
     random = Random(SEED)
-    with brokers(place, cluster_min_insync_replicas=2) as all_:
+    with brokers(place, min_insync_replicas=2) as all_:
         all_.start()
         leader, follower = all_[1], all_[2]
         topics: dict[str, Any] = {}
@@ -177,7 +177,7 @@ def send(servers: str, numbers: range) -> None:
 def test_groups_go_on_behind_what_they_committed(place: Path) -> None:
     """The same consumer, over a leader that is killed and one that hands over; another client's
     afterwards."""
-    with brokers(place, cluster_min_insync_replicas=2) as all_:
+    with brokers(place, min_insync_replicas=2) as all_:
         ports = Ports(all_)
         first, second = all_[1], all_[2]
         ports.start(first, "--create-cluster")
@@ -227,7 +227,7 @@ def test_groups_go_on_behind_what_they_committed(place: Path) -> None:
 def test_a_broker_by_itself_becomes_one_of_several(place: Path) -> None:
     """Its topics, settings, messages, positions and groups go along, and are there when the first
     disk is gone."""
-    with brokers(place, cluster_min_insync_replicas=2) as all_:
+    with brokers(place, min_insync_replicas=2) as all_:
         ports = Ports(all_)
         first, second = all_[1], all_[2]
         port = free_port()

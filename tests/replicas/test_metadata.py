@@ -62,7 +62,7 @@ async def same(all_: Members, leader: Member) -> None:
 
 async def test_what_is_answered_is_on_all_in_sync(place: Path) -> None:
     """Section 2, 5: also a commit, a setting, more partitions, a deletion."""
-    async with members(place, cluster_min_insync_replicas=2) as all_:
+    async with members(place, min_insync_replicas=2) as all_:
         await all_.start()
         first, second = all_[1], all_[2]
         async with Admin(first.address) as admin:
@@ -129,7 +129,7 @@ async def test_nothing_is_shown_before_all_in_sync_have_it(place: Path) -> None:
 
 async def test_too_few_in_sync_take_no_changes(place: Path) -> None:
     """`min.insync.replicas` holds for topics and commits too; what there is can be read."""
-    async with members(place, cluster_min_insync_replicas=2) as all_:
+    async with members(place, min_insync_replicas=2) as all_:
         await all_.start()
         leader, follower = all_[1], all_[2]
         await leader.call(create_topic(TOPIC))
@@ -139,7 +139,7 @@ async def test_too_few_in_sync_take_no_changes(place: Path) -> None:
         await eventually(lambda: len(leader.cluster.node.leader.isr.members) == 1)
         refused = (await leader.call(create_topic("other"))).topics[0]
         assert refused.error_code == NOT_ENOUGH
-        assert "cluster.min.insync.replicas" in (refused.error_message or "")
+        assert "min.insync.replicas" in (refused.error_message or "")
         deleted = await leader.call(DeleteTopicsRequest(topic_names=[TOPIC]))
         assert deleted.responses[0].error_code == NOT_ENOUGH
         assert await committed(leader, "g", TOPIC, 6) == COORDINATOR_NOT_AVAILABLE
@@ -254,7 +254,7 @@ async def test_another_topic_of_one_name_has_other_messages(place: Path) -> None
 
 
 async def test_who_cannot_make_a_partition_is_not_in_sync(place: Path) -> None:
-    async with members(place, cluster_min_insync_replicas=2) as all_:
+    async with members(place, min_insync_replicas=2) as all_:
         await all_.start()
         leader, follower = all_[1], all_[2]
         in_the_way = follower.data_dir / f"{TOPIC}-0"
@@ -271,7 +271,7 @@ async def test_who_cannot_make_a_partition_is_not_in_sync(place: Path) -> None:
 
 
 async def test_who_cannot_read_the_metadata_leaves(place: Path) -> None:
-    async with members(place, cluster_min_insync_replicas=2) as all_:
+    async with members(place, min_insync_replicas=2) as all_:
         await all_.start()
         leader, follower = all_[1], all_[2]
         await leader.call(create_topic(TOPIC))
