@@ -136,7 +136,7 @@ def test_a_leader_that_comes_back_gives_up_what_it_had_alone(place: Path) -> Non
 
 def test_who_finds_damage_does_not_lead(place: Path) -> None:
     """Section 4: what it confirmed may be gone. A folder that is removed is copied anew."""
-    with brokers(place, cluster_min_insync_replicas=2) as all_:
+    with brokers(place, min_insync_replicas=2) as all_:
         all_.start()
         first, second = all_[1], all_[2]
         first.program.ok("topic", "create", TOPIC, "--partitions", "2")
