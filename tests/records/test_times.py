@@ -188,7 +188,7 @@ def test_rows_of_entries_are_the_times_of_their_messages(
         entries += build_set(records, magic=magic, base_offset=base)
         times += [record.timestamp_ms for record in records]
     since = data.draw(st.integers(0, block_bytes - 1))
-    wanted = {"block_bytes": block_bytes, "check_crc": check_crc}
+    wanted: dict[str, Any] = {"block_bytes": block_bytes, "check_crc": check_crc}
     found = kernel.entry_spans(entries, 0, since_bytes=since, next_offset=0, **wanted)
     assert found == reference.entry_spans(entries, 0, since_bytes=since, next_offset=0, **wanted)
     rows, end, next_offset, left = found
