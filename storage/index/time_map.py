@@ -5,12 +5,12 @@ whole entries of the log, of `BLOCK_BYTES` or a little more, or of what was appe
 follow each other from the begin of the log. Each says in which spans of time its messages are, and
 how many in each, so that a few early or late messages make no block look like one of days.
 
-The map is derived data and may end before the log does: what is behind it is read where it matters.
-It is made along with appends. Times of one append that are close together are noted as one span, and
-cost nothing; of others each is looked at. In front of what would have to be decompressed for that it
-ends, and is made from the log when somebody asks (`time_mapping`), as for logs that were written
-without it. A map is believed when it is as long as its segment's line in `index-checksums` says and
-has its CRC-32, and where this process has made it.
+The map is derived data and may end before the log does: what is behind it is read where it
+matters. It is made along with appends. Times of one append that are close together are noted as
+one span, and cost nothing; of others each is looked at. In front of what would have to be
+decompressed for that it ends, and is made from the log when somebody asks (`time_mapping`), as for
+logs that were written without it. A map is believed when it is as long as its segment's line in
+`index-checksums` says and has its CRC-32, and where this process has made it.
 """
 
 from array import array
