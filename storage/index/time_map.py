@@ -148,7 +148,7 @@ class TimeMap:
             self._end_early()
             return
         if isinstance(times, bytes):
-            self._note_rows(times)
+            self._note_rows(times, next_offset)
         elif times is not None and times[1] - times[0] <= CLOSE_MS:
             self._noted.extend((size_bytes, next_offset - self._noted_offset, *times, 1))
             self._since_bytes += size_bytes
@@ -171,8 +171,11 @@ class TimeMap:
         if len(self._noted) >= _ROWS_NOTED * ROW_NUMBERS:
             self._end_blocks()
 
-    def _note_rows(self, data: bytes) -> None:
+    def _note_rows(self, data: bytes, next_offset: int) -> None:
         rows = array("q", data)
+        # Offsets that are missing in front of an append belong to its first piece.
+        first = next(at for at in range(1, len(rows), ROW_NUMBERS) if rows[at])
+        rows[first] += next_offset - self._noted_offset - sum(rows[1::ROW_NUMBERS])
         self._noted += rows
         for size_bytes in rows[0::ROW_NUMBERS]:
             self._since_bytes += size_bytes

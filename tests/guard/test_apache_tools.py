@@ -112,11 +112,6 @@ async def test_users(guarded: Guarded, authority: Authority, tmp_path: Path) -> 
         gone = await tools.run(_CONFIGS, "--alter", *user, "--delete-config", "SCRAM-SHA-512")
         assert "Completed updating config for user dave" in gone
         assert broker.security.users.names() == ["alice", "bob"]
-        broker.directory.create_topic("clicks", 1, {})
-        topic = ("--entity-type", "topics", "--entity-name", "clicks")
-        setting = "min.insync.replicas=2"
-        await tools.run(_CONFIGS, "--alter", *topic, "--add-config", setting)
-        assert broker.directory.topic_settings("clicks").min_insync_replicas == 2
 
 
 async def test_rules(guarded: Guarded, authority: Authority, tmp_path: Path) -> None:

@@ -119,6 +119,21 @@ def test_what_is_compressed_is_mapped_too(folder: LogFolder, codec: Codec, magic
     assert_windows_exact(log, folder.times())
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_offsets_that_no_message_has_are_in_front_of_an_append(
+    folder: LogFolder, codec: Codec
+) -> None:
+    """As behind a cut within a wrapper."""
+    log = folder.open(retention_ms=-1)
+    log.append(timed_set(1, 2, codec=Codec.GZIP))
+    log.truncate(1)
+    log.append(timed_set(1_479_144_000_000, 1_479_147_600_000, codec=codec, magic=2))
+    (segment,) = log.segments
+    log.roll()
+    assert segment.time_map.next_offset == log.log_end_offset == 3
+    assert_time_map_true(segment)
+
+
 def test_what_is_compressed_anew_is_mapped_when_it_is_asked_for(folder: LogFolder) -> None:
     rng = random.Random(7)
     log = folder.open(segment_bytes=SEGMENT_BYTES, retention_ms=-1, compression_type="gzip")
