@@ -474,28 +474,40 @@ class AppendTimes:
         block = self._blocks.holding(offset - self.base_offset)
         if block < 0:
             return -1
-        offsets = [entry[0] for entry in self._block(block)]
-        return block * BLOCK_ENTRIES + bisect_right(offsets, offset) - 1
+        data = self._block_bytes(block, 0)
+        relative = offset - self.base_offset
+
+        def offset_of(number: int) -> int:
+            found: int = ENTRY.unpack_from(data, number * ENTRY.size)[0]
+            return found
+
+        entries = range(len(data) // ENTRY.size)
+        return block * BLOCK_ENTRIES + bisect_right(entries, relative, key=offset_of) - 1
 
     def _entries(self, number: int) -> Iterator[tuple[int, int]]:
         """`(offset, append time)` of the entries from `number` on."""
         skipped = number % BLOCK_ENTRIES
         block = number // BLOCK_ENTRIES
         while block < len(self._blocks):
-            yield from self._block(block)[skipped:]
+            yield from self._block(block, skipped)
             skipped = 0
             block += 1
 
-    def _block(self, block: int) -> list[tuple[int, int]]:
-        """`(offset, append time)` of a block's entries; none if another process cut the file."""
+    def _block(self, block: int, skipped: int = 0) -> list[tuple[int, int]]:
+        """`(offset, append time)` of a block's entries but the first ones; none if another process
+        cut the file."""
+        base_offset = self.base_offset
+        data = self._block_bytes(block, skipped)
+        return [(base_offset + relative, ms) for relative, ms in ENTRY.iter_unpack(data)]
+
+    def _block_bytes(self, block: int, skipped: int) -> bytes:
         first = block * BLOCK_ENTRIES
-        wanted = min(self._count - first, BLOCK_ENTRIES)
-        data = self._read(first, wanted)
+        wanted = min(self._count - first, BLOCK_ENTRIES) - skipped
+        data = self._read(first + skipped, wanted)
         if len(data) < wanted * ENTRY.size:
             self._drop("shorter than it was")
-            return []
-        base_offset = self.base_offset
-        return [(base_offset + relative, ms) for relative, ms in ENTRY.iter_unpack(data)]
+            return b""
+        return data
 
     def _read(self, first: int, count: int) -> bytes:
         try:
