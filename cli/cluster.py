@@ -38,7 +38,8 @@ def status(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     """Show who leads, who is in sync, and how far the others are behind.
 
     The leader is asked, where the broker at --server knows it and it answers; else what that
-    broker knows is shown.
+    broker knows is shown. Of several addresses, of which none leads, the one counts that knows the
+    newest epoch.
     """
     found = asyncio.run(_status(server))
     emit([json_line(_as_object(found))] if as_json else _as_text(found))
@@ -49,8 +50,22 @@ async def _describe(server: Servers, timeout_ms: int = 30_000) -> DescribeReplic
         return await admin.describe()
 
 
+async def _describe_any(server: Servers) -> DescribeReplicasResponse:
+    """As the leader knows it or, while nobody leads, another broker. Raises `ConnectionFailed`."""
+    try:
+        return await _describe(server)
+    except ConnectionFailed:
+        found = []
+        for address in server.addresses if len(server.addresses) > 1 else ():
+            with suppress(ConnectionFailed, RequestTimedOut):
+                found.append(await _describe(_at(server, address), LEADER_TIMEOUT_MS))
+        if not found:
+            raise
+        return max(found, key=lambda one: one.epoch)
+
+
 async def _status(server: Servers) -> DescribeReplicasResponse:
-    found = await _describe(server)
+    found = await _describe_any(server)
     leader = _leader_address(found)
     if leader is not None and found.leader != found.broker_id:
         with suppress(ConnectionFailed, RequestTimedOut, ValueError):

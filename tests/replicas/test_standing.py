@@ -198,3 +198,19 @@ async def test_the_command_shows_it(place: Path) -> None:
         assert [one["since_ms"] for one in shown["members"]] == [
             one.since_ms for one in status.members
         ]
+
+
+async def test_the_command_shows_what_there_is_while_nobody_leads(place: Path) -> None:
+    async with members(place) as all_:
+        await all_.start()
+        await all_[1].stop()
+        program = Program(f"{all_[1].address},{all_[2].address}")
+        result = await asyncio.to_thread(program, "cluster", "status", "--json")
+        assert result.code == 0, result
+        shown: dict[str, Any] = json.loads(result.out)
+        assert shown["epoch"] == all_[2].cluster.node.highest_epoch
+        assert [one["id"] for one in shown["members"]] == [1, 2]
+        await all_[2].stop()
+        result = await asyncio.to_thread(program, "cluster", "status")
+        assert (result.code, result.out) == (1, "")
+        assert "no leader at" in result.err
