@@ -135,9 +135,9 @@ def test_tasks_of_spark_spread(pair: Pair, spark: SparkSession) -> None:
 
 def test_a_replica_that_is_behind_gives_nothing_instead_of_less(pair: Pair) -> None:
     """What was planned is read as a whole, and without that much a follower is not read from."""
-    follower = pair.cluster(pair.follower).node.follower
-    kept = follower.tick
-    follower.tick = lambda now_s: None
+    cluster = pair.cluster(pair.follower)
+    follower, kept = cluster.node.follower, cluster.following.connect
+    cluster.following.connect = lambda broker_id: None
     try:
         pair.follower._loop.call_soon_threadsafe(follower.drop)
         pair.send(COUNT, 5)
@@ -155,7 +155,7 @@ def test_a_replica_that_is_behind_gives_nothing_instead_of_less(pair: Pair) -> N
         places: set[str] = set()
         pair.wait(lambda: _reads_nine(pair, offsets, places) and len(places) == 2)
     finally:
-        follower.tick = kept
+        cluster.following.connect = kept
 
 
 def _reads_nine(pair: Pair, offsets: dict[str, str], places: set[str]) -> bool:
