@@ -304,6 +304,7 @@ class Admin(_Blocking):
 
     create_topic = _waits(_Admin.create_topic)
     list_topics = _waits(_Admin.list_topics)
+    partition_count = _waits(_Admin.partition_count)
     describe_cluster = _waits(_Admin.describe_cluster)
     describe_topic = _waits(_Admin.describe_topic)
     alter_topic = _waits(_Admin.alter_topic)

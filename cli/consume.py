@@ -196,7 +196,7 @@ class _Reading:
                 )
             )
             if partition is None:
-                partitions = range((await admin.describe_topic(self._topic)).partitions)
+                partitions = range(await admin.partition_count(self._topic))
             else:
                 partitions = range(partition, partition + 1)
             ranges = [await self._range(admin, number, *bounds) for number in partitions]

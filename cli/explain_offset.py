@@ -50,7 +50,7 @@ async def _ask(
     server: Servers, topic: str, partition: int | None, at_ms: int
 ) -> list[DescribeLogPartitionResult]:
     async with Admin(server, check_units=False) as admin:
-        count = (await admin.describe_topic(topic)).partitions
+        count = await admin.partition_count(topic)
         wanted = range(count) if partition is None else [partition]
         return [await admin.describe_log(topic, number, at_ms=at_ms) for number in wanted]
 

@@ -113,7 +113,7 @@ async def _ask(
 ) -> list[Answer]:
     async with Admin(server, check_units=False, read_from=read_from) as admin:
         if partition is None:
-            partitions = range((await admin.describe_topic(topic)).partitions)
+            partitions = range(await admin.partition_count(topic))
         else:
             partitions = range(partition, partition + 1)
         return [

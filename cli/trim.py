@@ -79,7 +79,7 @@ async def _trim(
     """Each partition with its first offset afterwards."""
     async with Admin(server, check_units=False) as admin:
         if partition is None:
-            partitions = range((await admin.describe_topic(name)).partitions)
+            partitions = range(await admin.partition_count(name))
         else:
             partitions = range(partition, partition + 1)
         # All are looked for before the first is trimmed: what fails then changes nothing.

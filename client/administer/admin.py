@@ -68,7 +68,7 @@ from ...protocol.errors import NO_ERROR, UnknownTopicOrPartition
 from ..client import Client
 from ..cluster.kafka_cluster import KafkaCluster
 from ..cluster.targets import Leader, Node, Some, Target
-from ..cluster.topic_metadata import topic_metadata
+from ..cluster.topic_metadata import partition_counts, topic_metadata
 from ..consume.time_bounds import CREATE, WindowBy
 from ..instants import epoch_ms
 from ..responses import check, partition_result, topic_result
@@ -146,6 +146,11 @@ class Admin(Client):
             if topic.error_code != UnknownTopicOrPartition.code and not topic.is_internal
         }
         return ClusterDescription(response.cluster_id, found)
+
+    async def partition_count(self, name: str) -> int:
+        """How many partitions a topic has. Raises UnknownTopicOrPartition. Whoever may read a topic
+        may ask for that, other than for its settings (`describe_topic`)."""
+        return (await partition_counts(self._cluster, [name]))[name]
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Raises UnknownTopicOrPartition."""

@@ -46,7 +46,7 @@ class Ends:
 def topic_ends(server: str | Servers, topic: str) -> Ends:
     """Where the partitions end now. Raises UnknownTopicOrPartition, ConnectionFailed."""
     with Admin(server) as admin:
-        partitions = range(admin.describe_topic(topic).partitions)
+        partitions = range(admin.partition_count(topic))
         found = (admin.list_offsets(topic, one, [LATEST])[0].offset or 0 for one in partitions)
         return Ends(tuple(found))
 

@@ -93,7 +93,7 @@ def failover_plan(
     _check_latency(max_latency_ms)
     consumed = read_positions(old_server, topic, name)
     with Admin(new_server, check_units=False) as admin:
-        partitions = admin.describe_topic(topic).partitions
+        partitions = admin.partition_count(topic)
         if same_partitions and partitions != len(consumed):
             raise ValueError(
                 f"{topic} has {len(consumed)} partitions in the old cluster and {partitions} in "
@@ -115,7 +115,7 @@ def failover_plan_at(
     _check_latency(max_latency_ms)
     from_ms = max(last_read_ms - max_latency_ms, 0)
     with Admin(new_server, check_units=False) as admin:
-        times = dict.fromkeys(range(admin.describe_topic(topic).partitions), from_ms)
+        times = dict.fromkeys(range(admin.partition_count(topic)), from_ms)
         resume = _resume(admin, topic, times)
     return FailoverPlan(topic, new_server, max_latency_ms, (), resume)
 
@@ -132,7 +132,7 @@ def read_positions(server: str | Servers, topic: str, name: str) -> list[Consume
     ):
         found = []
         any_position = False
-        for partition in range(admin.describe_topic(topic).partitions):
+        for partition in range(admin.partition_count(topic)):
             committed = admin.position(name, topic, partition)
             any_position = any_position or committed is not None
             earliest, latest = admin.list_offsets(topic, partition, [EARLIEST, LATEST])

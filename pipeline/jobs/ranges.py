@@ -150,7 +150,7 @@ def _ranges(
     by: By,
     slack_ms: int = 0,
 ) -> tuple[PartitionRange, ...]:
-    partitions = admin.describe_topic(topic).partitions
+    partitions = admin.partition_count(topic)
     return tuple(
         _range(admin, topic, one, from_ms, stop_ms, by, slack_ms) for one in range(partitions)
     )

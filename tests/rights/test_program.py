@@ -64,6 +64,27 @@ def test_before_the_first_start_and_live(tmp_path: Path) -> None:
     }
 
 
+def test_who_may_read_reads_by_every_command(tmp_path: Path) -> None:
+    """Read and Write imply Describe, and no right to a topic's settings."""
+    data = tmp_path / "data"
+    for operation in ("create", "write", "read"):
+        what = ("--allow", "User:ANONYMOUS", "--operation", operation, "--topic", "t")
+        Program().ok("acl", "add", *what, "--data-dir", data)
+    with serving(data, "--set", "authorization=on", "--set", "super.users=User:root") as server:
+        program = server.program
+        program.ok("topic", "create", "t")
+        program.ok("produce", "t", stdin="a\nb\n")
+        assert program("topic", "describe", "t").code == 1
+        window = ("--from", "2020-01-01T00:00:00Z")
+        for bounds in (("--from", "offset:0"), window, (*window, "--offsets-between")):
+            read = program.ok("consume", "t", *bounds, "--json").objects
+            assert [one["value"] for one in read] == ["a", "b"]
+        (found,) = program.ok("offsets", "t", "--at", "latest", "--json").objects
+        assert found["offset"] == 2
+        counted = program.ok("histogram", "t", *window, "--every", "36500d", "--json").objects
+        assert sum(one["count"] for one in counted) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
