@@ -165,7 +165,12 @@ RIGHTS: Final[Mapping[int, tuple[Need, ...]]] = MappingProxyType(
                 How.WHOLE,
             ),
         ),
-        OFFSET_FOR_LEADER_EPOCH.key: (_each(Operation.DESCRIBE, _TOPIC),),
+        OFFSET_FOR_LEADER_EPOCH.key: (
+            Need(
+                (Right(Operation.DESCRIBE, _TOPIC), Right(Operation.CLUSTER_ACTION, _CLUSTER)),
+                How.EACH,
+            ),
+        ),
         DESCRIBE_ACLS.key: _SEES_CLUSTER,
         CREATE_ACLS.key: _CHANGES_CLUSTER,
         DELETE_ACLS.key: _CHANGES_CLUSTER,

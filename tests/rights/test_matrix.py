@@ -240,7 +240,7 @@ CASES = [
                 )
             ]
         ),
-        describe(TOPIC),
+        describe(TOPIC) | any_of(CLUSTER, Op.CLUSTER_ACTION),
         29,
     ),
     Case(
