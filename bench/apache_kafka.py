@@ -126,19 +126,19 @@ class KafkaBroker:
         self.process = subprocess.Popen(
             self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        told = threading.Event()
+        ready = threading.Event()
         threading.Thread(
-            target=_copy_lines, args=(self.process.stdout, self.folder / "log", told), daemon=True
+            target=_copy_lines, args=(self.process.stdout, self.folder / "log", ready), daemon=True
         ).start()
-        return told
+        return ready
 
     def start(self) -> None:
         """Start it, and wait until it serves. Raises `RuntimeError` with what it wrote."""
         self.wait_for(self.begin())
 
-    def wait_for(self, told: threading.Event) -> None:
-        """Wait until `told` says that it serves. Raises `RuntimeError` when it does not."""
-        in_time = told.wait(_START_SECONDS)
+    def wait_for(self, ready: threading.Event) -> None:
+        """Wait until it serves. Raises `RuntimeError` when it does not."""
+        in_time = ready.wait(_START_SECONDS)
         assert self.process is not None
         if not in_time or self.process.poll() is not None:
             written = (self.folder / "log").read_text()[-4000:]
@@ -159,15 +159,15 @@ class KafkaBroker:
             self.process = None
 
 
-def _copy_lines(lines: IO[str], log: Path, told: threading.Event) -> None:
+def _copy_lines(lines: IO[str], log: Path, ready: threading.Event) -> None:
     """Write what a broker says to its log, and tell when it serves or falls silent."""
     with lines, log.open("a") as target:
         for line in lines:
             target.write(line)
             target.flush()
             if STARTED in line:
-                told.set()
-    told.set()
+                ready.set()
+    ready.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +231,8 @@ def apache_kafka(
             broker.command = _java(jars, jvm, broker.folder, "kafka.Kafka", _properties(broker))
             ends.callback(broker.kill)
             waits.append(broker.begin())
-        for broker, told in zip(started, waits, strict=True):
-            broker.wait_for(told)
+        for broker, ready in zip(started, waits, strict=True):
+            broker.wait_for(ready)
         yield ApacheKafka(started, jars)
 
 

@@ -52,7 +52,7 @@ def data_folder() -> Iterator[Path]:
 def broker(
     *arguments: str, data: Path | None = None, tls: SSLContext | None = None
 ) -> Iterator[tuple[ServerProcess, RawClient]]:
-    """A broker, on an empty directory unless told, and a connection to it, over TLS if told."""
+    """A broker, on an empty directory by default, and a connection to it, over TLS with `tls`."""
     if data is None:
         with data_folder() as folder, broker(*arguments, data=folder, tls=tls) as found:
             yield found

@@ -152,7 +152,7 @@ def newest(api: Api, encoding: Encoding) -> int:
 
 
 def encoded(request: object, version: int | None = None, encoding: Encoding = native) -> bytes:
-    """A request as bytes, in its highest version unless told."""
+    """A request as bytes, in its highest version unless one is given."""
     api = api_of(request)
     version = newest(api, encoding) if version is None else version
     return encoding.encode_request(api, version, 1, "bench", request)

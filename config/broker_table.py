@@ -81,7 +81,7 @@ _PLACES: Final = (
         "advertised.listeners",
         Kind.ADDRESS,
         AS_REACHED,
-        "Where Kafka's clients are told to find the broker, when that is not the address at which "
+        "The address of the broker that Kafka's clients get, when that is not the address at which "
         "they have reached it: behind a forwarded port, for example. One address for all of "
         "kafka.listen, or one for each kind of them, behind the same tls:// or name of Kafka's.",
         choices=(AS_REACHED,),

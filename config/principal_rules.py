@@ -117,8 +117,8 @@ def _compiled(written: str) -> Any:
         return re2.compile(pattern, options)
     except re2.error as error:
         reason = error.args[0]
-        told = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        raise ValueError(f"the pattern {_cut(written)} is refused: {told}") from None
+        why = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise ValueError(f"the pattern {_cut(written)} is refused: {why}") from None
     except ValueError as error:
         raise ValueError(f"the pattern {_cut(written)} is refused: {error}") from None
 

@@ -80,7 +80,7 @@ SECURITY: Final = (
         Kind.CHOICE,
         "off",
         "Whether only those may do something whom a rule of `horolog acl` allows it. Off: who "
-        "comes in may do everything. On, and without a rule, nobody may but super.users.",
+        "comes in may do everything. On, and without a rule, no one may but super.users.",
         choices=("off", "on"),
     ),
     setting(

@@ -1,7 +1,7 @@
 """Takes the pictures of the page that the documentation shows: `make pictures`.
 
 A broker with a clock of its own lives through a day of this host's load, and a browser that is
-told that time passes looks at the last minutes of it.
+set to a later time looks at the last minutes of it.
 """
 
 import asyncio

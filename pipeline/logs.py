@@ -89,10 +89,10 @@ def _differ(one: str, other: str) -> bool:
     return bool(one and other) and one != other
 
 
-def logs_of(told: ClusterDescription) -> Logs:
-    """What a broker tells."""
-    ids = {name: topic.topic_id for name, topic in told.topics.items()}
-    return Logs(told.cluster_id or "", {name: one for name, one in ids.items() if one})
+def logs_of(described: ClusterDescription) -> Logs:
+    """The logs of a description of a cluster."""
+    ids = {name: topic.topic_id for name, topic in described.topics.items()}
+    return Logs(described.cluster_id or "", {name: one for name, one in ids.items() if one})
 
 
 def logs_from_json(stored: Mapping[str, Any]) -> Logs:

@@ -292,8 +292,8 @@ def group_id(given: Given, *, streaming: bool = True) -> str | None:
 def _subscription(given: Given) -> Subscription:
     found = {name: text for name in _TOPICS if (text := given.text(name)) is not None}
     if len(found) != 1:
-        told = f"there are {' and '.join(found)}" if found else "there is none"
-        raise OptionError(f"exactly one of {', '.join(_TOPICS)} names the topics; {told}")
+        given_now = f"there are {' and '.join(found)}" if found else "there is none"
+        raise OptionError(f"exactly one of {', '.join(_TOPICS)} names the topics; {given_now}")
     ((name, text),) = found.items()
     if name == "assign":
         return Subscription(assigned=assignment(name, text))
@@ -378,7 +378,8 @@ def _check_bounds(start: Bound, end: Bound, streaming: bool) -> None:
 
 def _is_exact(given: Given, start: Bound, end: Bound, streaming: bool) -> bool:
     """Whether rows are chosen by their own times. A batch does so where nothing but times of all
-    partitions bounds it; a stream, whose bounds are offsets in its checkpoint, where it is told."""
+    partitions bounds it; a stream, whose bounds are offsets in its checkpoint, where the option
+    says so."""
     by_partition = any((start.offsets, start.times_ms, end.offsets, end.times_ms))
     default = "offsets" if streaming or by_partition else "exact"
     exact = given.choice("timeRange", default, ("exact", "offsets")) == "exact"

@@ -37,7 +37,7 @@ _SET_BYTES: Final = 1
 _MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
 
 Ask = Callable[[Sequence[int]], Awaitable[Sequence[int | None]]]
-"""The first offset from each of these on that can be of the window; None: that is not told."""
+"""The first offset from each of these on that can be of the window; None: it is not known."""
 
 
 def held(broker: Broker, spans: Sequence[Span], window: Window, *, finely: bool) -> list[Held]:

@@ -1,8 +1,8 @@
 """Publishing the progress of streaming queries, for those whose sources have the option `groupId`.
 
-A source hears of the end of a batch only when the next one begins, and of the last one never. A
-listener hears of each at once, but only offsets; what a source was configured with is in
-the query's plan.
+Spark reports the end of a batch to a source only when the next batch begins, and never for the last
+one. A listener gets each report at once, but with offsets only; the options of a source are in the
+query's plan.
 """
 
 import json
@@ -48,8 +48,8 @@ class _OneText(JStreamingQueryListener):
     longer than a short batch, so that what is stored would fall ever further behind."""
 
     def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802
-        told = json.loads(jevent.progress().json())
-        event = QueryProgressEvent(StreamingQueryProgress.fromJson(told))
+        fields = json.loads(jevent.progress().json())
+        event = QueryProgressEvent(StreamingQueryProgress.fromJson(fields))
         self.pylistener.onQueryProgress(event)
 
 

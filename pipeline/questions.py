@@ -81,15 +81,15 @@ class Questions:
         Raises UnknownTopicOrPartition for a topic or partition that was named and is not there,
         unless `all_named` is false.
         """
-        told = self._ask(self._admin.describe_cluster)
-        counts = {name: topic.partitions for name, topic in told.topics.items()}
+        described = self._ask(self._admin.describe_cluster)
+        counts = {name: topic.partitions for name, topic in described.topics.items()}
         partitions = self._subscribed(subscription, counts, all_named)
-        return Topics(partitions, counts, logs_of(told))
+        return Topics(partitions, counts, logs_of(described))
 
     def log_of(self, topic: str) -> LogId:
         """Which log a topic has; a topic that is not there has none."""
-        told = self._ask(partial(self._admin.describe_cluster, [topic]))
-        return logs_of(told).of(topic)
+        described = self._ask(partial(self._admin.describe_cluster, [topic]))
+        return logs_of(described).of(topic)
 
     def _subscribed(
         self, subscription: Subscription, counts: dict[str, int], all_named: bool

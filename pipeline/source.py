@@ -330,7 +330,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         options = self._options
         if options.max_time_per_trigger_ms:
             waiting = planning.spans(start, end)
-            # What retention has taken is told, or passed over, by who reads.
+            # The reader reports what retention has removed, or passes over it.
             first = asked.beginnings(planning.span_key(span) for span in waiting)
             waiting = planning.stored(waiting, first)
             before_ms = SystemClock().now_ms() + planning.AHEAD_MS

@@ -194,7 +194,7 @@ class WindowReader:
             answer.cancel()
             await asyncio.wait((answer,))
             if not answer.cancelled():
-                answer.exception()  # nobody waits for it any more
+                answer.exception()  # retrieved, so that asyncio does not report it
 
 
 def window_request(

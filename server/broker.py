@@ -562,8 +562,12 @@ class Broker:
             from .security.gate import Gate
 
             gate = Gate(dispatcher, encoding, security.logins)
-        told = dict(advertised(self.settings.advertised_listeners, AS_REACHED))
-        address = (told.get(port.scheme) or told.get(Scheme.BARE)) if encoding is kafka else None
+        listeners = dict(advertised(self.settings.advertised_listeners, AS_REACHED))
+        address = (
+            (listeners.get(port.scheme) or listeners.get(Scheme.BARE))
+            if encoding is kafka
+            else None
+        )
         return Endpoint(
             name,
             dispatcher,

@@ -1,5 +1,5 @@
 """`python -m horolog.bench.guard.half_open [COUNT]`: clients that begin a TLS handshake and say
-no more, 10,000 of them unless told otherwise, and one that is inside and goes on meanwhile.
+no more, 10,000 of them by default, and one that is inside and goes on meanwhile.
 
 Twice: with the settings as they are, where few have a place and the others are closed; and with so
 many places that all are held. The table has what the broker's memory grew by, how long it took to

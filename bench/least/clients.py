@@ -168,9 +168,9 @@ class _LeastProducer(asyncio.Protocol):
             if len(received) < size:
                 break
             del received[:size]
-            told = self._in_flight.pop(0)
+            waiters = self._in_flight.pop(0)
             self._send_sets()
-            for number, waiter in enumerate(told):
+            for number, waiter in enumerate(waiters):
                 waiter.set_result((0, number))
 
     def _send_sets(self) -> None:

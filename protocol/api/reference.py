@@ -16,7 +16,7 @@ _INTRODUCTION = f"""\
 
 Generated from the declarations in `protocol/api/` by `make docs`.
 
-A client connects over TCP (port 7070 unless told otherwise) and sends requests; the broker answers
+A client connects over TCP (port 7070 by default) and sends requests; the broker answers
 the requests of one connection in their order. Any number may be under way: the correlation id,
 which the client chooses, says which request a response belongs to. A fetch that waits holds up the
 requests behind it, so a client that waits for messages does that on a connection of its own.

@@ -78,7 +78,7 @@ class HttpAuthentication:
         return None
 
     def refusal(self, request: web.BaseRequest) -> web.Response:
-        """What somebody is told who has to log in first."""
+        """The answer to a client that has to log in first."""
         from_page = "Sec-Fetch-Site" in request.headers
         if request.headers.get("Sec-Fetch-Mode") == "navigate" and request.method == "GET":
             return web.Response(status=303, headers={"Location": LOGIN_PATH, **_HEADERS})

@@ -48,12 +48,12 @@ async def find(services: Services, query: Query) -> dict[str, object]:
 
 def _how(log: Log, target_ms: int, found: Found | None) -> dict[str, object]:
     trail = log.reader.search_trail(target_ms, found)
-    told: dict[str, object] = {"segments": trail.segments, "ruled_out": trail.ruled_out}
+    shown: dict[str, object] = {"segments": trail.segments, "ruled_out": trail.ruled_out}
     segment = trail.segment
     if segment is None:
-        return told
+        return shown
     return {
-        **told,
+        **shown,
         "segment": segment.base_offset,
         "largest_ms": segment.largest_timestamp_ms,
         "time_entries": trail.time_entries,

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 async def members(services: Services, query: Query) -> dict[str, object]:
-    """Who leads, who follows, since when, and how far behind; nobody for a broker that is alone,
-    and for who may not describe the cluster."""
+    """Who leads, who follows, since when, and how far behind; no members for a broker that is
+    alone, and for a client that may not describe the cluster."""
     cluster = services.cluster
     if cluster is None or not query.sight.cluster():
         return {"now_ms": services.clock.now_ms(), "members": []}

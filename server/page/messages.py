@@ -133,7 +133,7 @@ def _decoding(data: Buffer, start: int, limit: int) -> Callable[[], Decoded]:
         problem = ""
         try:
             every = records(data, max_decompressed_bytes=OPENED_BYTES, from_offset=start)
-            read.extend(islice(every, limit))  # keeps what came before an error
+            read.extend(islice(every, limit))  # keeps the records in front of an error
         except MessageTooLarge:
             problem = f"a compressed set opens to more than {OPENED_BYTES >> 20} MiB"
         except CorruptMessage as error:

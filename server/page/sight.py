@@ -31,7 +31,7 @@ class Sight(Protocol):
 
 
 class Everything:
-    """For everybody, where nobody looks at rights."""
+    """Sees all, where rights are not checked."""
 
     def topic(self, name: str) -> bool:
         return True

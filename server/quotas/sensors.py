@@ -25,8 +25,8 @@ S = TypeVar("S", bound=Sensor)
 
 
 class Sensors(Generic[S]):
-    """Rates by who takes; those that say nothing any more are forgotten, and where there are too
-    many, that of the client that was heard the longest time ago."""
+    """Rates by client; those that are zero again are forgotten, and where there are too many, that
+    of the client that was active the longest time ago."""
 
     def __init__(self, make: Callable[[], S], windows: Windows, most: int = MAX_SENSORS) -> None:
         self._make = make
@@ -38,7 +38,7 @@ class Sensors(Generic[S]):
         return len(self._by_key)
 
     def of(self, key: Hashable, now: float) -> S:
-        """The rate of one who takes, from now on the last one heard."""
+        """The rate of a client, which counts as active now."""
         found = self._by_key.get(key)
         if found is not None:
             self._by_key.move_to_end(key)

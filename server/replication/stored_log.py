@@ -130,7 +130,7 @@ class StoredLog:
         try:
             copied: Copied = self.log.replica.read(offset, max(max_bytes, 1))
             exact = copied.next_offset >= 0
-            next_offset = copied.next_offset if exact else copied.facts.told_end
+            next_offset = copied.next_offset if exact else copied.facts.times_end
             return Stored(copied, next_offset, copied.found.size, exact)
         except (CodedError, OSError) as error:
             self._secure.failed(self.log, error)

@@ -162,7 +162,7 @@ class AclTable:
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
         """Whether there can be a resource of a type to which `principal` may do `operation`, as
-        Kafka's authorizeByResourceType, which begins with a name that nobody is thought to use."""
+        Kafka's authorizeByResourceType, which begins with a name that is thought to be unused."""
         unused = Resource(resource_type, "hardcode")
         if self.decide(principal, host, operation, unused).allowed:
             return True

@@ -49,14 +49,14 @@ def subject_name(certificate: bytes) -> str:
     """The subject of a certificate in DER. Raises `ValueError` for what is none."""
     (outer,) = _parts(certificate)
     body, *_ = _parts(outer.content)
-    told = list(_parts(body.content))
-    if told and told[0].tag == _VERSION:
-        del told[0]
-    if len(told) < _SUBJECT:
+    fields = list(_parts(body.content))
+    if fields and fields[0].tag == _VERSION:
+        del fields[0]
+    if len(fields) < _SUBJECT:
         raise ValueError("the certificate has no subject")
     parts = [
         "+".join(map(_written, _parts(relative.content)))
-        for relative in _parts(told[_SUBJECT - 1].content)
+        for relative in _parts(fields[_SUBJECT - 1].content)
     ]
     return ",".join(reversed(parts))
 

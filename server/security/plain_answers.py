@@ -1,4 +1,4 @@
-"""What a client is told that speaks to an encrypted port without TLS, in its own protocol."""
+"""The answer to a client that speaks to an encrypted port without TLS, in the client's protocol."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

@@ -36,8 +36,8 @@ _PLAIN: Final = "PLAIN"
 _TOKENS: Final = "OAUTHBEARER"
 
 
-def _nobody() -> None:
-    """Nobody has to be told."""
+def _no_listener() -> None:
+    """No one listens for changes."""
 
 
 class Security:
@@ -63,7 +63,7 @@ class Security:
         self.audit = Audit(observe)
         self._unprotected = ports.open_to_others
         self._timer: asyncio.TimerHandle | None = None
-        self.quotas_changed: Callable[[], None] = _nobody
+        self.quotas_changed: Callable[[], None] = _no_listener
         """To be called when the quotas are others."""
         self.tls_files: TlsFiles | None = None
         if ports.any_encrypted:
@@ -124,8 +124,8 @@ class Security:
         return Quotas(files, self._settings.data_dir)
 
     def may_see_broker(self, principal: str, host: str, asked: str) -> bool:
-        """Whether somebody may see what is told of all topics together; else it is taken note of
-        what they asked for."""
+        """Whether `principal` may see figures of all topics together; a refusal goes into the audit
+        log with what they asked for."""
         if not self.authorization:
             return True
         from ...protocol.api.security.acl_terms import CLUSTER_NAME, Operation, ResourceType

@@ -91,7 +91,7 @@ class Session:
         """Of the user who is logged in; empty for a certificate."""
 
     def by_certificate(self, name: str) -> bool:
-        """The TLS handshake told who it is. False when there are enough of those."""
+        """The TLS handshake has shown the client's name. False when there are enough of those."""
         if self._enter(principal_of(name)) is not None:
             return False
         self.principal = principal_of(name)

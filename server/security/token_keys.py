@@ -188,7 +188,7 @@ class KeySource:
             self._reading = self._loop.create_task(self._read())
 
     async def _read(self) -> None:
-        """Take the keys that are there now. What is broken is told, and what was there stays."""
+        """Take the keys that are there now. Broken ones are logged, and the old keys stay."""
         delay = self._refresh_seconds
         self._stamp = self._look_at_file()
         try:

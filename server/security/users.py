@@ -8,7 +8,7 @@
 It is replaced as a whole and readable by the broker's account alone. No password is in it, and
 nothing to log in with; who has it can try passwords against it.
 
-For a name that nobody has there is a credential all the same, made of the name and `decoy_key`:
+For a name that no user has there is a credential all the same, made of the name and `decoy_key`:
 so a login of such a name goes as one with a wrong password, message for message.
 """
 
@@ -31,7 +31,7 @@ from ...values import value_class
 USERS_FILE_MODE: Final = 0o600
 
 DEFAULT_ITERATIONS: Final = 16_384
-"""Rounds over a password where nobody says how many."""
+"""Rounds over a password where the caller gives no number."""
 
 MAX_USERS_STORED: Final = 100_000
 """As many as are held: some 100 MB."""
@@ -199,7 +199,7 @@ def _problem(entry: Entry) -> str | None:
 
 
 def name_problem(name: str) -> str | None:
-    """Why nobody can be called so, if nobody can."""
+    """Why a user cannot have this name, if so."""
     if not name or len(name.encode("utf-8", "replace")) > MAX_USER_NAME_BYTES:
         return f"a user's name must have 1 to {MAX_USER_NAME_BYTES} bytes"
     if not name.isprintable():

@@ -109,8 +109,8 @@ class SegmentCheck:
         line, data = self._around.checksums, None
         if self._files.exists(self._map_path):
             data = self._files.read_bytes(self._map_path)
-        told = line is not None and line.log_bytes == log.size() and self._settled
-        checksum = line.time_map if line is not None and told else None
+        is_current = line is not None and line.log_bytes == log.size() and self._settled
+        checksum = line.time_map if line is not None and is_current else None
         return TimeMapCheck(
             self._log_path,
             data,

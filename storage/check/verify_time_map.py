@@ -221,11 +221,11 @@ class TimeMapCheck:
             yield Finding(
                 self._path.with_name(INDEX_CHECKSUMS),
                 None,
-                f"for {self._log_name} it has {_told(*says)}, the log has {_told(*found)}",
+                f"for {self._log_name} it has {_shown(*says)}, the log has {_shown(*found)}",
                 "stop the broker and delete this file; all indexes are rebuilt then",
             )
 
 
-def _told(first_ms: int, last_ms: int, untimed: int) -> str:
+def _shown(first_ms: int, last_ms: int, untimed: int) -> str:
     times = f"times from {first_ms} to {last_ms}" if last_ms >= 0 else "no times"
     return f"{times} and {untimed} messages without one"

@@ -139,8 +139,8 @@ class LogDirectory:
 
     def _start(self, opened: ExitStack) -> None:
         """Do all that an open directory needs; `opened` gets what a failure has to close."""
-        told = self._files.exists(self._path / METADATA_FOLDER)
-        if told and not self._replicated:
+        has_metadata_log = self._files.exists(self._path / METADATA_FOLDER)
+        if has_metadata_log and not self._replicated:
             raise StorageError(
                 f"the data directory {self._path} is of a broker that is one of several: its "
                 f"topics and positions are in {METADATA_FOLDER}, and would part from those of the "
@@ -161,7 +161,11 @@ class LogDirectory:
         opened.callback(self.positions.close)
         self.producer_ids = ProducerIds(self._files, self._path, self._observe, self._seams.random)
         startup = self._startup = Startup(
-            self._seams, self._settings, self.positions, self.reserve, told=told
+            self._seams,
+            self._settings,
+            self.positions,
+            self.reserve,
+            has_metadata_log=has_metadata_log,
         )
         entries = startup.run()
         self.missing = frozenset(startup.missing)

@@ -63,8 +63,8 @@ class PositionReading:
         return name in self._table
 
     def expires_ms(self, name: str, retention_ms: int) -> int | None:
-        """When everything under `name` has outlived its use: none of it was committed, and nobody
-        was seen to use the name, for as long as it is to live. `None` for what is kept for ever.
+        """When everything under `name` has outlived its use: none of it was committed, and no
+        client used the name, for as long as it is to be kept. `None` for what is kept for ever.
 
         `retention_ms` is for the positions that go by the broker's settings.
         """

@@ -2,7 +2,7 @@
 
 Deletions that were begun are finished, what a creation left that was cut off is removed. Folders
 the file does not have are adopted, folders it has that are gone are made anew. Topics get the ids
-that they lack. Anything else is left alone and told.
+that they lack. Anything else is left alone and reported.
 """
 
 from collections.abc import Mapping
@@ -58,10 +58,10 @@ class Startup:
         positions: Positions,
         reserve: Reserve,
         *,
-        told: bool = False,
+        has_metadata_log: bool = False,
     ) -> None:
-        """`told` is for a directory with a metadata log, which says what topics there are: none is
-        adopted, and none gets another id."""
+        """With a metadata log, which says what topics there are, no folder is adopted, and no topic
+        gets another id."""
         self._files = seams.files
         self._observe = seams.observe
         self._random = seams.random
@@ -71,7 +71,7 @@ class Startup:
         self._reserve = reserve
         self.missing: set[tuple[str, int]] = set()
         """Partitions whose folder was gone and has been made anew."""
-        self._told = told
+        self._has_metadata_log = has_metadata_log
         self.metadata_offset: int | None = None
         """What the topics file says of the metadata log, if there is one."""
         self.lost = False
@@ -81,7 +81,7 @@ class Startup:
     def run(self) -> dict[str, TopicEntry]:
         """The topics, all of their folders there. Raises `OSError`, `StorageError`."""
         path = self._directory / TOPICS_FILE
-        if self._told:
+        if self._has_metadata_log:
             self.metadata_offset = read_metadata_offset(self._files, path)
             self.lost = not self._files.exists(path)
         written, adopted_overrides = self._read_topics(path)
@@ -96,10 +96,10 @@ class Startup:
         folders = self._folders()
         if not damaged:
             folders -= self._remove_unfinished(unnamed_folders(folders, topics))
-        if not self._told:
+        if not self._has_metadata_log:
             self._adopt(topics, folders, adopted_overrides)
         self.missing = self._without_folder(topics, folders)
-        if not self._told:
+        if not self._has_metadata_log:
             self._give_ids(topics)
         # Before folders are made: they would hide from the next start that messages are gone.
         if topics != written:
@@ -135,7 +135,7 @@ class Startup:
             return None, KEEP_EVERYTHING
 
     def _folders(self) -> set[tuple[str, int]]:
-        """The partition folders; everything that does not belong here is told."""
+        """The partition folders; everything that does not belong here is reported."""
         found: set[tuple[str, int]] = set()
         for name in self._files.names(self._directory):
             path = self._directory / name
@@ -241,7 +241,7 @@ class Startup:
                 partition=partition,
                 path=str(path),
                 consequence="an empty folder was made"
-                + ("" if self._told else " and the topic got another id")
+                + ("" if self._has_metadata_log else " and the topic got another id")
                 + "; messages that the partition had are gone",
             )
         if self.missing:

@@ -167,7 +167,7 @@ class TimeMapping:
 
 
 def _entry_end(data: bytes, position: int) -> int:
-    """Where the entry at a position ends, as it says; behind `data` where that cannot be told."""
+    """Where the entry at a position ends, as it says; behind `data` where that is not known."""
     if len(data) - position < ENTRY_OVERHEAD:
         return len(data) + 1
     return (

@@ -250,7 +250,7 @@ class MetadataLog:
     # Leading
 
     def begin_to_lead(self) -> None:
-        """This broker leads from now on: nobody knows more than it does. Raises `StorageError`."""
+        """This broker leads from now on: it lacks no record. Raises `StorageError`."""
         if self.log.log_end_offset < self.state_offset:
             self.log.replica.begin_anew(self.state_offset)
         self._leads = True

@@ -1,7 +1,7 @@
 """Changes of topics at the leader: each becomes a record, and is made when that is applied.
 
 The generators have the names and answers of those of `TopicChanges`. What they yield is not work
-but a `Proposal`: who carries them out waits until its record is applied, and says what came of it.
+but a `Proposal`: the caller waits until its record is applied, and reports the result.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ class Proposal:
         self.failure: Exception | None = None
 
     def __call__(self) -> None:
-        """Raise what came of it, if it was not applied."""
+        """Raise the reason, if the change was not applied."""
         if self.failure is not None:
             raise self.failure
         if not self.applied:

@@ -59,9 +59,9 @@ def decode_state(pieces: Iterable[bytes]) -> Snapshot:
                 raise MalformedState(f"record {count}: {error}") from error
             count += 1
         last = body
-    word, told = _mark(last, _LAST)
-    if told != count:
-        raise MalformedState(f"it has {count} records, and says {word} at {told}")
+    word, recorded = _mark(last, _LAST)
+    if recorded != count:
+        raise MalformedState(f"it has {count} records, and says {word} at {recorded}")
     return Snapshot(offset, state)
 
 

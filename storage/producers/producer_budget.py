@@ -2,7 +2,7 @@
 
 Each log bounds how many producers it remembers, but a broker has thousands of logs. When the room
 is full, producers that were silent for some minutes are forgotten first, in all logs: none of them
-still sends a batch again. When all have been heard of since, a producer that is not known yet is
+still sends a batch again. When all have sent something since, a producer that is not known yet is
 refused. Those that are known go on.
 """
 
@@ -49,7 +49,7 @@ class ProducerBudget:
 
     def check(self, producer_id: int, more_bytes: int) -> None:
         """Make room for a producer that is not known yet. Raises `PolicyViolation` where all that
-        are known have been heard of lately."""
+        are known have sent something lately."""
         if self.holds(more_bytes):
             return
         now = self._clock.monotonic()
@@ -62,7 +62,7 @@ class ProducerBudget:
                 return
         raise PolicyViolation(
             f"producer {producer_id} is not known here, and the producers that are, all of them "
-            f"heard of in the last {QUIET_MS // 60_000} minutes, take {self.used_bytes} bytes; "
+            f"active in the last {QUIET_MS // 60_000} minutes, take {self.used_bytes} bytes; "
             f"the limit is max.producer.states.bytes={self._max_bytes}: raise it, or let fewer "
             "producers write to fewer partitions each"
         )

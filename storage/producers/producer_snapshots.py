@@ -1,7 +1,7 @@
 """Snapshots of producer states: `<offset>.producers`, beside the segments.
 
-A snapshot says what was known at a log end offset, so that a start has to read only what came
-after it. One is written at each roll and at a clean stop, of logs that hold record batches. All
+A snapshot has the states at a log end offset, so that a start has to read only the batches behind
+it. One is written at each roll and at a clean stop, of logs that hold record batches. All
 integers are big-endian:
 
     crc      uint32   CRC-32 of all that follows
@@ -127,7 +127,7 @@ def decode_snapshot(data: bytes, offset: int) -> ProducerStates:
 
 
 def decode_kafka_snapshot(data: bytes, seen_ms: int) -> ProducerStates:
-    """The states in a snapshot that Kafka wrote; its producers count as heard at `seen_ms`.
+    """The states in a snapshot that Kafka wrote; its producers count as last seen at `seen_ms`.
 
     Raises `MalformedSnapshot`.
     """

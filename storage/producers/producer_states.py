@@ -68,7 +68,7 @@ class Producer:
     batches: tuple[SentBatch, ...]
     """The last ones of this epoch, oldest first."""
     seen_ms: int
-    """When it was heard last, on the broker's clock."""
+    """When it sent something last, on the broker's clock."""
     open_offset: int = -1
     """First offset of its transaction that has not ended; -1 without one."""
 
@@ -124,7 +124,7 @@ class ProducerStates:
             self._room.used_bytes += more_bytes
 
     def _put(self, like: dict[int, Producer], producer_id: int, producer: Producer) -> None:
-        """Remember a producer that is not known, as the one heard of last."""
+        """Remember a producer that is not known, as the one seen last."""
         like[producer_id] = producer
         self._resize(_size_bytes(producer))
 
@@ -298,7 +298,7 @@ class ProducerStates:
         return len(expired)
 
     def forget_silent(self, now_ms: int, after_ms: int) -> int:
-        """As `expire`, but looks no further than at the first of each kind that was heard of since.
+        """As `expire`, but looks no further than at the first of each kind that was seen since.
 
         Where the clock was set back meanwhile, some are left that have expired.
         """

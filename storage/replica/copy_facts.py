@@ -13,7 +13,7 @@ All integers are big-endian:
     modified before int64  ms; the same of the segment before, at the begin of a segment, else -1
     epochs         int32   then for each: epoch int32, first offset int64; the first one, which may
                            be -1, is that of `offset`
-    told end       int64   append times are told up to here
+    times end      int64   the spans have the append times up to here
     spans          int32   stretches of messages that were appended at one time
     offset bytes   int8    1, 2, 4 or 8
     time bytes     int8    1, 2, 4 or 8
@@ -40,7 +40,7 @@ from ..names import MAX_OFFSET
 from .epoch_history import MAX_EPOCH, NO_EPOCH, EpochStart
 
 SPANS_MAX: Final = 16_384
-"""Sets of which append times are told with one stretch: some 50 KB, and a few milliseconds."""
+"""Sets whose append times travel with one stretch: some 50 KB, and a few milliseconds."""
 
 EPOCHS_MAX: Final = 16_384
 """Epochs in one stretch. Each leader writes a message at least."""
@@ -52,7 +52,7 @@ _VERSION: Final = 0
 _GAPS: Final = 1
 _HEAD: Final = Struct(">bbqqqqqqqi")
 _EPOCH: Final = Struct(">iq")
-_TOLD: Final = Struct(">qibbq")
+_TIMES_HEAD: Final = Struct(">qibbq")
 _OFFSET_CODES: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _TIME_CODES: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
 
@@ -76,7 +76,7 @@ class CopyFacts:
     """The epochs of the messages; the first one, perhaps -1, is that of `offset`."""
     append_times: tuple[Span, ...]
     """The first span begins at `offset`; empty for an empty stretch."""
-    told_end: int
+    times_end: int
     """The last span ends here. It may be behind the end of the stretch."""
     created_ms: int = NEVER
     """When the segment was begun, while its first message has no time."""
@@ -110,7 +110,7 @@ class CopyFacts:
             [
                 head,
                 *(_EPOCH.pack(*one) for one in self.epochs),
-                _TOLD.pack(self.told_end, len(offsets), offset_bytes, time_bytes, first_ms),
+                _TIMES_HEAD.pack(self.times_end, len(offsets), offset_bytes, time_bytes, first_ms),
                 _column(_OFFSET_CODES[offset_bytes], distances),
                 _column(_TIME_CODES[time_bytes], times if time_bytes == 8 else changes),
             ]
@@ -131,10 +131,10 @@ class CopyFacts:
                 for number in range(epoch_count)
             )
             at += epoch_count * _EPOCH.size
-            told_end, count, offset_bytes, time_bytes, first_ms = _TOLD.unpack_from(data, at)
+            times_end, count, offset_bytes, time_bytes, first_ms = _TIMES_HEAD.unpack_from(data, at)
         except error as cut:
             raise MalformedFacts(f"it ends early: {cut}") from cut
-        at += _TOLD.size
+        at += _TIMES_HEAD.size
         if offset_bytes not in _OFFSET_CODES or time_bytes not in _TIME_CODES:
             raise MalformedFacts(f"numbers of {offset_bytes} and {time_bytes} bytes")
         if count < 0 or len(data) - at != count * (offset_bytes + time_bytes):
@@ -157,7 +157,7 @@ class CopyFacts:
             bool(flags & _GAPS),
             epochs,
             spans,
-            told_end,
+            times_end,
             created,
             modified,
             before,
@@ -168,7 +168,7 @@ class CopyFacts:
     def check(self) -> None:
         """Raise `MalformedFacts` where this cannot be true of any log."""
         places = (self.offset, self.segment_base, self.first_offset, self.log_start_offset)
-        if not all(0 <= place <= MAX_OFFSET for place in (*places, self.told_end)):
+        if not all(0 <= place <= MAX_OFFSET for place in (*places, self.times_end)):
             raise MalformedFacts("an offset is not between 0 and 2**63-1")
         if min(self.created_ms, self.modified_ms, self.modified_before_ms) < NEVER:
             raise MalformedFacts("a file time is below -1")
@@ -182,7 +182,7 @@ class CopyFacts:
         spans = self.append_times
         if not spans:
             return
-        if spans[0][0] != self.offset or spans[-1][0] >= self.told_end:
+        if spans[0][0] != self.offset or spans[-1][0] >= self.times_end:
             raise MalformedFacts("the append times are not of these messages")
         if any(a[0] >= b[0] for a, b in pairwise(spans)) or min(ms for _, ms in spans) < NEVER:
             raise MalformedFacts("the offsets of append times must rise, no time is below -1")

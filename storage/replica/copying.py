@@ -62,7 +62,7 @@ def read_copy(
         raise FarAway
     if found.size:
         found = _without_cut_entry(log, found, segment)
-    found, epochs, spans, told_end = _told(log, found, offset)
+    found, epochs, spans, times_end = _facts(log, found, offset)
     facts = CopyFacts(
         offset,
         segment.base_offset,
@@ -71,7 +71,7 @@ def read_copy(
         log.gaps,
         epochs,
         spans,
-        told_end,
+        times_end,
         _created_ms(segment),
         _modified_ms(segment),
         _modified_before_ms(log, segment, offset),
@@ -108,7 +108,7 @@ def _offset_at_end(log: LogState, found: Slice, segment: Segment) -> int:
     return int(offset) if known else NOT_KNOWN
 
 
-def _told(
+def _facts(
     log: LogState, found: Slice, offset: int
 ) -> tuple[Slice, tuple[EpochStart, ...], tuple[Span, ...], int]:
     """Epochs and append times of a slice, which may become shorter: there is a limit to each."""
@@ -117,18 +117,18 @@ def _told(
     if segment is None or not found.size:
         return found, history.between(offset, offset + 1), (), offset
     end = min(offset_behind(segment, found.position + found.size), log.log_end_offset)
-    told = segment.append_times.covering(max(offset, segment.base_offset), end, SPANS_MAX)
-    epochs = history.between(offset, told.end_offset)
-    told_end = told.end_offset
+    times = segment.append_times.covering(max(offset, segment.base_offset), end, SPANS_MAX)
+    epochs = history.between(offset, times.end_offset)
+    times_end = times.end_offset
     if len(epochs) > EPOCHS_MAX:
-        told_end = epochs[EPOCHS_MAX].start_offset
+        times_end = epochs[EPOCHS_MAX].start_offset
         epochs = epochs[:EPOCHS_MAX]
-    if told_end < end:
-        size = min(found.size, segment.locate(told_end) - found.position)
+    if times_end < end:
+        size = min(found.size, segment.locate(times_end) - found.position)
         found = replace(found, size=size)
-    spans = [span for span in told.spans if offset < span[0] < told_end]
-    before = [ms for at, ms in told.spans if at <= offset]
-    return found, epochs, ((offset, before[-1] if before else NEVER), *spans), told_end
+    spans = [span for span in times.spans if offset < span[0] < times_end]
+    before = [ms for at, ms in times.spans if at <= offset]
+    return found, epochs, ((offset, before[-1] if before else NEVER), *spans), times_end
 
 
 def _created_ms(segment: Segment) -> int:

@@ -1,4 +1,4 @@
-"""Record batches are told the epoch of the leader that stores them."""
+"""Writes the epoch of the leader that stores them into record batches."""
 
 from struct import Struct
 from typing import Final

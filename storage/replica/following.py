@@ -253,8 +253,8 @@ def _spans_within(facts: CopyFacts, segment: Segment, end_offset: int) -> list[S
     """The append times of what goes into a segment, up to `end_offset`; -1 is unknown."""
     begin = max(segment.next_offset, segment.base_offset)
     spans = [span for span in facts.append_times if begin < span[0] < end_offset]
-    before = [ms for offset, ms in facts.append_times if offset <= begin < facts.told_end]
+    before = [ms for offset, ms in facts.append_times if offset <= begin < facts.times_end]
     spans = [(begin, before[-1] if before else NO_TIMESTAMP), *spans]
-    if facts.told_end < end_offset and spans[-1][0] < facts.told_end:
-        spans.append((facts.told_end, NO_TIMESTAMP))
+    if facts.times_end < end_offset and spans[-1][0] < facts.times_end:
+        spans.append((facts.times_end, NO_TIMESTAMP))
     return spans

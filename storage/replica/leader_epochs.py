@@ -108,8 +108,8 @@ class LeaderEpochs:
         """The epochs. Raises `StorageError` where the file cannot be believed."""
         if self.unreadable:
             raise StorageError(
-                f"{self._place.path} cannot be read ({self.unreadable}), so that nobody knows "
-                "which leaders wrote this log: it has to be copied anew from the leader"
+                f"{self._place.path} cannot be read ({self.unreadable}), so it is not "
+                "known which leaders wrote this log: it has to be copied anew from the leader"
             )
         return self._history
 

@@ -76,9 +76,9 @@ def test_a_follower_comes_to_the_same_history(
     history, epochs = built(leaders, alone)
     followed, at = EpochHistory(), 0
     while at < len(epochs):
-        told_end = data.draw(st.integers(at + 1, len(epochs)))
-        end = data.draw(st.integers(at + 1, told_end))
-        followed = followed.followed(history.between(at, told_end), at, end)
+        times_end = data.draw(st.integers(at + 1, len(epochs)))
+        end = data.draw(st.integers(at + 1, times_end))
+        followed = followed.followed(history.between(at, times_end), at, end)
         at = end
     assert followed == history.cut(len(epochs))
 

@@ -32,10 +32,10 @@ def facts(
     gaps: bool = False,
     epoch: int = -1,
     spans: tuple[tuple[int, int], ...] = (),
-    told_end: int = 100,
+    times_end: int = 100,
 ) -> CopyFacts:
     return CopyFacts(
-        offset, base, 0, 0, gaps, (EpochStart(epoch, offset),), spans or ((offset, 7),), told_end
+        offset, base, 0, 0, gaps, (EpochStart(epoch, offset),), spans or ((offset, 7),), times_end
     )
 
 
@@ -88,7 +88,7 @@ def facts(
         pytest.param(b"", facts(3, base=4), InvalidRequest, "no gaps", id="segment-after-a-gap"),
         pytest.param(
             timed_set(1, base_offset=3 + 2**31),
-            facts(3, gaps=True, told_end=2**40),
+            facts(3, gaps=True, times_end=2**40),
             InvalidRequest,
             "too far",
             id="too-far-for-an-index",

@@ -37,7 +37,7 @@ class DescribeBrokerResponse:
     )
     kafka_open: bool = boolean(default=False, doc="Whether that port is open.")
     kafka_advertised: str = string(
-        default="", doc="Where Kafka's clients are told to find it; empty: where they reached it."
+        default="", doc="The address that Kafka's clients get; empty: where they reached it."
     )
 
 

@@ -67,7 +67,7 @@ class ReplicateRequest:
     epoch: int = int32(default=-1, doc="Leader epoch that this is for; -1 in a first hello.")
     broker_id: int = int32(default=0, doc="Hello: who follows.")
     nonce: int = int64(default=0, doc="Hello: number of its directory.")
-    highest_epoch: int = int32(default=-1, doc="Hello: the highest leader epoch it ever heard of.")
+    highest_epoch: int = int32(default=-1, doc="Hello: the highest leader epoch that it knows.")
     cluster_id: str = string(default="", doc="Hello: cluster that it is of; empty for any.")
     address: str = string(default="", doc="Hello: where it takes clients of the native protocol.")
     kafka_address: str = string(default="", doc="Hello: where it takes clients of Kafka's.")
@@ -135,7 +135,7 @@ class ReplicatedPart:
 @message
 class ReplicateResponse:
     answers: int = int8(doc="0 welcome, 1 refusal, 2 fetched, 3 handed over.")
-    epoch: int = int32(doc="Leader epoch; of a refusal the highest that the broker ever heard of.")
+    epoch: int = int32(doc="Leader epoch; of a refusal the highest that the broker knows.")
     broker_id: int = int32(default=0, doc="Who answers.")
     cluster_id: str = string(default="", doc="The cluster, in a welcome.")
     kafka_address: str = string(

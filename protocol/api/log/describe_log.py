@@ -19,7 +19,8 @@ class DescribeLogTopic:
 class DescribeLogRequest:
     topics: list[DescribeLogTopic] = array(DescribeLogTopic, max_items=MAX_TOPICS)
     at_ms: int = int64(
-        default=-1, doc="A time to search, to be told how that went; -1 searches nothing."
+        default=-1,
+        doc="A time to search; the answer has the steps of the search. -1 searches nothing.",
     )
 
 

@@ -22,7 +22,7 @@ def seen_offset(*, since: int) -> Any:
         native=True,
         since=since,
         default=-1,
-        doc="The largest high watermark that the client has been told of, and counts on: a "
+        doc="The largest high watermark that an answer to the client had, and that it relies on: a "
         "follower whose own is below it does not answer. -1 for none.",
     )
 
@@ -33,8 +33,8 @@ def follower_heard_ms(*, since: int) -> Any:
         native=True,
         since=since,
         default=-1,
-        doc="-1: the leader has answered. Else a follower has, and so long ago the leader had told "
-        "it something last.",
+        doc="-1: the leader has answered. Else a follower has, and so long ago it had an "
+        "answer of the leader last.",
     )
 
 

@@ -18,8 +18,8 @@ from ..schema import (
     string,
 )
 
-NOT_TOLD: Final = -(2**31)
-"""Operations that a client is allowed, where they are not told."""
+NOT_ASKED: Final = -(2**31)
+"""Operations that a client is allowed, where the answer does not have them."""
 
 
 @message
@@ -81,18 +81,20 @@ class MetadataPartition:
 class MetadataTopicResult:
     error_code: int = int16(default=0, doc="0 when the topic exists.")
     name: str = string(doc="Topic.")
-    topic_uuid_high: int = int64(since=10, default=0, doc="0: not told.")
-    topic_uuid_low: int = int64(since=10, default=0, doc="0: not told.")
+    topic_uuid_high: int = int64(since=10, default=0, doc="0: not known.")
+    topic_uuid_low: int = int64(since=10, default=0, doc="0: not known.")
     is_internal: bool = boolean(since=1, default=False, doc="Always false.")
     partitions: list[MetadataPartition] = array(
         MetadataPartition, max_items=MAX_PARTITIONS, default=()
     )
-    topic_authorized_operations: int = int32(since=8, default=NOT_TOLD, doc="Not told: -2^31.")
+    topic_authorized_operations: int = int32(
+        since=8, default=NOT_ASKED, doc="-2^31: not asked for."
+    )
     error_message: str | None = error_text(native=True, default=None)
     topic_id: str = string(
         native=True,
         default="",
-        doc="22 characters, another one when the topic is deleted and made again; empty: not told.",
+        doc="22 characters; a topic that is deleted and made again has another. Empty: not known.",
     )
 
 
@@ -108,11 +110,13 @@ class MetadataResponse:
         since=1, native_since=0, default=-1, doc="Broker that creates topics: the leader."
     )
     topics: list[MetadataTopicResult] = array(MetadataTopicResult, max_items=MAX_TOPICS)
-    cluster_authorized_operations: int = int32(since=8, default=NOT_TOLD, doc="Not told: -2^31.")
+    cluster_authorized_operations: int = int32(
+        since=8, default=NOT_ASKED, doc="-2^31: not asked for."
+    )
     node_id: int = int32(
         native=True,
         default=-1,
-        doc="Id of the broker that answers. -1: not told.",
+        doc="Id of the broker that answers. -1: not known.",
     )
 
 
