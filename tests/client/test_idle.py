@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,50 +60,50 @@ def wait(request: pytest.FixtureRequest) -> Wait:
     return made
 
 
-@pytest.mark.parametrize("acks", ["all", 1, 0])
-async def test_a_producer(
-    broker: BrokerThread, address: str, wait: Wait, acks: Literal["all", 0, 1]
-) -> None:
-    # Nothing is tried again: an error would be seen.
-    async with Producer(address, acks=acks, delivery_timeout_ms=0) as producer:
-        await producer.send("a", b"one")
-        await wait(broker)
-        await producer.send("a", b"two")
-        await producer.flush()
-        await wait(broker)
-        await producer.send("a", b"three")
+async def test_producers(broker: BrokerThread, address: str, wait: Wait) -> None:
+    every: tuple[Literal["all", 0, 1], ...] = ("all", 1, 0)
+    async with AsyncExitStack() as stack:
+        # Nothing is tried again: an error would be seen.
+        producers = [
+            await stack.enter_async_context(Producer(address, acks=acks, delivery_timeout_ms=0))
+            for acks in every
+        ]
+        for value in (b"one", b"two", b"three"):
+            if value != b"one":
+                await wait(broker)
+            for acks, producer in zip(every, producers, strict=True):
+                await producer.send(f"acks-{acks}", value)
+                await producer.flush()
     async with Consumer(broker.address) as consumer:
-        consumer.assign("a", 0, offset=0)
-        read: list[bytes | None] = []
-        while len(read) < 3:
-            read += [record.value for record in await consumer.fetch()]
-    assert read == [b"one", b"two", b"three"]
+        for acks in every:
+            consumer.assign(f"acks-{acks}", 0, offset=0)
+            read: list[bytes | None] = []
+            while len(read) < 3:
+                read += [record.value for record in await consumer.fetch()]
+            assert read == [b"one", b"two", b"three"]
+            consumer.unassign(f"acks-{acks}", 0)
 
 
-async def test_a_consumer(broker: BrokerThread, address: str, wait: Wait) -> None:
+async def test_a_consumer_and_an_admin(broker: BrokerThread, address: str, wait: Wait) -> None:
     async with Producer(broker.address) as producer:
         for number in range(3):
             await producer.send("a", b"%d" % number, timestamp_ms=NOW + number)
-    async with Consumer(address, name="job", retry_timeout_ms=0) as consumer:
+    async with (
+        Consumer(address, name="job", retry_timeout_ms=0) as consumer,
+        Admin(address) as admin,
+    ):
         consumer.assign("a", 0, offset=0)
         assert len(await consumer.fetch()) == 3
-        await wait(broker)
-        await consumer.commit()
-        await wait(broker)
-        await consumer.seek_to_time(timestamp_ms=NOW + 1)
-        await wait(broker)
-        assert [record.value for record in await consumer.fetch()] == [b"1", b"2"]
-
-
-async def test_an_admin(broker: BrokerThread, address: str, wait: Wait) -> None:
-    async with Admin(address) as admin:
-        await admin.create_topic("a")
-        await wait(broker)
         await admin.create_topic("b")
         await wait(broker)
-        assert set(await admin.list_topics()) == {"a", "b"}
+        await consumer.commit()
+        await admin.create_topic("c")
         await wait(broker)
-        await admin.delete_topic("a")
+        await consumer.seek_to_time(timestamp_ms=NOW + 1)
+        assert set(await admin.list_topics()) == {"a", "b", "c"}
+        await wait(broker)
+        assert [record.value for record in await consumer.fetch()] == [b"1", b"2"]
+        await admin.delete_topic("b")
 
 
 def test_blocking_clients(broker: BrokerThread, address: str) -> None:
