@@ -1,7 +1,7 @@
 # Spans of time that messages are in, and blocks of a time map that are made of them.
 
 from libc.stdlib cimport qsort
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memmove, memset
 
 # Messages whose times are from `low` to `high`.
 cdef struct TimeSpan:
@@ -14,8 +14,6 @@ cdef enum:
     LONGEST_BLOCK = (4 + 3 * MOST_SPANS) * LONGEST_MAP_NUMBER
     APPEND_BYTES = 48
     APPEND_NUMBERS = 6
-    # Times that are held until spans are made of them.
-    MOST_TIMES = 2048
     # Twice as many as there are spans, and one that is too many.
     PLACES = 128
     # So many times tell whether most of them rise.
@@ -265,11 +263,13 @@ cdef struct Found:
     long long untimed, lowest, highest
     int width
     Py_ssize_t times, spans
-    long long[MOST_TIMES] time
+    long long *time
     TimeSpan[2 * MOST_SPANS] span
 
 
-cdef inline void find_nothing(Found *found) noexcept:
+# Begins with room for `MOST_TIMES` of them.
+cdef inline void find_nothing(Found *found, long long *room) noexcept:
+    found.time = room
     found.untimed = found.times = found.spans = found.width = 0
     found.lowest, found.highest = LARGEST_INT64, -1
 
@@ -328,7 +328,32 @@ cdef int end_piece(bytearray rows, Found *found, long long log_bytes, long long 
     out[(count - 1) * APPEND_NUMBERS] = log_bytes
     out[(count - 1) * APPEND_NUMBERS + 1] = offsets
     rows += (<char *>out)[: count * APPEND_BYTES]
-    find_nothing(found)
+    find_nothing(found, found.time)
+    return 0
+
+
+# Adds rows of the pieces that ended, and goes on with the times behind them. All times are from
+# `lowest` to `highest`, unless that is not known: `lowest` is negative then.
+cdef int end_noted(
+    bytearray rows, NotedTimes *noted, long long lowest, long long highest
+) except -1:
+    cdef long long[MOST_TIMES] room
+    cdef Found found
+    cdef Py_ssize_t number, at, begin = 0, end
+    for number in range(noted.pieces):
+        end = noted.piece[number].times
+        if lowest >= 0:
+            find_nothing(&found, &noted.time[begin])
+            found.times, found.lowest, found.highest = end - begin, lowest, highest
+        else:
+            find_nothing(&found, room)
+            for at in range(begin, end):
+                find_time(&found, noted.time[at])
+        end_piece(rows, &found, noted.piece[number].stop - noted.begin, end - begin)
+        noted.begin, begin = noted.piece[number].stop, end
+    memmove(noted.time, &noted.time[begin], (noted.times - begin) * sizeof(long long))
+    noted.times -= begin
+    noted.pieces = 0
     return 0
 
 
@@ -336,11 +361,12 @@ def time_spans(timestamps, *, long long log_bytes, long long offsets):
     cdef object view = single_bytes(timestamps)
     cdef const unsigned char *times = bytes_of(view)
     cdef Py_ssize_t number, count = view.nbytes // 8
+    cdef long long[MOST_TIMES] room
     cdef Found found
     cdef bytearray rows = bytearray()
     if log_bytes <= 0 or offsets <= 0 or count > offsets:
         raise ValueError("an append of no bytes, of no time or of more messages than offsets")
-    find_nothing(&found)
+    find_nothing(&found, room)
     for number in range(count):
         find_time(&found, own_int64_at(times, number * 8))
     end_piece(rows, &found, log_bytes, offsets)
@@ -375,12 +401,13 @@ def entry_spans(
     cdef const unsigned char *data = bytes_of(view)
     cdef long long end = len(view), position = start, begin = start, stop, first_offset = next_offset
     cdef Entry entry
+    cdef long long[MOST_TIMES] room
     cdef Found found
     cdef RecordCursor cursor = None
     cdef bytearray rows = bytearray()
     if not 0 <= start <= end or since_bytes < 0 or block_bytes <= since_bytes or next_offset < 0:
         raise ValueError("no place in a buffer, or in a block")
-    find_nothing(&found)
+    find_nothing(&found, room)
     while end - position >= HEAD_BYTES:
         entry.offset = int64_at(data, position)
         entry.size = int32_at(data, position + SIZE)
