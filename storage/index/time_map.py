@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count as counted
 from pathlib import Path
+from struct import Struct
 from typing import Final
 from zlib import crc32
 
@@ -37,6 +38,10 @@ SetTimes = tuple[int, int, int]
 """The smallest and the largest time of messages, all of which have one, or -1 twice where none has;
 and how many they are."""
 
+SetSpans = tuple[bytes, int, int, int]
+"""Rows of messages (`time_blocks`), their first offset, how many bytes the block that they begin in
+has in front of them, and how many the one that they end in has behind the block before."""
+
 _generations: Final = counted()
 
 _WRITTEN_BYTES: Final = 4 << 10
@@ -47,6 +52,8 @@ _ROWS_NOTED: Final = 256
 
 ROW_NUMBERS: Final = 6
 """Of what `time_blocks` takes."""
+
+_ROW: Final = Struct(f"={ROW_NUMBERS}q")
 
 
 class TimeMap:
@@ -62,7 +69,6 @@ class TimeMap:
         "_noted_bytes",
         "_noted_offset",
         "_seams",
-        "_since_bytes",
         "_size_bytes",
         "_surplus",
         "_unwritten",
@@ -73,6 +79,7 @@ class TimeMap:
         "makes",
         "next_offset",
         "path",
+        "since_bytes",
         "told_bytes",
         "untimed",
     )
@@ -116,7 +123,7 @@ class TimeMap:
     def _begin_noting(self) -> None:
         self._noted = array("q")
         """Appends behind the blocks, as `time_blocks` gets them."""
-        self._since_bytes = 0
+        self.since_bytes = 0
         """Of what is noted, how much is behind the last whole block."""
         self._noted_bytes, self._noted_offset = self.log_bytes, self.next_offset
         """Where the last of them ended."""
@@ -138,38 +145,56 @@ class TimeMap:
         return self._generation, self.size_bytes
 
     def add(
-        self, position: int, data: Buffer, next_offset: int, times: SetTimes | bytes | None
+        self,
+        position: int,
+        data: Buffer,
+        next_offset: int,
+        times: SetTimes | SetSpans | bytes | None,
     ) -> None:
         """Take in `data`, which was appended at `position`, and whose times may be known, or are
-        in rows already (`time_spans`); the map ends in front of what would have to be decompressed
-        for them."""
+        in rows already (those of `time_spans` alone, or `SetSpans`); the map ends in front of what
+        would have to be decompressed for them."""
         size_bytes = len(data)
         if position != self._noted_bytes:
             self._end_early()
             return
         if isinstance(times, bytes):
             self._note_rows(times, next_offset)
-        elif times is not None and times[1] - times[0] <= CLOSE_MS:
-            self._noted.extend((size_bytes, next_offset - self._noted_offset, *times, 1))
-            self._since_bytes += size_bytes
-            if self._since_bytes >= BLOCK_BYTES:
-                self._since_bytes = 0
-        else:
-            rows, end, _, self._since_bytes = entry_spans(
-                data,
-                0,
-                block_bytes=BLOCK_BYTES,
-                since_bytes=self._since_bytes,
-                next_offset=self._noted_offset,
-                check_crc=False,
+        elif times is not None and len(times) == 3 and times[1] - times[0] <= CLOSE_MS:
+            self._noted.frombytes(
+                _ROW.pack(size_bytes, next_offset - self._noted_offset, *times, 1)
             )
-            if end < size_bytes:
-                self._end_early()
-                return
-            self._noted.frombytes(rows)
+            since_bytes = self.since_bytes + size_bytes
+            self.since_bytes = since_bytes if since_bytes < BLOCK_BYTES else 0
+        elif times is not None and len(times) == 4 and self._goes_on_with(times):
+            self._noted.frombytes(times[0])
+            self.since_bytes = times[3]
+        elif not self._note_entries(data):
+            self._end_early()
+            return
         self._noted_bytes, self._noted_offset = position + size_bytes, next_offset
         if len(self._noted) >= _ROWS_NOTED * ROW_NUMBERS:
             self._end_blocks()
+
+    def _goes_on_with(self, spans: SetSpans) -> bool:
+        """Whether rows begin where the last ones ended, in the log and in a block."""
+        _, first_offset, block_bytes, _ = spans
+        return first_offset == self._noted_offset and block_bytes == self.since_bytes
+
+    def _note_entries(self, data: Buffer) -> bool:
+        """Look at the times of the messages in `data`; whether that could be done for all."""
+        rows, end, _, self.since_bytes = entry_spans(
+            data,
+            0,
+            block_bytes=BLOCK_BYTES,
+            since_bytes=self.since_bytes,
+            next_offset=self._noted_offset,
+            check_crc=False,
+        )
+        if end < len(data):
+            return False
+        self._noted.frombytes(rows)
+        return True
 
     def _note_rows(self, data: bytes, next_offset: int) -> None:
         rows = array("q", data)
@@ -178,9 +203,9 @@ class TimeMap:
         rows[first] += next_offset - self._noted_offset - sum(rows[1::ROW_NUMBERS])
         self._noted += rows
         for size_bytes in rows[0::ROW_NUMBERS]:
-            self._since_bytes += size_bytes
-            if self._since_bytes >= BLOCK_BYTES:
-                self._since_bytes = 0
+            self.since_bytes += size_bytes
+            if self.since_bytes >= BLOCK_BYTES:
+                self.since_bytes = 0
 
     def _end_early(self) -> None:
         self._end_blocks()
@@ -193,11 +218,11 @@ class TimeMap:
             self._noted_bytes -= noted[-ROW_NUMBERS]
             self._noted_offset -= noted[1 - ROW_NUMBERS]
             del noted[-ROW_NUMBERS:]
-        self._since_bytes = 0
+        self.since_bytes = 0
         for size_bytes in noted[0::ROW_NUMBERS]:
-            self._since_bytes += size_bytes
-            if self._since_bytes >= BLOCK_BYTES:
-                self._since_bytes = 0
+            self.since_bytes += size_bytes
+            if self.since_bytes >= BLOCK_BYTES:
+                self.since_bytes = 0
         if self._noted_bytes > log_bytes:
             self.discard()
 

@@ -30,7 +30,7 @@ from ...protocol.records.problems import problem_error
 from ..check.entry_rules import BATCH_MAGIC
 from ..files import Buffer
 from ..index.index_file import RELATIVE_OFFSET_MAX
-from ..index.time_map import SetTimes
+from ..index.time_map import SetSpans, SetTimes
 from ..names import MAX_OFFSET
 from ..producers.producer_runs import ProducerRun
 from .appended import Conversion
@@ -91,8 +91,9 @@ class Admitted(msgspec.Struct):
     """Whether it is known that no new segment is due for it."""
     times: SetTimes | None = None
     """Those that its messages had when it was sent, as far as they are known."""
-    spans: bytes = b""
-    """The same of what is compressed and not of times close together (`time_spans`)."""
+    spans: bytes | SetSpans = b""
+    """The same of what is not of times close together: all of what is compressed (`time_spans`),
+    and of usual sets where they were noted on the way."""
 
     @property
     def count(self) -> int:

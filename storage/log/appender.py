@@ -10,7 +10,7 @@ from ...protocol.records.latency import LatencyCounts
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..files import RETRIABLE_ERRORS, Buffer
 from ..index.index_file import RELATIVE_OFFSET_MAX
-from ..index.time_map import SetTimes
+from ..index.time_map import SetSpans, SetTimes
 from ..producers.producer_runs import ProducerRun
 from ..producers.producer_states import Producer, SentBatch
 from .admission import Admitted, LogEnd, admit, check_stored, give_append_time
@@ -425,7 +425,7 @@ class Appender:
             log.producers.take_snapshot(log.log_end_offset)
 
 
-def _times(admitted: Admitted) -> SetTimes | bytes | None:
+def _times(admitted: Admitted) -> SetTimes | SetSpans | bytes | None:
     """The times of its messages as they are stored: the broker's own wins, and v0 has none."""
     times, stamp_ms = admitted.times, admitted.append_time_ms
     if admitted.spans and stamp_ms < 0:

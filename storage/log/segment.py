@@ -15,7 +15,7 @@ from ...protocol.records.layout import NO_TIMESTAMP
 from ...protocol.records.marks import NO_MARKS
 from ..files import Buffer
 from ..index.append_times import Span
-from ..index.time_map import SetTimes
+from ..index.time_map import SetSpans, SetTimes
 from ..names import TRANSACTION_INDEX
 from ..seams import Seams
 from .indexed_segment import IndexedSegment
@@ -45,7 +45,7 @@ class _Staged:
     def __init__(self, segment: "Segment", append_time_ms: int) -> None:
         self.sets: list[Buffer] = []
         self.first_offsets: list[int] = []
-        self.noted: list[tuple[int, Buffer, int, SetTimes | bytes | None]] = []
+        self.noted: list[tuple[int, Buffer, int, SetTimes | SetSpans | bytes | None]] = []
         """What the time map gets."""
         self.append_time_ms = append_time_ms
         self.append_spans: Sequence[Span] | None = None
@@ -150,7 +150,7 @@ class Segment(IndexedSegment):
         found: Walk,
         append_time_ms: int,
         first_offsets: Sequence[int] = (),
-        times: SetTimes | bytes | None = None,
+        times: SetTimes | SetSpans | bytes | None = None,
         append_spans: Sequence[Span] | None = None,
     ) -> None:
         """As `append`, but the files get `data` with `commit`, which has to follow at once.

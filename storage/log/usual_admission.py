@@ -8,6 +8,7 @@ from ...protocol.records.kernel import producer_numbers, take_usual
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...times import INT64_MAX
 from ..files import Buffer
+from ..index.time_map import BLOCK_BYTES, CLOSE_MS
 from ..producers.producer_runs import producer_runs, sets_in_turn
 from ..producers.producer_states import ProducerStates
 from .admission import LAST_FIRST_OFFSET, Admitted
@@ -69,6 +70,9 @@ def admit_usual(
         magic=formats_before[-1][1] if formats_before else -1,
         segment_offset=active.base_offset,
         segment_position=active.size_bytes,
+        close_ms=CLOSE_MS,
+        block_bytes=BLOCK_BYTES if active.time_map.makes else 0,
+        block_since_bytes=active.time_map.since_bytes,
     )
     if found is None:
         return None
@@ -83,6 +87,7 @@ def admit_usual(
         found.latency,
         runs=producer_runs(numbered, offsets, stamp_ms) if numbered else (),
         fits=True,
+        spans=found.spans or b"",
         times=(
             set_times_of(found)
             if found.untimed

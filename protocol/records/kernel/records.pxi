@@ -209,9 +209,11 @@ cdef struct RecordSums:
     long long count, untimed, min_ms, max_ms, max_delta
 
 
-# Goes over the records that `cursor` has before it; what its last step did.
+# Goes over the records that `cursor` has before it, and notes their times if that is asked for; what
+# its last step did.
 cdef int add_records(
-    RecordCursor cursor, long long base_timestamp_ms, Latencies *latencies, RecordSums *sums
+    RecordCursor cursor, long long base_timestamp_ms, Latencies *latencies, RecordSums *sums,
+    NotedTimes *noted,
 ) noexcept:
     cdef long long count = 0, untimed = 0, min_ms = LARGEST_INT64
     cdef long long max_ms = NO_TIME, max_delta = -1, delta_ms, timestamp
@@ -241,6 +243,10 @@ cdef int add_records(
             if timestamp < min_ms:
                 min_ms = timestamp
             count_latency(latencies, timestamp)
+        if noted != NULL:
+            if noted.times < MOST_TIMES:
+                noted.time[noted.times] = timestamp
+            noted.times += 1
         count += 1
     sums.count, sums.untimed = count, untimed
     sums.min_ms, sums.max_ms, sums.max_delta = min_ms, max_ms, max_delta
@@ -255,7 +261,7 @@ def check_records(
     cdef RecordSums sums
     cdef RecordsFound found = RecordsFound.__new__(RecordsFound)
     begin_latencies(&latencies, now_ms)
-    found.problem = add_records(cursor, base_timestamp_ms, &latencies, &sums)
+    found.problem = add_records(cursor, base_timestamp_ms, &latencies, &sums, NULL)
     found.problem_position = cursor.position if found.problem != AT_END else end
     found.count, found.untimed = sums.count, sums.untimed
     found.min_timestamp_ms = sums.min_ms if latencies.timed else NO_TIME

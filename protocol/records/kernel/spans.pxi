@@ -1,7 +1,7 @@
 # Spans of time that messages are in, and blocks of a time map that are made of them.
 
 from libc.stdlib cimport qsort
-from libc.string cimport memset
+from libc.string cimport memcpy, memmove, memset
 
 # Messages whose times are from `low` to `high`.
 cdef struct TimeSpan:
@@ -14,10 +14,10 @@ cdef enum:
     LONGEST_BLOCK = (4 + 3 * MOST_SPANS) * LONGEST_MAP_NUMBER
     APPEND_BYTES = 48
     APPEND_NUMBERS = 6
-    # Times that are held until spans are made of them.
-    MOST_TIMES = 2048
     # Twice as many as there are spans, and one that is too many.
     PLACES = 128
+    # So many times tell whether most of them rise.
+    SOME_TIMES = 64
 
 # The lengths of time that spans of one block are joined in, until they are few enough. Each is in
 # whole ones of the next, and minutes, hours and days are among them, which people ask for.
@@ -41,12 +41,35 @@ cdef int by_low(const void *this, const void *other) noexcept nogil:
     return (a > b) - (a < b)
 
 
-cdef void sort_spans(TimeSpan *spans, Py_ssize_t count) noexcept:
+# Where spans stop to rise.
+cdef inline Py_ssize_t rising_spans(
+    const TimeSpan *spans, Py_ssize_t start, Py_ssize_t count
+) noexcept:
     cdef Py_ssize_t number
-    for number in range(1, count):
+    for number in range(start + 1, count):
         if spans[number].low < spans[number - 1].low:
-            qsort(spans, count, sizeof(TimeSpan), &by_low)
-            return
+            return number
+    return count
+
+
+# Sorts spans. Those of two pieces, each of which rise, are merged.
+cdef void sort_spans(TimeSpan *spans, Py_ssize_t count) noexcept:
+    cdef TimeSpan[MOST_SPANS] second
+    cdef Py_ssize_t first_left = rising_spans(spans, 0, count), second_left = count - first_left
+    if not second_left:
+        return
+    if second_left > MOST_SPANS or rising_spans(spans, first_left, count) < count:
+        qsort(spans, count, sizeof(TimeSpan), &by_low)
+        return
+    memcpy(second, &spans[first_left], second_left * sizeof(TimeSpan))
+    while second_left:
+        count -= 1
+        if first_left and spans[first_left - 1].low > second[second_left - 1].low:
+            first_left -= 1
+            spans[count] = spans[first_left]
+        else:
+            second_left -= 1
+            spans[count] = second[second_left]
 
 
 # Joins spans that are sorted: those that overlap, and those that are in one length of time.
@@ -80,6 +103,58 @@ cdef Py_ssize_t join_to_few(TimeSpan *spans, Py_ssize_t count, int *width) noexc
     return count
 
 
+# Times of one length of time, from its begin or that of another.
+cdef struct TimeSlot:
+    double low, high
+    long long count
+
+
+cdef inline void add_to_slot(TimeSlot *slot, double past_ms) noexcept:
+    slot.low = past_ms if past_ms < slot.low else slot.low
+    slot.high = past_ms if past_ms > slot.high else slot.high
+    slot.count += 1
+
+
+# The spans of times, as `spans_of_width` has them, but they rise. There are no more lengths of time
+# from `base_ms`, where one begins, than spans are allowed, and `EXACT_MS` is far. Every other time
+# goes to a place of its own, so that the processor need not wait for the one before it.
+cdef Py_ssize_t spans_of_places(
+    TimeSpan *spans, const long long *times, Py_ssize_t count, long long base_ms,
+    long long width_ms, Py_ssize_t places,
+) noexcept:
+    cdef TimeSlot[MOST_SPANS] even, odd
+    # A half is added so that no quotient is rounded to the next whole number.
+    cdef double per_width = 1.0 / <double>width_ms, even_ms, odd_ms
+    cdef Py_ssize_t number, found = 0
+    for number in range(places):
+        even[number].low = odd[number].low = <double>EXACT_MS
+        even[number].high = odd[number].high = -1.0
+        even[number].count = odd[number].count = 0
+    for number in range(count >> 1):
+        even_ms = <double>(times[2 * number] - base_ms)
+        odd_ms = <double>(times[2 * number + 1] - base_ms)
+        add_to_slot(&even[<Py_ssize_t>((even_ms + 0.5) * per_width)], even_ms)
+        add_to_slot(&odd[<Py_ssize_t>((odd_ms + 0.5) * per_width)], odd_ms)
+    if count & 1:
+        even_ms = <double>(times[count - 1] - base_ms)
+        add_to_slot(&even[<Py_ssize_t>((even_ms + 0.5) * per_width)], even_ms)
+    for number in range(places):
+        if even[number].count + odd[number].count:
+            spans[found].low = base_ms + <long long>min(even[number].low, odd[number].low)
+            spans[found].high = base_ms + <long long>max(even[number].high, odd[number].high)
+            spans[found].count = even[number].count + odd[number].count
+            found += 1
+    return found
+
+
+# Whether most of the first times are no smaller than the one before: they are in runs then.
+cdef inline bint mostly_rise(const long long *times, Py_ssize_t count) noexcept:
+    cdef Py_ssize_t number, some = min(count, SOME_TIMES), falls = 0
+    for number in range(1, some):
+        falls += times[number] < times[number - 1]
+    return 8 * falls < some
+
+
 # The spans of times, those of one length of time in one, in any order; -1 if they are too many. All
 # are from `lowest` to `highest`.
 cdef Py_ssize_t spans_of_width(
@@ -95,6 +170,9 @@ cdef Py_ssize_t spans_of_width(
     cdef unsigned int place
     cdef int at
     cdef TimeSpan *span = NULL
+    part = (highest - base_ms) // width_ms
+    if part < MOST_SPANS and not exact and not mostly_rise(times, count):
+        return spans_of_places(spans, times, count, base_ms, width_ms, part + 1)
     memset(places, 0xFF, PLACES)
     for number in range(count):
         time_ms = times[number]
@@ -103,11 +181,7 @@ cdef Py_ssize_t spans_of_width(
             if exact:
                 part = past_ms // width_ms
             else:
-                part = <long long>(<double>past_ms * per_width)
-                if part * width_ms > past_ms:
-                    part -= 1
-                elif past_ms - part * width_ms >= width_ms:
-                    part += 1
+                part = <long long>((<double>past_ms + 0.5) * per_width)
             begin_ms = base_ms + part * width_ms
             place = <unsigned int>(<unsigned long long>part * 0x9E3779B97F4A7C15ULL >> 57)
             at = places[place]
@@ -133,38 +207,89 @@ cdef Py_ssize_t spans_of_width(
     return found
 
 
+# Whether spans of some width are certainly too many if they are joined in a narrower one alone.
+cdef inline bint too_many(const TimeSpan *spans, Py_ssize_t count, long long width_ms) noexcept:
+    cdef Py_ssize_t number, least = count
+    for number in range(count):
+        least += spans[number].high - spans[number].low >= width_ms
+    return least > MOST_SPANS
+
+
+# The width that was needed last. It only says where the next search begins.
+cdef int likely_width = 0
+
+
+# The spans of times, all of which are from `lowest` to `highest`, in the narrowest width from
+# `width` on for which there are few enough, which `width` is then. Times of one length of time are
+# in one of each wider width too: if there are too many of some width, there are of each narrower.
+cdef Py_ssize_t spans_of_narrowest(
+    TimeSpan *spans, const long long *times, Py_ssize_t count, long long lowest, long long highest,
+    int *width,
+) noexcept:
+    global likely_width
+    cdef TimeSpan[MOST_SPANS] narrower
+    cdef Py_ssize_t made = -1, fewer
+    cdef int least = width[0], at = least
+    if count > MOST_SPANS:
+        # They are few enough in the first width that has not more than as many lengths of time.
+        while highest - lowest >= (MOST_SPANS - 1) * JOINED_MS[at]:
+            at += 1
+            if JOINED_MS[at] >= LARGEST_INT64 // MOST_SPANS:
+                break
+        at = max(min(at, likely_width), least)
+    while True:
+        made = spans_of_width(spans, times, count, lowest, highest, JOINED_MS[at])
+        if made >= 0:
+            break
+        at += 1
+        least = at
+    while at > least and not too_many(spans, made, JOINED_MS[at - 1]):
+        fewer = spans_of_width(narrower, times, count, lowest, highest, JOINED_MS[at - 1])
+        if fewer < 0:
+            break
+        memcpy(spans, narrower, fewer * sizeof(TimeSpan))
+        made = fewer
+        at -= 1
+    if count > MOST_SPANS:
+        likely_width = at
+    width[0] = at
+    return made
+
+
 # What was found of messages that follow each other: how many have no time, times that no span was
-# made of yet, the spans of the others, and which length of time these were joined in. There is room
-# for the spans of as many times as there may be, too.
+# made of yet and that are from `lowest` to `highest`, the spans of the others, and which length of
+# time these were joined in. There is room for the spans of as many times as there may be, too.
 cdef struct Found:
-    long long untimed
+    long long untimed, lowest, highest
     int width
     Py_ssize_t times, spans
-    long long[MOST_TIMES] time
+    long long *time
     TimeSpan[2 * MOST_SPANS] span
 
 
-cdef inline void find_nothing(Found *found) noexcept:
+# Begins with room for `MOST_TIMES` of them.
+cdef inline void find_nothing(Found *found, long long *room) noexcept:
+    found.time = room
     found.untimed = found.times = found.spans = found.width = 0
+    found.lowest, found.highest = LARGEST_INT64, -1
 
 
 # Makes spans of the times; they are the same whenever that is done.
 cdef void make_spans(Found *found) noexcept:
-    cdef long long lowest, highest
-    cdef Py_ssize_t number, made = -1
+    cdef Py_ssize_t made
     if not found.times:
         return
-    lowest = highest = found.time[0]
-    for number in range(1, found.times):
-        lowest, highest = min(lowest, found.time[number]), max(highest, found.time[number])
-    while made < 0:
-        made = spans_of_width(
-            &found.span[found.spans], found.time, found.times, lowest, highest,
-            JOINED_MS[found.width],
-        )
-        found.width += made < 0
+    made = spans_of_narrowest(
+        &found.span[found.spans], found.time, found.times, found.lowest, found.highest,
+        &found.width,
+    )
     found.times = 0
-    found.spans = join_to_few(found.span, found.spans + made, &found.width)
+    found.lowest, found.highest = LARGEST_INT64, -1
+    if found.spans:
+        found.spans = join_to_few(found.span, found.spans + made, &found.width)
+    else:
+        found.spans = made
+        sort_spans(found.span, made)
 
 
 cdef inline void find_time(Found *found, long long time_ms) noexcept:
@@ -175,6 +300,8 @@ cdef inline void find_time(Found *found, long long time_ms) noexcept:
         make_spans(found)
     found.time[found.times] = time_ms
     found.times += 1
+    found.lowest = time_ms if time_ms < found.lowest else found.lowest
+    found.highest = time_ms if time_ms > found.highest else found.highest
 
 
 cdef inline void put_row(
@@ -201,7 +328,32 @@ cdef int end_piece(bytearray rows, Found *found, long long log_bytes, long long 
     out[(count - 1) * APPEND_NUMBERS] = log_bytes
     out[(count - 1) * APPEND_NUMBERS + 1] = offsets
     rows += (<char *>out)[: count * APPEND_BYTES]
-    find_nothing(found)
+    find_nothing(found, found.time)
+    return 0
+
+
+# Adds rows of the pieces that ended, and goes on with the times behind them. All times are from
+# `lowest` to `highest`, unless that is not known: `lowest` is negative then.
+cdef int end_noted(
+    bytearray rows, NotedTimes *noted, long long lowest, long long highest
+) except -1:
+    cdef long long[MOST_TIMES] room
+    cdef Found found
+    cdef Py_ssize_t number, at, begin = 0, end
+    for number in range(noted.pieces):
+        end = noted.piece[number].times
+        if lowest >= 0:
+            find_nothing(&found, &noted.time[begin])
+            found.times, found.lowest, found.highest = end - begin, lowest, highest
+        else:
+            find_nothing(&found, room)
+            for at in range(begin, end):
+                find_time(&found, noted.time[at])
+        end_piece(rows, &found, noted.piece[number].stop - noted.begin, end - begin)
+        noted.begin, begin = noted.piece[number].stop, end
+    memmove(noted.time, &noted.time[begin], (noted.times - begin) * sizeof(long long))
+    noted.times -= begin
+    noted.pieces = 0
     return 0
 
 
@@ -209,11 +361,12 @@ def time_spans(timestamps, *, long long log_bytes, long long offsets):
     cdef object view = single_bytes(timestamps)
     cdef const unsigned char *times = bytes_of(view)
     cdef Py_ssize_t number, count = view.nbytes // 8
+    cdef long long[MOST_TIMES] room
     cdef Found found
     cdef bytearray rows = bytearray()
     if log_bytes <= 0 or offsets <= 0 or count > offsets:
         raise ValueError("an append of no bytes, of no time or of more messages than offsets")
-    find_nothing(&found)
+    find_nothing(&found, room)
     for number in range(count):
         find_time(&found, own_int64_at(times, number * 8))
     end_piece(rows, &found, log_bytes, offsets)
@@ -248,12 +401,13 @@ def entry_spans(
     cdef const unsigned char *data = bytes_of(view)
     cdef long long end = len(view), position = start, begin = start, stop, first_offset = next_offset
     cdef Entry entry
+    cdef long long[MOST_TIMES] room
     cdef Found found
     cdef RecordCursor cursor = None
     cdef bytearray rows = bytearray()
     if not 0 <= start <= end or since_bytes < 0 or block_bytes <= since_bytes or next_offset < 0:
         raise ValueError("no place in a buffer, or in a block")
-    find_nothing(&found)
+    find_nothing(&found, room)
     while end - position >= HEAD_BYTES:
         entry.offset = int64_at(data, position)
         entry.size = int32_at(data, position + SIZE)

@@ -3,7 +3,7 @@
 
 
 cdef class UsualSets(Walk):
-    cdef public object data
+    cdef public object data, spans
     cdef public list first_offsets
 
 
@@ -11,6 +11,7 @@ cdef class UsualSets(Walk):
 cdef bint is_usual(
     const unsigned char *data, long long position, long long stop, const Rules *rules,
     const Entry *entry, Latencies *latencies, RecordSums *sums, RecordCursor cursor,
+    NotedTimes *noted,
 ) except -1:
     cdef long long producer_id
     if not rules.magics >> entry.magic & 1 or (entry.magic == 2) != rules.of_batches:
@@ -29,7 +30,10 @@ cdef bint is_usual(
     ):
         return False
     cursor.begin(position + BATCH_OVERHEAD, stop)
-    if add_records(cursor, int64_at(data, position + BASE_TIME), latencies, sums) != AT_END:
+    if add_records(
+        cursor, int64_at(data, position + BASE_TIME), latencies, sums,
+        noted if noted.on else NULL,
+    ) != AT_END:
         return False
     if not sums.count or sums.count != entry.records or entry.delta != sums.count - 1:
         return False
@@ -67,6 +71,7 @@ def take_usual(
     long long append_time_ms, long long lowest_ms, long long highest_ms, long long entry_max_bytes,
     long long room_bytes, long long marks_max, long long interval_bytes, long long since_bytes,
     long long largest_ms, long long magic, long long segment_offset, long long segment_position,
+    long long close_ms=0, long long block_bytes=0, long long block_since_bytes=0,
 ):
     cdef long long total = 0, start, size, marks, times, marked_ms, changes
     cdef bint in_place = False
@@ -80,6 +85,11 @@ def take_usual(
     cdef RecordCursor cursor
     cdef UsualSets found
     cdef list first_offsets = []
+    cdef bytearray rows = None
+    cdef NotedTimes noted
+    cdef Py_ssize_t noted_times, noted_pieces
+    cdef long long block_end, block_left
+    cdef bint noted_on, spread = False
     cdef int problem
     for record_set in record_sets:
         total += len(record_set)
@@ -98,6 +108,9 @@ def take_usual(
     rules.offsets, rules.check_crc, rules.usual = ASSIGN, True, True
     rules.magics, rules.append_time_ms = magics, append_time_ms
     begin_latencies(&latencies, now_ms)
+    noted.on = append_time_ms < 0 and 0 <= block_since_bytes < block_bytes
+    noted.block_bytes, noted.block_end = block_bytes, block_bytes - block_since_bytes
+    noted.begin = noted.times = noted.pieces = 0
     for record_set in record_sets:
         sent = memoryview(record_set)
         source, start, size = bytes_of(sent), passed.position, len(sent)
@@ -110,9 +123,13 @@ def take_usual(
         before, latencies_before = passed, latencies
         marks, times, marked_ms = findings.marks, findings.times, findings.marked_ms
         changes = len(findings.magic_changes)
+        noted_on, noted_times = noted.on, noted.times
+        noted_pieces, block_end = noted.pieces, noted.block_end
         rules.set_start, rules.set_end = start, start + size
         rules.of_batches = data[start + MAGIC] == 2
-        problem = pass_entries(data, start + size, &rules, &passed, &latencies, findings, cursor)
+        problem = pass_entries(
+            data, start + size, &rules, &passed, &latencies, findings, cursor, &noted
+        )
         if (
             problem
             or passed.last_offset > rules.last_markable
@@ -123,7 +140,18 @@ def take_usual(
             passed, latencies = before, latencies_before
             findings.marks, findings.times, findings.marked_ms = marks, times, marked_ms
             del findings.magic_changes[changes:]
+            noted.on, noted.times = noted_on, noted_times
+            noted.pieces, noted.block_end = noted_pieces, block_end
             break
+        if noted.on and passed.timed:
+            spread = passed.untimed > 0 or close_ms < 0 or (
+                <unsigned long long>passed.max_ms - <unsigned long long>passed.min_ms
+                > <unsigned long long>close_ms
+            )
+            if spread and rows is None:
+                rows = bytearray()
+            if spread and noted.pieces:
+                end_noted(rows, &noted, -1 if passed.untimed else passed.min_ms, passed.max_ms)
         first_offsets.append(before.last_offset + 1)
     if not first_offsets:
         return None
@@ -136,4 +164,12 @@ def take_usual(
     found.data = whole if passed.position == len(whole) else whole[: passed.position]
     found.first_offsets = first_offsets
     found.literal = False
+    found.spans = None
+    if noted.on and spread:
+        block_left = passed.position - (noted.block_end - block_bytes)
+        if noted.times:
+            noted.piece[0].stop, noted.piece[0].times = passed.position, noted.times
+            noted.pieces = 1
+            end_noted(rows, &noted, -1 if passed.untimed else passed.min_ms, passed.max_ms)
+        found.spans = bytes(rows), base_offset, block_since_bytes, block_left
     return found

@@ -153,6 +153,37 @@ cdef inline int read_batch(
     return problem
 
 
+cdef enum:
+    # Times that are held until spans are made of them.
+    MOST_TIMES = 4096
+    MOST_PIECES = 16
+
+# Messages that follow each other and are in one block of a time map: where they end, and how many
+# were noted until then.
+cdef struct NotedPiece:
+    long long stop
+    Py_ssize_t times
+
+# Times that a walk over usual sets notes on its way: those of the messages from `begin` on. They are
+# in pieces, each of which ends where a block of the time map does; the next one does at `block_end`
+# or at the first entry's end behind it. `times` counts also what there was no room for.
+cdef struct NotedTimes:
+    bint on
+    long long block_bytes, block_end, begin
+    Py_ssize_t times, pieces
+    NotedPiece[MOST_PIECES] piece
+    long long[MOST_TIMES] time
+
+
+# Ends a piece; noting ends with all room for pieces gone.
+cdef bint note_piece(NotedTimes *noted, long long stop, Py_ssize_t times) noexcept:
+    noted.piece[noted.pieces].stop, noted.piece[noted.pieces].times = stop, times
+    noted.pieces += 1
+    noted.block_end = stop + noted.block_bytes
+    noted.on = noted.pieces < MOST_PIECES
+    return noted.on
+
+
 # What a walk goes by.
 cdef struct Rules:
     int offsets
@@ -204,13 +235,15 @@ cdef void begin_walk(
 # Passes entries up to `end` or to the first that is not good; what is wrong with that one.
 cdef int pass_entries(
     unsigned char *data, long long end, const Rules *rules, Passed *behind, Latencies *latencies,
-    Findings findings, RecordCursor cursor,
+    Findings findings, RecordCursor cursor, NotedTimes *noted,
 ) except -1:
     cdef Passed passed = behind[0]
     cdef Entry entry
     cdef RecordSums sums
     cdef long long position = passed.position, stop, offset, codec, timestamp, untimed
     cdef int problem = NONE, offsets = rules.offsets
+    cdef bint noting = rules.usual and noted.on
+    cdef Py_ssize_t times = noted.times if noting else 0
     while position < end:
         if end - position < HEAD_BYTES:
             problem = PARTIAL
@@ -250,13 +283,22 @@ cdef int pass_entries(
         if timestamp == NO_TIME:
             untimed = entry.records
         if rules.usual:
-            if not is_usual(data, position, stop, rules, &entry, latencies, &sums, cursor):
+            if not is_usual(data, position, stop, rules, &entry, latencies, &sums, cursor, noted):
                 problem = UNUSUAL
                 break
             if entry.magic == 2:
                 timestamp, untimed = sums.max_ms, sums.untimed
                 if untimed < sums.count:
                     passed.min_ms = min(passed.min_ms, sums.min_ms)
+            if noting:
+                if entry.magic == 2:
+                    times = noted.times
+                else:
+                    if times < MOST_TIMES:
+                        noted.time[times] = timestamp
+                    times += 1
+                if stop >= noted.block_end:
+                    noting = note_piece(noted, stop, times)
         passed.literal = passed.literal and offset == passed.count
         if offsets == ASSIGN:
             offset = passed.last_offset + 1
@@ -314,6 +356,8 @@ cdef int pass_entries(
         position = stop
     passed.position = position
     behind[0] = passed
+    if noting:
+        noted.times, noted.on = times, times <= MOST_TIMES
     return problem
 
 
@@ -380,7 +424,7 @@ def walk(
     )
     rules.offsets, rules.check_crc = offsets, check_crc
     begin_latencies(&latencies, now_ms)
-    problem = pass_entries(data, end, &rules, &passed, &latencies, findings, None)
+    problem = pass_entries(data, end, &rules, &passed, &latencies, findings, None, NULL)
     finish_walk(found, data, &rules, &passed, findings)
     found.problem = PROBLEMS[problem]
     if now_ms >= 0 and not passed.batches:

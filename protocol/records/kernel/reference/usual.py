@@ -22,6 +22,7 @@ from ..terms import NO_MORE, Offsets
 from .bytes import INT16, LARGEST_INT32, LARGEST_INT64, flat, int32_at, int64_at
 from .messages import stamp
 from .records import RecordsFound, check_records
+from .spans import entry_spans
 from .walk import Walk, walk
 
 
@@ -35,14 +36,19 @@ class UsualSets(Walk):
     data: the bytes of the sets.
     first_offsets: of each of them.
     latency: of all of them, as they were sent.
+    spans: rows of their messages' times (`time_blocks`), with their first offset, and how many
+        bytes a block of the time map has in front of them and behind the last one that ended;
+        `None` where they were not asked for, where the times are close together, and where there
+        are too many to be noted on the way (4,096 of a set, or 16 blocks).
     """
 
-    __slots__ = ("data", "first_offsets")
+    __slots__ = ("data", "first_offsets", "spans")
 
     def __init__(self, data: memoryview, first_offsets: list[int]) -> None:
         super().__init__()
         self.data = data
         self.first_offsets = first_offsets
+        self.spans: tuple[bytes, int, int, int] | None = None
 
     def take(self, whole: Walk) -> None:
         """Take what the walk over what is stored says, but for what only the sender's bytes say."""
@@ -86,6 +92,9 @@ def take_usual(
     magic: int,
     segment_offset: int,
     segment_position: int,
+    close_ms: int = 0,
+    block_bytes: int = 0,
+    block_since_bytes: int = 0,
 ) -> UsualSets | None:
     """Take sets up to the first that is not usual; `None` if that is the first of all.
 
@@ -102,7 +111,12 @@ def take_usual(
     The sets get offsets from `base_offset` on, and `append_time_ms` if it is not -1. A single set
     that can be written is changed in place, and may be even if it is not taken, but for its
     content; others are copied. Other arguments are those of `walk`.
+
+    With `block_bytes` there are `spans`, as `entry_spans` makes them, of times that are more than
+    `close_ms` apart or that some messages have and some have not, unless they get an append time;
+    `block_since_bytes` is what a block has in front of the sets.
     """
+    first_offset = base_offset
     last_markable = segment_offset + min(LARGEST_INT32 - 1, LARGEST_INT64 - segment_offset)
     kept = bytearray()
     offsets: list[int] = []
@@ -167,6 +181,19 @@ def take_usual(
     taken.min_timestamp_ms = min(smallest, default=NO_TIMESTAMP)
     taken.untimed = untimed
     taken.latency = latency if now_ms >= 0 else None
+    spread = smallest and (
+        untimed > 0 or taken.max_timestamp_ms - taken.min_timestamp_ms > max(close_ms, -1)
+    )
+    if spread and append_time_ms < 0 and 0 <= block_since_bytes < block_bytes:
+        rows, _, _, left = entry_spans(
+            data,
+            0,
+            block_bytes=block_bytes,
+            since_bytes=block_since_bytes,
+            next_offset=first_offset,
+            check_crc=False,
+        )
+        taken.spans = rows, first_offset, block_since_bytes, left
     return taken
 
 
