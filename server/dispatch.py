@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -236,7 +237,7 @@ class Dispatcher:
         """The answers to requests of one kind that were handled; short ones are joined."""
         api, encode, find_error = found.api, found.encode, found.find_error
         usual = api.response
-        counts: dict[int, int] = {}
+        codes: list[int] = []
         short: list[bytes] = []
         try:
             for request, outcome in zip(requests, outcomes, strict=False):
@@ -248,8 +249,7 @@ class Dispatcher:
                     except Exception as error:  # such as for want of memory
                         failure = error
                     else:
-                        code = find_error(outcome)
-                        counts[code] = counts.get(code, 0) + 1
+                        codes.append(find_error(outcome))
                         if type(made) is bytes and len(made) <= _SHORT_BYTES:
                             short.append(made)
                             continue
@@ -265,8 +265,9 @@ class Dispatcher:
                 yield b"".join(short)
         finally:
             seconds = self._time() - began
-            for code, count in counts.items():
-                found.answered(error_name(code) if code else NO_ERROR_NAME, seconds, count)
+            for code in set(codes):
+                name = error_name(code) if code else NO_ERROR_NAME
+                found.answered(name, seconds, codes.count(code))
 
     def _charged_answers(
         self,
@@ -356,19 +357,22 @@ def _taken(
 ) -> Sequence[Request]:
     """Take the requests of one kind off the front of `frames`, up to `most` of them, as far as
     they may be answered without a look at each thing that they name."""
-    most, read = min(most, found.most), found.read
+    read = found.read
     requests: list[Request] = []
     size = 0
-    for frame in frames:
+    for frame in islice(frames, min(most, found.most)):
         request = read(frame)
         if request is None or (allows is not None and not allows(request.body)):
             break  # It is met again when those before it have been answered.
         requests.append(request)
         size += len(frame)
-        if len(requests) >= most or size >= BULK_BYTES:
+        if size >= BULK_BYTES:
             break
-    for _ in requests:
-        frames.popleft()
+    if len(requests) == len(frames):
+        frames.clear()
+    else:
+        for _ in requests:
+            frames.popleft()
     return requests
 
 

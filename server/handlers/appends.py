@@ -119,19 +119,22 @@ def _take(
         return 1
     assert log is not None
     append_time_ms, log_start_offset = outcome.append_time_ms, log.log_start_offset
-    end_offset = outcome.last_offset + 1 if outcome.count else 0
-    commit = None
-    if services.cluster is not None and end_offset:
-        commit = services.cluster.serving.appended(log, outcome, acks)
     for one, first_offset in zip(sent, outcome.first_offsets, strict=False):
         result = one.result
         result.base_offset, result.log_append_time_ms = first_offset, append_time_ms
         result.log_start_offset = log_start_offset
         one.record_set = b""
-        if end_offset:
-            # One write and one sync are for all of them.
-            one.log, one.end_offset, one.commit = log, end_offset, commit
-    return len(outcome.first_offsets)
+    count = len(outcome.first_offsets)
+    if outcome.count:
+        commit = None
+        if services.cluster is not None:
+            commit = services.cluster.serving.appended(log, outcome, acks)
+        if acks == DURABLE:
+            end_offset = outcome.last_offset + 1
+            for one in sent[:count]:
+                # One write and one sync are for all of them.
+                one.log, one.end_offset, one.commit = log, end_offset, commit
+    return count
 
 
 def append_sets(

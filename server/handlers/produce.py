@@ -44,6 +44,7 @@ Answer = tuple[ProduceRequest, ProduceResponse, Sequence[Sent]]
 """A request, its answer, still without what becomes of its sets, and these."""
 
 _response_of: Final[Callable[[Answer], ProduceResponse]] = itemgetter(1)
+_topic_of: Final[Callable[[Partition], str]] = itemgetter(0)
 
 
 def handle_many(
@@ -57,7 +58,7 @@ def handle_many(
     made, all wait for that.
     """
     rows = _Rows(requests)
-    if not all(map(services.creations.exists, rows.topics)):
+    if not all(map(services.creations.exists, map(_topic_of, rows.by_partition))):
         missing = services.creations.missing(_named_topics(services, requests))
         if missing:
             creating = services.creations.make(missing)
@@ -79,7 +80,7 @@ def handle_in_bulk(
     the topics made that its requests name.
     """
     rows = _Rows(list(chain.from_iterable(sources)))
-    if not (rows.alike and all(map(services.creations.exists, rows.topics))):
+    if not (rows.alike and all(map(services.creations.exists, map(_topic_of, rows.by_partition)))):
         return [
             _handle_of(services, source, asker)
             for source, asker in zip(sources, askers, strict=True)
@@ -99,7 +100,7 @@ def _handle_of(
 class _Rows:
     """What requests bring, by request and by partition."""
 
-    __slots__ = ("acks", "alike", "answers", "by_partition", "of_transactions", "topics")
+    __slots__ = ("acks", "alike", "answers", "by_partition", "of_transactions")
 
     def __init__(self, requests: Sequence[ProduceRequest]) -> None:
         self.acks = requests[0].acks
@@ -109,10 +110,9 @@ class _Rows:
         self.answers: list[Answer] = []
         self.by_partition: dict[Partition, list[Sent]] = {}
         """What may be appended."""
-        self.topics: set[str] = set()
-        """Where that is to be appended."""
         self.of_transactions: list[tuple[str, list[Sent]]] = []
         """What belongs to transactions, by their ids."""
+        acks, answers = self.acks, self.answers
         for request in requests:
             topics = request.topics
             if len(topics) != 1 or len(topics[0].partitions) != 1:
@@ -125,23 +125,18 @@ class _Rows:
                 self.of_transactions.append((request.transactional_id, all_sent))
             for topic in topics:
                 name = topic.name
-                if request.transactional_id is None and topic.partitions:
-                    self.topics.add(name)
                 of_topic: list[ProducePartitionResult] = []
                 for one in topic.partitions:
-                    result = ProducePartitionResult(partition=one.partition)
                     partition = name, one.partition
-                    sent = Sent(partition, one.records or b"", result)
-                    of_topic.append(result)
-                    all_sent.append(sent)
-                    of_partition = by_partition.get(partition)
-                    if of_partition is None:
-                        by_partition[partition] = [sent]
+                    of_topic.append(result := ProducePartitionResult(partition=one.partition))
+                    all_sent.append(sent := Sent(partition, one.records or b"", result))
+                    if partition in by_partition:
+                        by_partition[partition].append(sent)
                     else:
-                        of_partition.append(sent)
+                        by_partition[partition] = [sent]
                 results.append(ProduceTopicResult(name=name, partitions=of_topic))
-            self.answers.append((request, ProduceResponse(topics=results), all_sent))
-            if request.acks != self.acks:
+            answers.append((request, ProduceResponse(topics=results), all_sent))
+            if request.acks != acks:
                 self.alike = False
 
 

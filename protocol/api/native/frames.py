@@ -165,16 +165,15 @@ def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
     at its values first: then `open_request` tells.
     """
     decode, checked_from, check_texts = request_decoder(api.request, version, Request)
-    key = api.key
+    begin = bytes((_REQUEST, api.key, version))
 
     def read(frame: Frame) -> Request | None:
-        if not _KIND_BYTES < len(frame) <= MAX_REQUEST_VALUES:
-            return None
-        if frame[0] != _REQUEST or frame[1] != key or frame[2] != version:
+        size = len(frame)
+        if size > MAX_REQUEST_VALUES or frame[:_KIND_BYTES] != begin:
             return None
         try:
             found: Request = decode(frame)
-            if len(frame) >= checked_from:
+            if size >= checked_from:
                 check_texts(found.body)
         except WRONG:
             return None
