@@ -209,9 +209,28 @@ class Dispatcher:
         return answers
 
     def _taken(self, found: _Kind, frames: Frames, most: int, caller: Caller) -> Sequence[Request]:
-        if self._guard is None:
-            return _taken(found, frames, most)
-        return _taken(found, frames, most, self._guard.allows(found.api.key, caller))
+        """Take the requests of one kind off the front of `frames`, up to `most` of them, as far as
+        they may be answered without a look at each thing that they name."""
+        allows: Allows | None = None
+        if self._guard is not None:
+            allows = self._guard.allows(found.api.key, caller)
+        read = found.read
+        requests: list[Request] = []
+        size = 0
+        for frame in islice(frames, min(most, found.most)):
+            request = read(frame)
+            if request is None or (allows is not None and not allows(request.body)):
+                break  # It is met again when those before it have been answered.
+            requests.append(request)
+            size += len(frame)
+            if size >= BULK_BYTES:
+                break
+        if len(requests) == len(frames):
+            frames.clear()
+        else:
+            for _ in requests:
+                frames.popleft()
+        return requests
 
     def _charges(
         self, found: _Kind, requests: Sequence[Request], caller: Caller
@@ -350,30 +369,6 @@ class Dispatcher:
         """Count a request whose answer is made."""
         seconds = self._time() - asked.began
         self._services.figures.answered(asked.api.name, error_name(code), seconds)
-
-
-def _taken(
-    found: _Kind, frames: Frames, most: int, allows: "Allows | None" = None
-) -> Sequence[Request]:
-    """Take the requests of one kind off the front of `frames`, up to `most` of them, as far as
-    they may be answered without a look at each thing that they name."""
-    read = found.read
-    requests: list[Request] = []
-    size = 0
-    for frame in islice(frames, min(most, found.most)):
-        request = read(frame)
-        if request is None or (allows is not None and not allows(request.body)):
-            break  # It is met again when those before it have been answered.
-        requests.append(request)
-        size += len(frame)
-        if size >= BULK_BYTES:
-            break
-    if len(requests) == len(frames):
-        frames.clear()
-    else:
-        for _ in requests:
-            frames.popleft()
-    return requests
 
 
 def _charged(asked: _Asked, response: Any) -> Any:

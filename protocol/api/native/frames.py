@@ -124,6 +124,8 @@ _response_writer: Final = cast(Callable[[type[Any], int], Writer], cache(_make_r
 
 _REQUEST: Final = 0x95
 _KIND_BYTES: Final = 3
+_KIND: Final = 0x7F7F
+"""The bits of the api key and the version, if each of them takes a byte."""
 
 _read_request: Final = Decoder(_Request).decode
 _read_response: Final = Decoder(_Response).decode
@@ -153,9 +155,8 @@ class ResponseHead(NamedTuple):
 def kind_of(frame: Frame) -> int | None:
     """A number for the api key and the version of a request, as `kind`; `None` where to tell them
     takes a closer look."""
-    if len(frame) > _KIND_BYTES and frame[0] == _REQUEST and frame[1] | frame[2] < 0x80:
-        return frame[1] << 8 | frame[2]
-    return None
+    begin = int.from_bytes(frame[:_KIND_BYTES], "big")
+    return begin & _KIND if begin & ~_KIND == _REQUEST << 16 else None
 
 
 def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
