@@ -48,7 +48,8 @@ _LISTENING: Final = "listening "
 _BUFFER_BYTES: Final = 1 << 20
 _LENGTH_BYTES: Final = 4
 _SEARCHED_BYTES: Final = 8 << 10
-_FETCHED_BYTES: Final = 64 << 10
+FETCHED_BYTES: Final = 64 << 10
+"""That `fetches` reads for a frame."""
 _READ_BYTES: Final = 1 << 20
 _FORMATS: Final = 0b110
 _NO_LIMIT: Final = 1 << 30
@@ -148,7 +149,7 @@ class _Work:
         return self._answer * len(frames)
 
     def _fetches(self, data: memoryview, frames: Sequence[memoryview]) -> bytes:
-        read = [os.pread(self._read, _FETCHED_BYTES, _FETCHED_BYTES) for _ in frames]
+        read = [os.pread(self._read, FETCHED_BYTES, FETCHED_BYTES) for _ in frames]
         return b"".join(part for fetched in read for part in (self._answer, fetched))
 
 
