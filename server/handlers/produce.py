@@ -1,6 +1,7 @@
 """produce: append message sets, and answer when they are as durable as was asked for."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, groupby, pairwise
@@ -44,6 +45,7 @@ Answer = tuple[ProduceRequest, ProduceResponse, Sequence[Sent]]
 """A request, its answer, still without what becomes of its sets, and these."""
 
 _response_of: Final[Callable[[Answer], ProduceResponse]] = itemgetter(1)
+_acks_of: Final[Callable[[ProduceRequest], int]] = attrgetter("acks")
 _topic_of: Final[Callable[[Partition], str]] = itemgetter(0)
 
 
@@ -105,14 +107,15 @@ class _Rows:
     def __init__(self, requests: Sequence[ProduceRequest]) -> None:
         self.acks = requests[0].acks
         """Of all of them, if they are `alike`."""
-        self.alike = self.acks != NO_ANSWER or len(requests) == 1
+        self.alike = len(requests) == 1 or (
+            self.acks != NO_ANSWER and len(set(map(_acks_of, requests))) == 1
+        )
         """Whether they want the same `acks`, and their answers can be made together."""
         self.answers: list[Answer] = []
-        self.by_partition: dict[Partition, list[Sent]] = {}
+        self.by_partition: dict[Partition, list[Sent]] = defaultdict(list)
         """What may be appended."""
         self.of_transactions: list[tuple[str, list[Sent]]] = []
         """What belongs to transactions, by their ids."""
-        acks, answers = self.acks, self.answers
         for request in requests:
             topics = request.topics
             if len(topics) != 1 or len(topics[0].partitions) != 1:
@@ -121,7 +124,7 @@ class _Rows:
             all_sent: list[Sent] = []
             by_partition = self.by_partition
             if request.transactional_id is not None:
-                by_partition = {}
+                by_partition = defaultdict(list)
                 self.of_transactions.append((request.transactional_id, all_sent))
             for topic in topics:
                 name = topic.name
@@ -130,14 +133,9 @@ class _Rows:
                     partition = name, one.partition
                     of_topic.append(result := ProducePartitionResult(partition=one.partition))
                     all_sent.append(sent := Sent(partition, one.records or b"", result))
-                    if partition in by_partition:
-                        by_partition[partition].append(sent)
-                    else:
-                        by_partition[partition] = [sent]
+                    by_partition[partition].append(sent)
                 results.append(ProduceTopicResult(name=name, partitions=of_topic))
-            answers.append((request, ProduceResponse(topics=results), all_sent))
-            if request.acks != acks:
-                self.alike = False
+            self.answers.append((request, ProduceResponse(topics=results), all_sent))
 
 
 def _handle_then(
