@@ -19,7 +19,7 @@ from ..protocol.records.batches.batch import build_batch
 from ..protocol.records.record import NewRecord
 from ..testing.requests import fetch, list_offsets, result
 from .apache_kafka import Unavailable
-from .brokers import MIB, ONE_TURN_BYTES, batch
+from .brokers import MIB, ONE_TURN_BYTES, batch, wait_until_idle
 from .fetching import fetch_all
 from .figure import median_ratio, times_in_turns
 from .kafka_sides import Side, Sides, both, bounded, check_answer, found_offset
@@ -46,10 +46,6 @@ _SEGMENT_MESSAGES: Final = 140
 _SEGMENT_BYTES: Final = 16 << 10
 _LOOKUP_ROUNDS: Final = 20
 _LOOKUPS: Final = 50
-_IDLE_SHARE: Final = 0.05
-"""Of a processor."""
-_IDLE_SECONDS: Final = 0.5
-_IDLE_WITHIN_SECONDS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,22 +198,10 @@ def find_time(sides: Sides) -> Iterator[Compared]:
     pair = (sides.kafka, sides.written)
     for segments in _SEGMENTS:
         works = [_lookups(side, segments) for side in pair]
-        _wait_until_idle(pair)
+        wait_until_idle([side.processor_seconds for side in pair])
         rounds = [times_in_turns(works, rounds=_LOOKUP_ROUNDS, each=_LOOKUPS) for _ in range(3)]
         found = {side.name: [one[n] for one in rounds] for n, side in enumerate(pair)}
         yield compared(f"find_time_{segments}", "s", found)
-
-
-def _wait_until_idle(sides: Sequence[Side]) -> None:
-    """Wait for what brokers still do with segments that they have just closed: both sync them in
-    the background."""
-    ended = time.monotonic() + _IDLE_WITHIN_SECONDS
-    while time.monotonic() < ended:
-        before = [side.processor_seconds() for side in sides]
-        time.sleep(_IDLE_SECONDS)
-        used = (side.processor_seconds() - was for side, was in zip(sides, before, strict=True))
-        if max(used) < _IDLE_SHARE * _IDLE_SECONDS:
-            return
 
 
 def _lookups(side: Side, segments: int) -> Callable[[], object]:

@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from ssl import SSLContext
@@ -39,6 +39,11 @@ _OVERHEAD_BYTES: Final = {100: 9, 1024: 11}
 """What a record of a batch takes beside a value of that size, about."""
 
 _SPREAD_MS: Final = 500
+
+_IDLE_WITHIN_SECONDS: Final = 30
+_IDLE_SECONDS: Final = 0.5
+_IDLE_SHARE: Final = 0.05
+"""A broker is idle that uses less of a processor than this for so long."""
 
 
 @contextmanager
@@ -110,4 +115,21 @@ def resident_bytes(server: ServerProcess) -> int:
 
 def processor_seconds(server: ServerProcess) -> float:
     """Processor time that a broker has used, in nanosecond steps."""
-    return time.clock_gettime((~server.process.pid << 3) | 2)
+    return process_seconds(server.process.pid)
+
+
+def process_seconds(pid: int) -> float:
+    """The same of any process."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def wait_until_idle(processor_seconds: Sequence[Callable[[], float]]) -> None:
+    """Wait for what brokers still do with segments that they have just closed, which they sync in
+    the background, or for half a minute. Each call tells the processor time of one of them."""
+    ended = time.monotonic() + _IDLE_WITHIN_SECONDS
+    while time.monotonic() < ended:
+        before = [used() for used in processor_seconds]
+        time.sleep(_IDLE_SECONDS)
+        used_now = (used() - was for used, was in zip(processor_seconds, before, strict=True))
+        if max(used_now) < _IDLE_SHARE * _IDLE_SECONDS:
+            return

@@ -1,6 +1,6 @@
 """`python -m horolog.bench.limits`: what no broker of one process can exceed on this machine.
 
-Three tables.
+Four tables.
 
 Sets of 64 KiB with 100-byte messages, in turns: a growing log of the broker; a process that gets
 the same sets from a socket and writes them to a new file; and one that also checks and numbers them
@@ -14,6 +14,9 @@ request at a time in seconds, else requests or bytes a second; the last column i
 the broker reaches. The echo is the smallest request, of which nothing is kept. Sets that are synced
 before they are answered, from 64 connections, have a process of their own (`least/syncs.py`), which
 begins no segment and removes none.
+
+Then the same requests beside processes with the event loop of the broker, uvloop, that do the least
+for them (`least/loops.py`): so the loop, what cannot be left out, and the rest are told apart.
 
 Then the client library beside clients that do only what cannot be left out (`least/clients.py`):
 messages a second.
@@ -31,7 +34,7 @@ from .durable import DURABLE, PRODUCERS, produce_each
 from .fetching import filled
 from .figure import median_ratio, quantile, times_in_turns
 from .growing import seconds_in_turns
-from .least import clients
+from .least import beside_loops, clients
 from .least.answers import answering
 from .least.syncs import syncing
 from .raw_client import RawClient, check_end, encoded
@@ -66,6 +69,9 @@ def main() -> None:
     for measured in measurements:
         for row in measured():
             _show(row)
+    print()
+    for line in beside_loops.lines():
+        print(line, flush=True)
     print(f"\n{'':<24}{'client':>14}{'least':>14}{'share':>8}")
     for row in clients.rows():
         _show(row)

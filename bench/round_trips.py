@@ -9,7 +9,7 @@ from typing import Final
 from ..protocol.api.log.list_offsets import LIST_OFFSETS
 from ..protocol.records.messages.sets import NewRecord, build_set
 from ..testing.requests import create_topic, list_offsets, produce, result
-from .brokers import broker, echo_request, sets
+from .brokers import broker, echo_request, processor_seconds, sets, wait_until_idle
 from .figure import Figure, rates, times_in_turns
 from .raw_client import RawClient, Refused, check_end, decoded, encoded
 
@@ -66,7 +66,7 @@ def produce_one_pipelined() -> Iterator[Figure]:
 
 def find_time() -> Iterator[Figure]:
     """The first offset at a time, in logs of 1, 1,000 and 10,000 segments in turns."""
-    with broker() as (_, client):
+    with broker() as (server, client):
         works: list[Callable[[], object]] = [partial(client.exchange, echo_request())]
         answers: list[list[tuple[int, bytes]]] = []
         for segments in _SEGMENTS:
@@ -76,6 +76,7 @@ def find_time() -> Iterator[Figure]:
             targets = [7919 * number % messages for number in range(_ROUNDS * _EACH)]
             answers.append([])
             works.append(_search(client, topic, targets, answers[-1]))
+        wait_until_idle([partial(processor_seconds, server)])
         echo_seconds, *found = times_in_turns(works, rounds=_ROUNDS, each=_EACH)
         for segments, some in zip(_SEGMENTS, answers, strict=True):
             _check_found(some)

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -208,9 +209,28 @@ class Dispatcher:
         return answers
 
     def _taken(self, found: _Kind, frames: Frames, most: int, caller: Caller) -> Sequence[Request]:
-        if self._guard is None:
-            return _taken(found, frames, most)
-        return _taken(found, frames, most, self._guard.allows(found.api.key, caller))
+        """Take the requests of one kind off the front of `frames`, up to `most` of them, as far as
+        they may be answered without a look at each thing that they name."""
+        allows: Allows | None = None
+        if self._guard is not None:
+            allows = self._guard.allows(found.api.key, caller)
+        read = found.read
+        requests: list[Request] = []
+        size = 0
+        for frame in islice(frames, min(most, found.most)):
+            request = read(frame)
+            if request is None or (allows is not None and not allows(request.body)):
+                break  # It is met again when those before it have been answered.
+            requests.append(request)
+            size += len(frame)
+            if size >= BULK_BYTES:
+                break
+        if len(requests) == len(frames):
+            frames.clear()
+        else:
+            for _ in requests:
+                frames.popleft()
+        return requests
 
     def _charges(
         self, found: _Kind, requests: Sequence[Request], caller: Caller
@@ -236,7 +256,7 @@ class Dispatcher:
         """The answers to requests of one kind that were handled; short ones are joined."""
         api, encode, find_error = found.api, found.encode, found.find_error
         usual = api.response
-        counts: dict[int, int] = {}
+        codes: list[int] = []
         short: list[bytes] = []
         try:
             for request, outcome in zip(requests, outcomes, strict=False):
@@ -248,8 +268,7 @@ class Dispatcher:
                     except Exception as error:  # such as for want of memory
                         failure = error
                     else:
-                        code = find_error(outcome)
-                        counts[code] = counts.get(code, 0) + 1
+                        codes.append(find_error(outcome))
                         if type(made) is bytes and len(made) <= _SHORT_BYTES:
                             short.append(made)
                             continue
@@ -265,8 +284,9 @@ class Dispatcher:
                 yield b"".join(short)
         finally:
             seconds = self._time() - began
-            for code, count in counts.items():
-                found.answered(error_name(code) if code else NO_ERROR_NAME, seconds, count)
+            for code in set(codes):
+                name = error_name(code) if code else NO_ERROR_NAME
+                found.answered(name, seconds, codes.count(code))
 
     def _charged_answers(
         self,
@@ -349,27 +369,6 @@ class Dispatcher:
         """Count a request whose answer is made."""
         seconds = self._time() - asked.began
         self._services.figures.answered(asked.api.name, error_name(code), seconds)
-
-
-def _taken(
-    found: _Kind, frames: Frames, most: int, allows: "Allows | None" = None
-) -> Sequence[Request]:
-    """Take the requests of one kind off the front of `frames`, up to `most` of them, as far as
-    they may be answered without a look at each thing that they name."""
-    most, read = min(most, found.most), found.read
-    requests: list[Request] = []
-    size = 0
-    for frame in frames:
-        request = read(frame)
-        if request is None or (allows is not None and not allows(request.body)):
-            break  # It is met again when those before it have been answered.
-        requests.append(request)
-        size += len(frame)
-        if len(requests) >= most or size >= BULK_BYTES:
-            break
-    for _ in requests:
-        frames.popleft()
-    return requests
 
 
 def _charged(asked: _Asked, response: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,13 +29,17 @@ class OpenFiles:
         self._open: OrderedDict[str, File] = OrderedDict()
         self._lent = 0
 
-    def use(self, name: str) -> File:
-        """The open file of that path, valid until the next call. Raises `OSError`."""
+    def use(self, name: str, path: Path | None = None) -> File:
+        """The open file of that name, valid until the next call. `path` is the same as a path,
+        for those who have it: to make one takes nearly as long as to open the file.
+
+        Raises `OSError`.
+        """
         file = self._open.get(name)
         if file is not None:
             self._open.move_to_end(name)
             return file
-        file = self.making_room(lambda: self._files.open(Path(name)))
+        file = self.making_room(partial(self._files.open, path or Path(name)))
         self._open[name] = file
         self._close_surplus()
         return file

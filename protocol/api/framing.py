@@ -4,6 +4,7 @@ No I/O: `FrameReader` offers the buffer that the next bytes are to be received i
 how many came. It fits `asyncio.BufferedProtocol`.
 """
 
+from struct import Struct
 from typing import Final, TypeVar
 
 from ..errors import HorologError
@@ -17,6 +18,8 @@ _HTTP_STARTS: Final = frozenset(
     )
 )
 
+
+_read_length: Final = Struct(">i").unpack_from
 
 Frame = bytes | bytearray | memoryview
 """A request or a response, without its length."""
@@ -173,12 +176,13 @@ class FrameReader:
 
     def _split(self, end: int, content: Slab) -> list[bytearray | Slab]:
         frames: list[bytearray | Slab] = []
-        slab = self._slab
+        slab, most = self._slab, self._max_frame_bytes
         start = length = 0
         try:
-            while end - start >= LENGTH_BYTES:
-                begin = start + LENGTH_BYTES
-                length = self._length(slab[start:begin])
+            while (begin := start + LENGTH_BYTES) <= end:
+                (length,) = _read_length(slab, start)
+                if not (self._opened and 0 < length <= most):
+                    self._check(slab[start:begin], length)
                 after = begin + length
                 if after > end:
                     break
@@ -213,7 +217,8 @@ class FrameReader:
         spare.extend(bytes(length - len(spare)))
         return spare
 
-    def _length(self, head: bytes | bytearray) -> int:
+    def _check(self, head: bytes | bytearray, length: int) -> None:
+        """Raise `ProtocolError` for what does not begin with the length of a frame."""
         if not self._opened:
             foreign = foreign_protocol(bytes(head))
             if foreign is not None:
@@ -221,13 +226,11 @@ class FrameReader:
                     foreign, f"the other side speaks {foreign}, not {self._protocol}"
                 )
             self._opened = True
-        length = int.from_bytes(head, "big", signed=True)
         if not 0 < length <= self._max_frame_bytes:
             raise ProtocolError(
                 f"a frame of {length} bytes; allowed are 1 to {self._max_frame_bytes} "
                 f"({self._limit_name})"
             )
-        return length
 
 
 class _LargeFrame:

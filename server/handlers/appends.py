@@ -91,23 +91,47 @@ _record_set_of: Final[Callable[[Sent], Buffer]] = attrgetter("record_set")
 def append(
     services: Services, acks: int, partition: Partition, sent: Sequence[Sent]
 ) -> Sequence[tuple[Log, Sent]]:
-    """Append the sets of one partition and take note of what became of them; gives those that are
-    left to `append_later`."""
-    record_sets = list(map(_record_set_of, sent))
-    log, outcomes = append_sets(services, acks, partition, record_sets)
+    """Append the sets of one partition, take note of what became of them, and have them synced if
+    that is due; gives those that are left to `append_later`: sets that take long, and all that come
+    behind them or others that wait."""
+    cluster, late = services.cluster, services.late_appends
+    try:
+        if acks not in ACKS:
+            _refuse_acks(services, acks, *partition)
+        if cluster is not None:
+            cluster.serving.check_append()
+        log = services.logs.find_or_create(*partition)
+        if cluster is not None:
+            cluster.serving.begin_append(log, acks)
+        elif acks == DURABLE and log.settings.min_insync_replicas > 1:
+            _refuse_alone(log)
+    except Exception as error:
+        for one in sent:
+            one.record_set = b""
+            one.refuse(services, error)
+        return ()
+    if late.is_running and late.holds(partition):
+        return [(log, one) for one in sent]
+    wait_for_sync = acks == DURABLE and _is_synced(log)
+    end_offset = log.log_end_offset
+    outcomes = log.appender.append_sets(
+        list(map(_record_set_of, sent)), wait_for_sync=wait_for_sync, goes_on=late.goes_on
+    )
+    if late.is_timing:
+        late.end()
+    _sync_if_due(services, log, end_offset, wait_for_sync=wait_for_sync)
     done = 0
     for outcome in outcomes:
-        done += _take(services, acks, log, sent[done:] if done else sent, outcome)
-    if done == len(sent):
-        return ()
-    assert log is not None
-    return [(log, one) for one in sent[done:]]
+        others = sent[done:] if done else sent
+        _note(services, log, others[0].record_set, outcome)
+        done += _take(services, acks, log, others, outcome)
+    return () if done == len(sent) else [(log, one) for one in sent[done:]]
 
 
 def _take(
     services: Services,
     acks: int,
-    log: Log | None,
+    log: Log,
     sent: Sequence[Sent],
     outcome: Appended | Exception,
 ) -> int:
@@ -117,60 +141,23 @@ def _take(
         sent[0].record_set = b""
         sent[0].refuse(services, outcome)
         return 1
-    assert log is not None
     append_time_ms, log_start_offset = outcome.append_time_ms, log.log_start_offset
-    end_offset = outcome.last_offset + 1 if outcome.count else 0
-    commit = None
-    if services.cluster is not None and end_offset:
-        commit = services.cluster.serving.appended(log, outcome, acks)
     for one, first_offset in zip(sent, outcome.first_offsets, strict=False):
         result = one.result
         result.base_offset, result.log_append_time_ms = first_offset, append_time_ms
         result.log_start_offset = log_start_offset
         one.record_set = b""
-        if end_offset:
-            # One write and one sync are for all of them.
-            one.log, one.end_offset, one.commit = log, end_offset, commit
-    return len(outcome.first_offsets)
-
-
-def append_sets(
-    services: Services, acks: int, partition: Partition, record_sets: Sequence[Buffer]
-) -> tuple[Log | None, Sequence[Appended | Exception]]:
-    """Append sets to the log of a partition, count them, and have them synced if that is due.
-
-    Gives that log, if there is one, and what became of the sets, as `Appender.append_sets`
-    does. Those that take long, and all that come behind them or others that wait, are left to
-    `append_later`.
-    """
-    try:
-        if acks not in ACKS:
-            _refuse_acks(services, acks, *partition)
+    count = len(outcome.first_offsets)
+    if outcome.count:
+        commit = None
         if services.cluster is not None:
-            services.cluster.serving.check_append()
-        log = services.logs.find_or_create(*partition)
-        if services.cluster is not None:
-            services.cluster.serving.begin_append(log, acks)
-        elif acks == DURABLE and log.settings.min_insync_replicas > 1:
-            _refuse_alone(log)
-    except Exception as error:
-        return None, [error] * len(record_sets)
-    late = services.late_appends
-    if late.is_running and late.holds(partition):
-        return log, ()
-    wait_for_sync = acks == DURABLE and _is_synced(log)
-    end_offset = log.log_end_offset
-    outcomes = log.appender.append_sets(
-        record_sets, wait_for_sync=wait_for_sync, goes_on=late.goes_on
-    )
-    if late.is_timing:
-        late.end()
-    done = 0
-    for outcome in outcomes:
-        _note(services, log, record_sets[done], outcome)
-        done += 1 if isinstance(outcome, Exception) else len(outcome.first_offsets)
-    _sync_if_due(services, log, end_offset, wait_for_sync=wait_for_sync)
-    return log, outcomes
+            commit = services.cluster.serving.appended(log, outcome, acks)
+        if acks == DURABLE:
+            end_offset = outcome.last_offset + 1
+            for one in sent[:count]:
+                # One write and one sync are for all of them.
+                one.log, one.end_offset, one.commit = log, end_offset, commit
+    return count
 
 
 def kept(record_set: Buffer) -> Buffer:

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
+
+import msgspec
 
 from ...protocol.api.log.fetch import (
     READ_COMMITTED,
@@ -34,7 +35,6 @@ from ...storage.read.readable_segment import FarAway
 from ...storage.read.reader import Reader
 from ...storage.read.reading import Slice
 from ...storage.read.windows import Place, TimeWindow
-from ...values import value_class
 from ..conversions import Limits
 from ..parking import Partition
 from .base import Later, Services, each_alone
@@ -245,8 +245,7 @@ class _Waiting:
         return self.over
 
 
-@value_class
-class _Part:
+class _Part(msgspec.Struct):
     """Where the messages of one partition are."""
 
     topic: str
@@ -256,8 +255,7 @@ class _Part:
     result: FetchPartitionResult
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(msgspec.Struct):
     """One pass over the partitions, in the order of the request: `look`, then `answer`."""
 
     services: Services
@@ -267,8 +265,8 @@ class _Reading:
     """Whether the append times that the request asks for are loaded."""
     available_bytes: int = 0
     """What there is, of each partition up to what is wanted of it at most."""
-    topics: list[FetchTopicResult] = field(default_factory=list)
-    parts: list[_Part] = field(default_factory=list)
+    topics: list[FetchTopicResult] = msgspec.field(default_factory=list)
+    parts: list[_Part] = msgspec.field(default_factory=list)
     """Those that give anything."""
     budget_bytes: int = 0
     """How many bytes of messages the rest of the answer may have."""

@@ -1,6 +1,7 @@
 """produce: append message sets, and answer when they are as durable as was asked for."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, groupby, pairwise
@@ -44,6 +45,8 @@ Answer = tuple[ProduceRequest, ProduceResponse, Sequence[Sent]]
 """A request, its answer, still without what becomes of its sets, and these."""
 
 _response_of: Final[Callable[[Answer], ProduceResponse]] = itemgetter(1)
+_acks_of: Final[Callable[[ProduceRequest], int]] = attrgetter("acks")
+_topic_of: Final[Callable[[Partition], str]] = itemgetter(0)
 
 
 def handle_many(
@@ -57,7 +60,7 @@ def handle_many(
     made, all wait for that.
     """
     rows = _Rows(requests)
-    if not all(map(services.creations.exists, rows.topics)):
+    if not all(map(services.creations.exists, map(_topic_of, rows.by_partition))):
         missing = services.creations.missing(_named_topics(services, requests))
         if missing:
             creating = services.creations.make(missing)
@@ -79,7 +82,7 @@ def handle_in_bulk(
     the topics made that its requests name.
     """
     rows = _Rows(list(chain.from_iterable(sources)))
-    if not (rows.alike and all(map(services.creations.exists, rows.topics))):
+    if not (rows.alike and all(map(services.creations.exists, map(_topic_of, rows.by_partition)))):
         return [
             _handle_of(services, source, asker)
             for source, asker in zip(sources, askers, strict=True)
@@ -99,18 +102,18 @@ def _handle_of(
 class _Rows:
     """What requests bring, by request and by partition."""
 
-    __slots__ = ("acks", "alike", "answers", "by_partition", "of_transactions", "topics")
+    __slots__ = ("acks", "alike", "answers", "by_partition", "of_transactions")
 
     def __init__(self, requests: Sequence[ProduceRequest]) -> None:
         self.acks = requests[0].acks
         """Of all of them, if they are `alike`."""
-        self.alike = self.acks != NO_ANSWER or len(requests) == 1
+        self.alike = len(requests) == 1 or (
+            self.acks != NO_ANSWER and len(set(map(_acks_of, requests))) == 1
+        )
         """Whether they want the same `acks`, and their answers can be made together."""
         self.answers: list[Answer] = []
-        self.by_partition: dict[Partition, list[Sent]] = {}
+        self.by_partition: dict[Partition, list[Sent]] = defaultdict(list)
         """What may be appended."""
-        self.topics: set[str] = set()
-        """Where that is to be appended."""
         self.of_transactions: list[tuple[str, list[Sent]]] = []
         """What belongs to transactions, by their ids."""
         for request in requests:
@@ -121,28 +124,18 @@ class _Rows:
             all_sent: list[Sent] = []
             by_partition = self.by_partition
             if request.transactional_id is not None:
-                by_partition = {}
+                by_partition = defaultdict(list)
                 self.of_transactions.append((request.transactional_id, all_sent))
             for topic in topics:
                 name = topic.name
-                if request.transactional_id is None and topic.partitions:
-                    self.topics.add(name)
                 of_topic: list[ProducePartitionResult] = []
                 for one in topic.partitions:
-                    result = ProducePartitionResult(partition=one.partition)
                     partition = name, one.partition
-                    sent = Sent(partition, one.records or b"", result)
-                    of_topic.append(result)
-                    all_sent.append(sent)
-                    of_partition = by_partition.get(partition)
-                    if of_partition is None:
-                        by_partition[partition] = [sent]
-                    else:
-                        of_partition.append(sent)
+                    of_topic.append(result := ProducePartitionResult(partition=one.partition))
+                    all_sent.append(sent := Sent(partition, one.records or b"", result))
+                    by_partition[partition].append(sent)
                 results.append(ProduceTopicResult(name=name, partitions=of_topic))
             self.answers.append((request, ProduceResponse(topics=results), all_sent))
-            if request.acks != self.acks:
-                self.alike = False
 
 
 def _handle_then(

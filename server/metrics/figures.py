@@ -27,7 +27,7 @@ class MaxWindow:
 
     def record(self, value: int) -> None:
         number = int(self._clock.monotonic() / self._slot_seconds)
-        place = number % len(self._numbers)
+        place = number % (SLOTS + 1)
         if self._numbers[place] != number:
             self._numbers[place] = number
             self._largest[place] = value

@@ -113,20 +113,20 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._host.figures.received_bytes += nbytes
-        held_nothing = not self._reader.unfinished
+        reader = self._reader
+        held_nothing = not reader.unfinished
         views = nbytes >= VIEWED_BYTES and not self._frames and self._is_idle
         try:
-            received = self._reader.received_views if views else self._reader.received
-            frames = received(nbytes)
+            frames = reader.received_views(nbytes) if views else reader.received(nbytes)
         except MemoryError:
-            self._reader.let_go()
+            reader.let_go()
             self._drop("memory", "there was no memory for the request")
             return
         if held_nothing or frames:
             self.held_since = self._loop.time()
-        if self._reader.fault is not None:
-            self._broken = "protocol", self._reader.fault.cause
-            self._tell_tls(self._reader.fault)
+        if reader.fault is not None:
+            self._broken = "protocol", reader.fault.cause
+            self._tell_tls(reader.fault)
         if not frames:
             self._work()
             return

@@ -79,18 +79,19 @@ class Blocks:
 
     def add(self, relatives: Sequence[int], append_time_ms: int, crc: int) -> None:
         """Go on with entries of one time that are right; `crc` is that of all entries then."""
-        first_begun = -self.count % BLOCK_ENTRIES
+        count, first_begun = len(relatives), -self.count % BLOCK_ENTRIES
         known_ms = append_time_ms if append_time_ms >= 0 else INT64_MAX
         if first_begun:
             if append_time_ms > self._max_ms[-1]:
                 self._max_ms[-1] = append_time_ms
             if known_ms < self._min_ms[-1]:
                 self._min_ms[-1] = known_ms
-        for begun in range(first_begun, len(relatives), BLOCK_ENTRIES):
-            self._max_ms.append(max(self.largest_ms, append_time_ms))
-            self._min_ms.append(known_ms)
-            self._offsets.append(relatives[begun])
-        self.count += len(relatives)
+        if first_begun < count:
+            for begun in range(first_begun, count, BLOCK_ENTRIES):
+                self._max_ms.append(max(self.largest_ms, append_time_ms))
+                self._min_ms.append(known_ms)
+                self._offsets.append(relatives[begun])
+        self.count += count
         self.crc, self._last_relative = crc, relatives[-1]
 
     def start(self, block: int) -> int:

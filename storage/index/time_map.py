@@ -173,7 +173,12 @@ class TimeMap:
             self._end_early()
             return
         self._noted_bytes, self._noted_offset = position + size_bytes, next_offset
-        if len(self._noted) >= _ROWS_NOTED * ROW_NUMBERS:
+        # To find that no block is full takes a look at each row: after small appends it would cost
+        # more than they do.
+        if (
+            len(self._noted) >= _ROWS_NOTED * ROW_NUMBERS
+            and self._noted_bytes - self.log_bytes > self._since_bytes
+        ):
             self._end_blocks()
 
     def _goes_on_with(self, spans: SetSpans) -> bool:

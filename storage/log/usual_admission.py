@@ -43,9 +43,11 @@ def admit_usual(
         return None
     if stamp_ms > latest_ms:
         return None
-    earliest_ms, limit_ms = None, None
+    lowest_ms = 0
     if settings.limits_times:
         earliest_ms, limit_ms = accepted_range(settings, now_ms)
+        lowest_ms = max(earliest_ms or 0, 0)
+        latest_ms = latest_ms if limit_ms is None else min(limit_ms, latest_ms)
     sets = list(record_sets)
     formats_before = active.magic_changes
     numbered = producer_numbers(sets)
@@ -59,8 +61,8 @@ def admit_usual(
         now_ms=now_ms,
         magics=formats,
         append_time_ms=stamp_ms,
-        lowest_ms=max(earliest_ms or 0, 0),
-        highest_ms=latest_ms if limit_ms is None else min(limit_ms, latest_ms),
+        lowest_ms=lowest_ms,
+        highest_ms=latest_ms,
         entry_max_bytes=settings.max_message_bytes,
         room_bytes=settings.segment_bytes - active.size_bytes,
         marks_max=min(active.offset_index.room, active.time_index.room),

@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import get_ident
 
 import pytest
@@ -388,9 +389,9 @@ class _ForOneThread(OpenFiles):
         super().__init__(files, limit)
         self._thread = get_ident()
 
-    def use(self, name: str) -> File:
+    def use(self, name: str, path: Path | None = None) -> File:
         assert get_ident() == self._thread, f"{name} is used in another thread"
-        return super().use(name)
+        return super().use(name, path)
 
 
 @pytest.mark.parametrize("timed", [True, False])

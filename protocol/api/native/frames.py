@@ -124,6 +124,8 @@ _response_writer: Final = cast(Callable[[type[Any], int], Writer], cache(_make_r
 
 _REQUEST: Final = 0x95
 _KIND_BYTES: Final = 3
+_KIND: Final = 0x7F7F
+"""The bits of the api key and the version, if each of them takes a byte."""
 
 _read_request: Final = Decoder(_Request).decode
 _read_response: Final = Decoder(_Response).decode
@@ -153,9 +155,8 @@ class ResponseHead(NamedTuple):
 def kind_of(frame: Frame) -> int | None:
     """A number for the api key and the version of a request, as `kind`; `None` where to tell them
     takes a closer look."""
-    if len(frame) > _KIND_BYTES and frame[0] == _REQUEST and frame[1] | frame[2] < 0x80:
-        return frame[1] << 8 | frame[2]
-    return None
+    begin = int.from_bytes(frame[:_KIND_BYTES], "big")
+    return begin & _KIND if begin & ~_KIND == _REQUEST << 16 else None
 
 
 def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
@@ -165,16 +166,15 @@ def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
     at its values first: then `open_request` tells.
     """
     decode, checked_from, check_texts = request_decoder(api.request, version, Request)
-    key = api.key
+    begin = bytes((_REQUEST, api.key, version))
 
     def read(frame: Frame) -> Request | None:
-        if not _KIND_BYTES < len(frame) <= MAX_REQUEST_VALUES:
-            return None
-        if frame[0] != _REQUEST or frame[1] != key or frame[2] != version:
+        size = len(frame)
+        if size > MAX_REQUEST_VALUES or frame[:_KIND_BYTES] != begin:
             return None
         try:
             found: Request = decode(frame)
-            if len(frame) >= checked_from:
+            if size >= checked_from:
                 check_texts(found.body)
         except WRONG:
             return None
