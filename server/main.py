@@ -11,6 +11,7 @@ from ..memory import settle
 from ..printable import printable
 from ..protocol.errors import HorologError
 from .broker import Broker
+from .lean_log import load_lean_log
 from .library_log import library_messages_to
 from .network.listener import CannotListen, WrongListeners
 from .network.ports import Addresses
@@ -60,6 +61,7 @@ async def _serve(settings: BrokerSettings, beside: Beside | None, ignored: Seque
     broker = Broker(settings, log_stream=sys.stderr, settled=settle)
     loop.add_signal_handler(signal.SIGHUP, broker.read_certificates_again)
     loop.set_exception_handler(broker.loop_error)
+    load_lean_log()
     if ignored:
         broker.observe("variables_ignored", names=", ".join(ignored))
     with library_messages_to(broker.observe, loop):

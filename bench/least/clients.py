@@ -34,7 +34,6 @@ from ..raw_client import RawClient, decoded, encoded
 _ROUNDS: Final = 9
 _SET_MESSAGES: Final = 500
 _SETS_IN_FLIGHT: Final = 3
-_BATCH_BYTES: Final = 256 << 10
 _LENGTH_BYTES: Final = 4
 _OPENED_BYTES: Final = 64 * MIB
 
@@ -83,7 +82,7 @@ def _sends(runner: asyncio.Runner, producer: Producer, address: str) -> Row:
 
 
 def _batches(runner: asyncio.Runner, producer: Producer, raw: RawClient) -> Row:
-    data, count = sets(100, _BATCH_BYTES)
+    data, count = sets(100, runner.run(producer.set_bytes_for("bench")))
     request, times = encoded(produce("bench", data, acks=1)), BATCH // count
     values, times_ms = [VALUE] * (times * count), [SystemClock().now_ms()] * (times * count)
 

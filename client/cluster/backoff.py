@@ -9,6 +9,10 @@ LONGEST_MS: Final = 2_000
 """Long enough that a thousand waiting clients do not keep a broker from starting."""
 
 
+_chance: Final = random.Random()
+"""Shared: to make one takes longer than the request that may need it."""
+
+
 class Backoff:
     """Waits that double from `first_ms` to `longest_ms`, each shortened at random by up to half.
 
@@ -25,7 +29,7 @@ class Backoff:
     ) -> None:
         self._first_ms = first_ms
         self._longest_ms = longest_ms
-        self._chance = chance or random.Random()
+        self._chance = chance or _chance
         self._failures = 0
 
     def next_s(self) -> float:

@@ -153,6 +153,8 @@ class Outbox:
                         self.open = None
                 self._queue.popleft()
                 await self._send(batch)
+                if self.open is not None:
+                    await asyncio.sleep(0)  # whoever has been answered may have more for it
         finally:
             self._sending = None
 

@@ -32,8 +32,7 @@ from .set_sending import send_in_turn, sent_records, set_of
 if TYPE_CHECKING:
     from ..security.security import Security
 
-_KIB: Final = 1024
-_MIB: Final = 1024 * _KIB
+_MIB: Final = 1024 * 1024
 
 
 class Producer(Client):
@@ -54,7 +53,7 @@ class Producer(Client):
         acks: Acks = "all",
         compression: Compression = "none",
         linger_ms: float = 0,
-        batch_bytes: int = 256 * _KIB,
+        batch_bytes: int = _MIB,
         buffer_bytes: int = 32 * _MIB,
         delivery_timeout_ms: int = 120_000,
         idempotent: bool | None = None,
@@ -68,8 +67,8 @@ class Producer(Client):
         """`acks`: "all" as durable as the topic asks for, 1 in the log, 0 no answer at all:
         what the broker refuses is then lost unseen.
 
-        A set of up to `batch_bytes` (before compression) waits `linger_ms` for more messages, and
-        for the set before it. `buffer_bytes` of messages are taken before the first of them is
+        A set of up to `batch_bytes` (before compression), and never more than its topic allows,
+        waits `linger_ms` for more messages, and for the set before it. `buffer_bytes` of messages are taken before the first of them is
         answered; then `send` and `enqueue` wait. `delivery_timeout_ms=0` sends every set only
         once. `stamp_missing=False` sends a message that is
         given no time without one. `idempotent` marks the sets, so that the broker recognises one

@@ -65,6 +65,12 @@ class _Staged:
 class Segment(IndexedSegment):
     """A segment whose files can be written."""
 
+    __slots__ = (
+        "_staged",
+        "before_append",
+        "jitter_ms",
+    )
+
     def __init__(
         self, directory: Path, base_offset: int, settings: TopicSettings, seams: Seams
     ) -> None:

@@ -25,11 +25,14 @@ class Watermark:
     def __init__(self, offset: int) -> None:
         self.offset = offset
         """First offset that consumers do not see."""
-        self._waiting: deque[int] = deque()
+        self._waiting: deque[int] | None = None
+        """Made when it is needed: an empty one takes 600 bytes, and few logs ever have another."""
         self._held_at: int | None = None
 
     def wait_for_sync(self, first_offset: int) -> None:
         """Do not pass `first_offset`, where a set begins, until it is synced."""
+        if self._waiting is None:
+            self._waiting = deque()
         self._waiting.append(first_offset)
 
     def synced(self, offset: int) -> None:
@@ -53,7 +56,8 @@ class Watermark:
         self.offset = min(self.offset, offset)
         if self._held_at is not None:
             self._held_at = min(self._held_at, offset)
-        self._waiting = deque(first for first in self._waiting if first < offset)
+        if self._waiting:
+            self._waiting = deque(first for first in self._waiting if first < offset)
 
     def advance(self, log_end_offset: int) -> bool:
         """Move as far as may be; say whether it moved."""

@@ -178,13 +178,18 @@ async def test_limits_that_are_lowered_while_it_sends(broker: Broker, idempotent
 async def test_a_set_of_send_many_is_refused_whole(broker: Broker) -> None:
     address = str(broker.addresses.native)
     records = [NewRecord(value) for value in noise(500)]
-    async with Admin(address) as admin, Producer(address) as producer:
+    async with (
+        Admin(address) as admin,
+        Producer(address) as producer,
+        Producer(address, batch_bytes=256 * 1024) as smaller,
+    ):
         await admin.create_topic("t", settings={"segment.bytes": "15000"})
         with pytest.raises(RecordListTooLarge, match=r"segment\.bytes"):
             await producer.send_many("t", records)
-        most = await producer.set_bytes_for("t")
-        assert 10_000 < most < 15_000
-        assert await producer.set_bytes_for("other") == 256 * 1024
+        for one in (producer, smaller):
+            assert 10_000 < await one.set_bytes_for("t") < 15_000
+        assert await smaller.set_bytes_for("other") == 256 * 1024
+        assert 900_000 < await producer.set_bytes_for("other") < FALLBACK_BYTES
     assert await stored(address, "t") == []
 
 
@@ -248,7 +253,7 @@ async def test_denied_limits_are_learned(scripted_broker: Any) -> None:
     topic = Topic(None, 100_000)
     async with (
         scripted_broker(topic.serve, describes=True) as broker,
-        Producer(broker.address) as producer,
+        Producer(broker.address, batch_bytes=256 * 1024) as producer,
     ):
         for _ in range(10):
             await producer.send_batch("t", [b"a" * 1000] * 1000)
