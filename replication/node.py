@@ -140,6 +140,11 @@ class Node:
         elif self.follower is not None:
             self.follower.synced(partition)
 
+    def reminded(self) -> None:
+        """`Remind` was carried out."""
+        if self.leader is not None:
+            self.leader.reminded()
+
     def connected(self, now_s: float, connection: Connection) -> None:
         """A connection that `Connect` asked for is there."""
         if self.follower is not None:
