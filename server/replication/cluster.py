@@ -299,7 +299,7 @@ class Cluster:
             self.observe("replication_failed", error=error)
 
     def _look_at_starts(self) -> None:
-        raised = list(self.stored.raised_starts(self._starts))
+        raised = self.stored.raised_starts(self._starts)
         if self.leads:
             for partition in raised:
                 self.node.trimmed(partition, None)
