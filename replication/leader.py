@@ -305,6 +305,12 @@ class Leader:
             if session.waits and session.changed:
                 self._answer(session)
 
+    def answer(self, broker_id: int) -> None:
+        """Answer the fetch of a follower, so that it asks again."""
+        for session in self.sessions.values():
+            if session.member.broker_id == broker_id and session.waits:
+                self._answer(session)
+
     def _answer(self, session: Session) -> None:
         parts = next_parts(
             session,

@@ -274,6 +274,9 @@ class Node:
         if self.leader is not None:
             self._handing_to = broker_id
             self._handing_since_s = now_s
+            # It is handed over when the other one says that it has everything: at once, not when
+            # its fetch has waited long enough.
+            self.leader.answer(broker_id)
 
     def tick(self, now_s: float) -> None:
         """To be called often, several times in `read_every_s`."""

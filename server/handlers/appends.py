@@ -88,11 +88,29 @@ class Sent(msgspec.Struct):
 _record_set_of: Final[Callable[[Sent], Buffer]] = attrgetter("record_set")
 
 
+def _size_of(sent: Sent) -> int:
+    return len(sent.record_set)
+
+
 def append(
     services: Services, acks: int, partition: Partition, sent: Sequence[Sent]
 ) -> Sequence[tuple[Log, Sent]]:
     """Append the sets of one partition and take note of what became of them; gives those that are
     left to `append_later`."""
+    if acks == DURABLE and services.cluster is not None:
+        first = services.cluster.serving.first_part(list(map(_size_of, sent)))
+        if first:
+            # Followers copy the first ones while the others are appended.
+            late = _append_together(services, acks, partition, sent[:first])
+            if not late:
+                return _append_together(services, acks, partition, sent[first:])
+            return [*late, *((late[0][0], one) for one in sent[first:])]
+    return _append_together(services, acks, partition, sent)
+
+
+def _append_together(
+    services: Services, acks: int, partition: Partition, sent: Sequence[Sent]
+) -> Sequence[tuple[Log, Sent]]:
     record_sets = list(map(_record_set_of, sent))
     log, outcomes = append_sets(services, acks, partition, record_sets)
     done = 0

@@ -107,8 +107,14 @@ class Machine:
     def tick(self) -> None:
         node = self.active
         if node is not None:
+            self._remind(node)
             node.tick(self.now_s)
             self.settle()
+
+    def _remind(self, node: Node) -> None:
+        if self.reminds:
+            self.reminds = False
+            node.reminded()
 
     def stop(self, silent: bool) -> None:
         """The process ends at once."""
@@ -200,9 +206,7 @@ class Machine:
         node = self.active
         if node is None or not self.is_due:
             return
-        if self.reminds:
-            self.reminds = False
-            node.reminded()
+        self._remind(node)
         partitions = sorted(self.syncs)
         self.syncs.clear()
         for partition in partitions:
