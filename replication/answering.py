@@ -25,7 +25,9 @@ def next_parts(
     parts: list[Part] = []
     left: set[Partition] = set()
     session.more = set()
-    for partition in sorted(session.changed):
+    told = session.changed | session.moved
+    session.moved = set()
+    for partition in sorted(told):
         part = partitions[partition]
         log, stored = part.log, None
         end = session.goes_on_at(partition)

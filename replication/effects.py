@@ -42,6 +42,10 @@ class Sync(NamedTuple):
     partition: Partition
 
 
+class Remind(NamedTuple):
+    """Call `Node.reminded` a few milliseconds from now, once however often it was wanted."""
+
+
 class Outcome(Enum):
     """What became of a client's request; those that fail have an error of Kafka's."""
 
@@ -103,6 +107,7 @@ Effect = (
     | Close
     | Send
     | Sync
+    | Remind
     | Answer
     | ReadCluster
     | GrantLease

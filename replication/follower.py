@@ -40,6 +40,10 @@ class Follower:
         """Whether something of the last answer could not be appended."""
         self._changed: set[Partition] = set()
         self._not_reached: set[Partition] = set()
+        self._told: set[Partition] = set()
+        """Partitions of which the leader was told a position on this connection."""
+        self._was_cut = False
+        """Whether a log was cut on this connection, so that topics may have gone with it."""
 
     @property
     def member(self) -> Member:
@@ -94,10 +98,17 @@ class Follower:
         self._welcomed = self._ever_welcomed = True
         self._changed = set(self._directory.logs)
         self._not_reached = set(self._directory.logs)
+        self._told = set(self._directory.logs)
+        self._was_cut = False
         self._fetch(now_s)
 
     def add_partition(self, partition: Partition) -> None:
         """A partition that the leader's metadata names is there now."""
+        if self._was_cut and partition in self._told:
+            # It went with metadata that the leader never had, and knows nothing of that: what is
+            # on its way goes on behind messages that are gone.
+            self.drop()
+        self._told.add(partition)
         self._not_reached.add(partition)
         self._position_changed(partition)
 
@@ -129,6 +140,8 @@ class Follower:
         self._fetching = ahead
         self._stumbled = False
         for part in message.parts:
+            if not self._welcomed:
+                return  # The connection was dropped because of a part before.
             # Partitions that the metadata do not name yet are asked for once they do.
             log = self._directory.logs.get(part.partition)
             if log is not None:
@@ -143,9 +156,11 @@ class Follower:
     def _take(self, log: PartitionLog, part: Part) -> None:
         before = log.log_end_offset
         if part.diverging is not None:
+            self._was_cut = True
             self.cut(log, part.diverging, part)
             self._changed.add(part.partition)
         elif part.log_start_offset > log.log_end_offset:
+            self._was_cut = True
             self._begin_anew(log, part)
             self._changed.add(part.partition)
         else:

@@ -4,7 +4,18 @@ from collections.abc import Mapping
 
 from .answering import next_parts
 from .cluster_state import ClusterState
-from .effects import Answer, Close, Connection, Effect, Outcome, Send, Sync, Token, Transact
+from .effects import (
+    Answer,
+    Close,
+    Connection,
+    Effect,
+    Outcome,
+    Remind,
+    Send,
+    Sync,
+    Token,
+    Transact,
+)
 from .epochs import NO_EPOCH, EpochEnd, agrees, end_of, latest
 from .in_sync import InSyncReplicas
 from .led_partition import LedPartition
@@ -41,6 +52,8 @@ class Leader:
         self._in_sync: list[Session | None] = []
         self._recount()
         self._logs = logs
+        self._reminded = True
+        """Whether no reminder is under way."""
 
     def start(self) -> None:
         """Begin with the logs as they are: nothing is appended to them by anybody else now."""
@@ -152,9 +165,14 @@ class Leader:
                 return
             end = min(end, session.ends.get(partition, -1))
             synced = min(synced, session.synced.get(partition, -1))
-        if part.advance(end, synced):
+        if part.advance(end, synced) and self.sessions:
+            # It goes with the next messages. A fetch answered with it alone costs as much as one
+            # with messages, and nobody here waits for a follower to know it.
             for session in self.sessions.values():
-                session.changed.add(partition)
+                session.moved.add(partition)
+            if self._reminded:
+                self._reminded = False
+                self._effects.append(Remind())
         done = part.committed()
         if part.awaits_trim:
             starts = [it.starts.get(partition, -1) for it in self._in_sync if it]
@@ -275,9 +293,22 @@ class Leader:
 
     # What followers get.
 
+    def reminded(self) -> None:
+        """A few milliseconds are over: who still waits is told of watermarks that moved."""
+        self._reminded = True
+        for session in self.sessions.values():
+            if session.waits and session.moved:
+                self._answer(session)
+
     def _answer_followers(self) -> None:
         for session in self.sessions.values():
             if session.waits and session.changed:
+                self._answer(session)
+
+    def answer(self, broker_id: int) -> None:
+        """Answer the fetch of a follower, so that it asks again."""
+        for session in self.sessions.values():
+            if session.member.broker_id == broker_id and session.waits:
                 self._answer(session)
 
     def _answer(self, session: Session) -> None:

@@ -140,6 +140,11 @@ class Node:
         elif self.follower is not None:
             self.follower.synced(partition)
 
+    def reminded(self) -> None:
+        """`Remind` was carried out."""
+        if self.leader is not None:
+            self.leader.reminded()
+
     def connected(self, now_s: float, connection: Connection) -> None:
         """A connection that `Connect` asked for is there."""
         if self.follower is not None:
@@ -269,6 +274,9 @@ class Node:
         if self.leader is not None:
             self._handing_to = broker_id
             self._handing_since_s = now_s
+            # It is handed over when the other one says that it has everything: at once, not when
+            # its fetch has waited long enough.
+            self.leader.answer(broker_id)
 
     def tick(self, now_s: float) -> None:
         """To be called often, several times in `read_every_s`."""

@@ -32,6 +32,7 @@ class Session:
         "marks",
         "member",
         "more",
+        "moved",
         "sent",
         "starts",
         "synced",
@@ -70,7 +71,9 @@ class Session:
         self.more: set[Partition] = set()
         """Partitions of which there was perhaps more than was sent last."""
         self.changed: set[Partition] = set()
-        """Partitions of which there is something to tell."""
+        """Partitions of which there is something to tell at once."""
+        self.moved: set[Partition] = set()
+        """Partitions whose watermark moved. It goes with what is told next, or a little later."""
         self.waits = False
         """Whether a fetch waits for an answer."""
         self.fetched_s: float | None = None
@@ -87,6 +90,7 @@ class Session:
         self.behind.discard(partition)
         self.unsynced.discard(partition)
         self.changed.discard(partition)
+        self.moved.discard(partition)
 
     def measure(
         self, now_s: float, leader_ends: dict[Partition, int], wanted_syncs: dict[Partition, int]

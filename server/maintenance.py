@@ -217,7 +217,13 @@ class Maintenance:
 
     async def _flush(self) -> None:
         now = self._clock.monotonic()
-        for log in self._directory.open_logs():
+        # Thousands of logs with nothing to do are looked at every second.
+        unsynced = [
+            log
+            for log in self._directory.open_logs()
+            if log.unflushed_since is not None or log.watermark.offset < log.log_end_offset
+        ]
+        for log in unsynced:
             since = log.unflushed_since
             due = since is not None and (now - since) * 1000 >= log.settings.flush_ms
             # A request waits for a sync; if the one asked for could not begin, this one may.

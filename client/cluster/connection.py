@@ -8,7 +8,7 @@ import asyncio
 import select
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from ...protocol.api.broker.api_versions import (
     API_VERSIONS,
@@ -61,13 +61,23 @@ _KEPT_BYTES: Final = 16 * 1024 * 1024
 """Memory of a response that is kept for the next one: what a fetch brings at most by default."""
 
 
+class Awaited(Protocol):
+    """Who is told what became of a request, unless it is `done` with it: a future, as a rule."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: Any, /) -> None: ...
+
+    def set_exception(self, exception: Exception, /) -> None: ...
+
+
 @dataclass(slots=True)
 class _Pending:
     """A request that is not answered yet."""
 
     api: Api
     version: int
-    answer: asyncio.Future[Any]
+    answer: Awaited
     timer: asyncio.TimerHandle
 
 
@@ -183,17 +193,21 @@ class Connection(asyncio.BufferedProtocol):
         Raises ConnectionFailed and UnsupportedVersion, and InvalidRequest for a number or a text
         that has no form on the wire.
         """
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self.submit_for(answer, api, body, wait_ms=wait_ms)
+        return answer
+
+    def submit_for(self, answer: Awaited, api: Api, body: object, *, wait_ms: int = 0) -> None:
+        """As `submit`; `answer` is told at once when the response is there, and raises nothing."""
         version = self.version(api)
         correlation_id = self._take_id()
         frame = self._encoded(api, version, correlation_id, body)
         transport = self._check()
-        answer: asyncio.Future[Any] = self._loop.create_future()
         timeout_ms = self._request_timeout_ms + wait_ms
         timer = self._loop.call_later(timeout_ms / 1000, self._expire, answer, api, timeout_ms)
         self._pending[correlation_id] = _Pending(api, version, answer, timer)
         self._used_at = self._loop.time()
         transport.write(frame)
-        return answer
 
     def submit_unanswered(self, api: Api, body: object) -> None:
         """Send a request that the broker does not answer (produce with `acks` 0)."""
@@ -229,7 +243,8 @@ class Connection(asyncio.BufferedProtocol):
     async def finish(self) -> None:
         """Wait until everything under way is answered or given up, and close."""
         if self._pending:
-            await asyncio.wait([request.answer for request in self._pending.values()])
+            answers = [request.answer for request in self._pending.values()]
+            await asyncio.wait([one for one in answers if isinstance(one, asyncio.Future)])
         await self.close()
 
     def abort(self, cause: str = "the connection was given up") -> None:
@@ -340,7 +355,7 @@ class Connection(asyncio.BufferedProtocol):
             raise
         pending.answer.set_result(message)
 
-    def _expire(self, answer: asyncio.Future[Any], api: Api, timeout_ms: int) -> None:
+    def _expire(self, answer: Awaited, api: Api, timeout_ms: int) -> None:
         # The entry stays until the late response comes, which must find its request.
         if not answer.done():
             answer.set_exception(

@@ -88,12 +88,30 @@ class Sent(msgspec.Struct):
 _record_set_of: Final[Callable[[Sent], Buffer]] = attrgetter("record_set")
 
 
+def _size_of(sent: Sent) -> int:
+    return len(sent.record_set)
+
+
 def append(
     services: Services, acks: int, partition: Partition, sent: Sequence[Sent]
 ) -> Sequence[tuple[Log, Sent]]:
     """Append the sets of one partition, take note of what became of them, and have them synced if
     that is due; gives those that are left to `append_later`: sets that take long, and all that come
     behind them or others that wait."""
+    if acks == DURABLE and services.cluster is not None:
+        first = services.cluster.serving.first_part(list(map(_size_of, sent)))
+        if first:
+            # Followers copy the first ones while the others are appended.
+            late = _append_together(services, acks, partition, sent[:first])
+            if not late:
+                return _append_together(services, acks, partition, sent[first:])
+            return [*late, *((late[0][0], one) for one in sent[first:])]
+    return _append_together(services, acks, partition, sent)
+
+
+def _append_together(
+    services: Services, acks: int, partition: Partition, sent: Sequence[Sent]
+) -> Sequence[tuple[Log, Sent]]:
     cluster, late = services.cluster, services.late_appends
     try:
         if acks not in ACKS:

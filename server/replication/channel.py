@@ -7,6 +7,33 @@ from ...protocol.api.cluster.replicate import ReplicateResponse
 from ...replication.messages import Position
 from ...replication.partition_log import Partition
 from ...storage.metadata.state_copy import StateReading
+from ..parking import SharedWait
+
+
+class Told(SharedWait):
+    """The wait of a fetch for its answer, which goes out within the call that ends it: a follower
+    copies while the leader goes on."""
+
+    __slots__ = ("_cancelled",)
+
+    def __init__(self) -> None:
+        self._callbacks = []
+        self._over = False
+        self._cancelled = False
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def cancel(self) -> None:
+        """The connection is lost."""
+        if not self._over:
+            self._cancelled = True
+            self.end()
+
+    def end(self) -> None:
+        """There is an answer."""
+        if not self._over:
+            self._end(None)
 
 
 class Channel:
@@ -29,7 +56,7 @@ class Channel:
         self._outbox: deque[ReplicateResponse] = deque()
         self._reading: asyncio.Future[None] | None = None
         """What the last answer waits for; no other is made before."""
-        self._waiting: asyncio.Future[None] | None = None
+        self._waiting: Told | None = None
 
     @property
     def waits(self) -> bool:
@@ -65,10 +92,10 @@ class Channel:
 
         reading.add_done_callback(read)
 
-    def wait(self) -> "asyncio.Future[None]":
+    def wait(self) -> Told:
         """Done when there is an answer; cancelled when the connection is lost."""
         self._wake()
-        self._waiting = asyncio.get_running_loop().create_future()
+        self._waiting = Told()
         return self._waiting
 
     def take(self) -> ReplicateResponse | None:
@@ -90,5 +117,5 @@ class Channel:
             self.state = None
 
     def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+        if self._waiting is not None:
+            self._waiting.end()

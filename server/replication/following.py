@@ -1,8 +1,9 @@
 """The leader of a follower: the connection to it, and what it says."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from ...config.address import split_address
@@ -16,6 +17,7 @@ from ...storage.log.log import Log
 from .epoch_lines import write_lines_of
 from .followers import reachable
 from .link import LetsIn, Link
+from .stored_log import StoredLog
 from .stored_metadata import METADATA
 from .wire import read_response, read_state_part, write_request
 
@@ -34,6 +36,8 @@ AGAIN_S: Final = 10.0
 
 RATE_S: Final = 10.0
 """Over so long it is measured how many messages come in a second."""
+
+_end_of: Final[Callable[[StoredLog], int]] = attrgetter("log.log_end_offset")
 
 
 class Following:
@@ -75,7 +79,7 @@ class Following:
         self.address = self._given if known is None else known.address
         timeout_ms = cluster.settings.replica_lag_time_max_ms
         lets_in = LetsIn(cluster.settings.cluster_credentials, cluster.settings.cluster_ca)
-        link = Link(cluster.new_number(), self.address, timeout_ms, lets_in)
+        link = Link(cluster.new_number(), self.address, timeout_ms, lets_in, self._take_at_once)
         self._links[link] = cluster.start_work(self._run(link))
 
     def say(self, link: Any, message: FromFollower | FromLeader) -> None:
@@ -139,10 +143,37 @@ class Following:
             self._told = text
             self._cluster.observe("leader_not_followed", address=link.address, error=text)
 
+    def _take_at_once(self, link: Link, response: ReplicateResponse) -> bool:
+        """Take an answer for which nothing has to be waited; whether this is one."""
+        if response.answers != Answers.FETCHED:
+            return False
+        message = self._read(response)
+        if self._waits_for(response, message):
+            return False
+        self._note(response)
+        self._tell(link, response, message)
+        return True
+
+    def _read(self, response: ReplicateResponse) -> FromLeader:
+        """What the leader said of topics that are here. Raises `InvalidRequest`."""
+        if not all(map(self._is_here, response.parts)):
+            response.parts = [part for part in response.parts if self._is_here(part)]
+        return read_response(response)
+
+    def _waits_for(self, response: ReplicateResponse, message: FromLeader) -> bool:
+        """Whether a disk has to be waited for before the rest of an answer is told."""
+        assert isinstance(message, Fetched)
+        logs = self._cluster.stored.logs
+        return any(
+            written.state_bytes
+            or logs[part.partition].log_start_offset < part.log_start_offset
+            or (part.stored is not None and logs[part.partition].needs_lines(part.stored))
+            for written, part in zip(response.parts, message.parts, strict=True)
+        )
+
     async def _take(self, link: Link, response: ReplicateResponse) -> None:
         cluster, node = self._cluster, self._cluster.node
-        response.parts = [part for part in response.parts if self._is_here(part)]
-        message = read_response(response)
+        message = self._read(response)
         welcome = response.answers == Answers.WELCOME
         if welcome and response.epoch >= node.highest_epoch:
             if not is_id(response.cluster_id):
@@ -160,16 +191,26 @@ class Following:
             await write_lines_of(cluster, message)
         if link.closed:
             return
-        if isinstance(message, Fetched):
-            self._follow_starts(response)
-        cluster.happens(lambda now_s: node.ask_ahead(now_s, link, message))
         before = node.follower.epoch if node.follower is not None else None
-        cluster.happens(lambda now_s: node.from_leader(now_s, link, message))
+        self._tell(link, response, message)
         if welcome and node.follower is not None and before != node.follower.epoch:
             self._told = None
             cluster.observe(
                 "follows", leader=response.broker_id, address=link.address, epoch=response.epoch
             )
+
+    def _tell(self, link: Link, response: ReplicateResponse, message: FromLeader) -> None:
+        """Tell the state machine, and do what it wants."""
+        cluster, node = self._cluster, self._cluster.node
+        if isinstance(message, Fetched):
+            self._follow_starts(response)
+        now_s = cluster.now_s
+        node.ask_ahead(now_s, link, message)
+        cluster.settle()
+        try:
+            node.from_leader(now_s, link, message)
+        finally:
+            cluster.settle()
 
     def _is_here(self, part: ReplicatedPart) -> bool:
         """Whether a part is of a topic that is here. Of another one of that name nothing is."""
@@ -217,8 +258,8 @@ class Following:
         self.answered_s, self.behind_messages = now_s, response.behind_messages
         self.in_sync = response.in_sync
         if not self._counts or now_s - self._counts[-1][0] >= 1:
-            logs = self._cluster.stored.logs.values()
-            ends = sum(one.log_end_offset for one in logs if one.partition != METADATA)
+            stored = self._cluster.stored
+            ends = sum(map(_end_of, stored.logs.values())) - stored.metadata.log_end_offset
             self._counts.append((now_s, ends))
             self._counts = [one for one in self._counts if now_s - one[0] <= RATE_S]
 

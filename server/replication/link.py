@@ -1,8 +1,8 @@
 """A follower's connection to its leader."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ...client.cluster.connecting import connect
 from ...client.cluster.connection import Connection
@@ -48,14 +48,26 @@ class LetsIn:
 class Link:
     """One connection: requests out, answers in, one after the other."""
 
-    def __init__(self, number: int, address: str, timeout_ms: int, lets_in: LetsIn) -> None:
-        """`number` is what the leader knows it by."""
+    def __init__(
+        self,
+        number: int,
+        address: str,
+        timeout_ms: int,
+        lets_in: LetsIn,
+        takes: Callable[["Link", ReplicateResponse], bool],
+    ) -> None:
+        """`number` is what the leader knows it by. `takes` is offered an answer that nothing waits
+        in front of, as soon as it is there; what it does not take, or what it raises, comes with
+        `next`."""
         self.number = number
         self.address = address
         self.closed = False
         self._timeout_ms = timeout_ms
         self._lets_in = lets_in
         self._connection: Connection | None = None
+        self._takes = takes
+        self._waits = False
+        """Whether all that came was taken."""
         self._incoming: asyncio.Queue[Incoming] = asyncio.Queue()
 
     async def open(self) -> None:
@@ -86,19 +98,40 @@ class Link:
             if request.says == Says.CONFIRM:
                 connection.submit_unanswered(REPLICATE, request)
             else:
-                connection.submit(REPLICATE, request).add_done_callback(self._answered)
+                connection.submit_for(self, REPLICATE, request)
         except Exception as error:
             self._incoming.put_nowait(error)
 
-    def _answered(self, answer: "asyncio.Future[Any]") -> None:
-        if answer.cancelled():
-            return
-        error = answer.exception()
-        self._incoming.put_nowait(answer.result() if error is None else _as_exception(error))
+    # What the connection tells of a request.
+
+    def done(self) -> bool:
+        """Whether nobody wants an answer."""
+        return self.closed
+
+    def set_result(self, response: ReplicateResponse, /) -> None:
+        """An answer is there."""
+        incoming: Incoming = response
+        if self._waits and self._incoming.empty():
+            # A task that is woken for each answer costs as much as a small one itself.
+            try:
+                if self._takes(self, response):
+                    return
+            except Exception as error:
+                incoming = error
+        self._incoming.put_nowait(incoming)
+
+    def set_exception(self, error: Exception, /) -> None:
+        """There will be no answer."""
+        self._incoming.put_nowait(error)
 
     async def next(self) -> ReplicateResponse:
-        """The next answer. Raises what the connection or the leader says instead."""
-        incoming = await self._incoming.get()
+        """The next answer that was not taken. Raises what the connection or the leader says
+        instead."""
+        self._waits = True
+        try:
+            incoming = await self._incoming.get()
+        finally:
+            self._waits = False
         if isinstance(incoming, Exception):
             raise incoming
         return incoming
@@ -108,7 +141,3 @@ class Link:
         self.closed = True
         if self._connection is not None:
             self._connection.abort()
-
-
-def _as_exception(error: BaseException) -> Exception:
-    return error if isinstance(error, Exception) else RuntimeError(repr(error))

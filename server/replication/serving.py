@@ -1,7 +1,9 @@
 """A leader's side towards its clients: what they may ask for, and what they wait for."""
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.api.broker.api_versions import API_VERSIONS
@@ -56,6 +58,10 @@ EVERYWHERE: Final = frozenset(
     }
 )
 """Requests that brokers answer whether they lead or not."""
+
+PART_BYTES: Final = 192 << 10
+"""Sets that a follower is sent at once, while more come with them: what one connection sends
+would be at one broker after the other. Less than that costs more than is gained."""
 
 KNOWN_S: Final = 5.0
 """How long a new leader is asked for its topics before it answers with those it knows."""
@@ -239,6 +245,14 @@ class Serving:
         if outcome is not None:
             raise error_of(outcome, cluster.told)
         cluster.node.begin_append(partition)
+
+    def first_part(self, sizes: Sequence[int]) -> int:
+        """How many of the sets that came together are to be appended before the others; 0 where
+        all of them are one part."""
+        total = sum(sizes)
+        if total < 2 * PART_BYTES or len(sizes) < 2:
+            return 0
+        return bisect_left(list(accumulate(sizes)), total // 2, hi=len(sizes) - 2) + 1
 
     def appended(self, log: Log, outcome: Appended, acks: int) -> Commit | None:
         """Sets were appended, or had been before; the wait for them with `acks=all`."""

@@ -115,6 +115,14 @@ class StoredLog:
             return None
         return self.log.replica.leading(epoch)
 
+    def needs_lines(self, stored: Stored) -> bool:
+        """Whether `append_stored` would write of epochs that are not known here."""
+        stretch: Stretch | None = stored.data
+        if stretch is None or not stretch.facts.epochs:
+            return False
+        epochs = self.log.epochs
+        return bool(epochs.unreadable) or stretch.facts.epochs[-1].epoch > epochs.history.last_epoch
+
     def lines_of(self, stored: Stored) -> EpochWrite | None:
         """What `append_stored` would write of epochs; to be run, and noted."""
         stretch: Stretch | None = stored.data

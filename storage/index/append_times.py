@@ -64,6 +64,7 @@ class AppendTimes:
         "_crc",
         "_last_ms",
         "_name",
+        "_run_offset",
         "_seams",
         "_surplus",
         "_sync_failed",
@@ -93,6 +94,9 @@ class AppendTimes:
         self._crc = 0
         self._last_ms: int | None = NO_TIMESTAMP
         """Time of the last entry, -1 without one; `None` when it was not read yet."""
+        self._run_offset: int | None = None
+        """From here to the end all were appended at the time of the last entry; `None` where that
+        is not known."""
         self._surplus = True
         """Whether the file may hold more than the entries."""
         self._unsynced = False
@@ -231,7 +235,8 @@ class AppendTimes:
         if blocks.count == count:
             blocks.add(relatives, append_time_ms, crc)
         self._crc, self._count = crc, count + len(relatives)
-        self._last_ms = append_time_ms
+        if append_time_ms != self._last_ms:
+            self._last_ms, self._run_offset = append_time_ms, first_offsets[0]
         if append_time_ms > self.largest_ms:
             self.largest_ms = append_time_ms
         self.end_offset = next_offset
@@ -247,10 +252,11 @@ class AppendTimes:
             self.end_at(spans[0][0])
         tail_ms = self._tail_ms()
         entries = bytearray()
+        run_offset = self._run_offset
         for offset, append_time_ms in spans:
             if append_time_ms != tail_ms:
                 entries += ENTRY.pack(offset - self.base_offset, append_time_ms)
-                tail_ms = append_time_ms
+                tail_ms, run_offset = append_time_ms, offset
         if entries:
             if self._surplus:
                 self.cut_back()
@@ -260,7 +266,7 @@ class AppendTimes:
             if blocks.count == count:
                 blocks.take(bytes(entries), next_offset - self.base_offset)
             self._crc = crc32(entries, self._crc)
-            self._last_ms = tail_ms
+            self._last_ms, self._run_offset = tail_ms, run_offset
             self.largest_ms = max(self.largest_ms, *(ms for _, ms in spans))
             self._surplus = False
         self.end_offset = next_offset
@@ -336,6 +342,14 @@ class AppendTimes:
     def sync_failed(self) -> bool:
         """Whether a sync of the file failed, so that none is ever tried again."""
         return self._sync_failed
+
+    def only_since(self, offset: int) -> int | None:
+        """The time at which all messages from `offset` on were appended, if that is one and it is
+        known without a look at the file."""
+        run_offset = self._run_offset
+        if run_offset is None or not (run_offset <= offset < self.end_offset and self.loaded):
+            return None
+        return self._last_ms
 
     def covering(self, first_offset: int, end_offset: int, sets_max: int = 1 << 62) -> KnownTimes:
         """What is known of the messages from one offset on, up to another or as far as `sets_max`
@@ -427,7 +441,7 @@ class AppendTimes:
         self.end_offset = self.base_offset
         self.largest_ms = NO_TIMESTAMP
         self._count = self._crc = 0
-        self._last_ms = NO_TIMESTAMP
+        self._last_ms, self._run_offset = NO_TIMESTAMP, None
         self._surplus = True
         self._blocks = Blocks()
 

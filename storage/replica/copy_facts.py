@@ -53,6 +53,8 @@ _GAPS: Final = 1
 _HEAD: Final = Struct(">bbqqqqqqqi")
 _EPOCH: Final = Struct(">iq")
 _TIMES_HEAD: Final = Struct(">qibbq")
+_NO_CHANGE: Final = bytes(2)
+"""The distance and the difference of a span that is the only one."""
 _OFFSET_CODES: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _TIME_CODES: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
 
@@ -99,6 +101,10 @@ class CopyFacts:
             self.modified_before_ms,
             len(self.epochs),
         )
+        if self._is_of_one:
+            # As of nearly all messages that come alone.
+            times = _TIMES_HEAD.pack(self.times_end, 1, 1, 1, self.append_times[0][1])
+            return head + _EPOCH.pack(*self.epochs[0]) + times + _NO_CHANGE
         offsets = [offset for offset, _ in self.append_times]
         times = [ms for _, ms in self.append_times]
         first_ms = times[0] if times else NEVER
@@ -115,6 +121,12 @@ class CopyFacts:
                 _column(_TIME_CODES[time_bytes], times if time_bytes == 8 else changes),
             ]
         )
+
+    @property
+    def _is_of_one(self) -> bool:
+        """Whether one epoch and one append time are all."""
+        spans = self.append_times
+        return len(spans) == len(self.epochs) == 1 and spans[0][0] == self.offset
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> "CopyFacts":
@@ -141,14 +153,18 @@ class CopyFacts:
             raise MalformedFacts(f"{len(data) - at} bytes are not {count} spans")
         if count > SPANS_MAX:
             raise MalformedFacts(f"{count} spans; {SPANS_MAX} is the most")
-        split = at + count * offset_bytes
-        distances = _numbers(_OFFSET_CODES[offset_bytes], data[at:split])
-        times: Sequence[int] = _numbers(_TIME_CODES[time_bytes], data[split:])
-        if time_bytes < 8:
-            times = list(accumulate(times, initial=first_ms))[1:]
         offset, segment_base, first_offset, log_start, created, modified, before = numbers
-        offsets = list(accumulate(distances, initial=offset))[1:]
-        spans = tuple(zip(offsets, times, strict=True))
+        spans: tuple[Span, ...]
+        if count == 1 and data[at:] == _NO_CHANGE:
+            spans = ((offset, first_ms),)
+        else:
+            split = at + count * offset_bytes
+            distances = _numbers(_OFFSET_CODES[offset_bytes], data[at:split])
+            times: Sequence[int] = _numbers(_TIME_CODES[time_bytes], data[split:])
+            if time_bytes < 8:
+                times = list(accumulate(times, initial=first_ms))[1:]
+            offsets = list(accumulate(distances, initial=offset))[1:]
+            spans = tuple(zip(offsets, times, strict=True))
         facts = cls(
             offset,
             segment_base,
@@ -167,25 +183,39 @@ class CopyFacts:
 
     def check(self) -> None:
         """Raise `MalformedFacts` where this cannot be true of any log."""
-        places = (self.offset, self.segment_base, self.first_offset, self.log_start_offset)
-        if not all(0 <= place <= MAX_OFFSET for place in (*places, self.times_end)):
+        places = (
+            *(self.offset, self.segment_base, self.first_offset),
+            *(self.log_start_offset, self.times_end),
+        )
+        if min(places) < 0 or max(places) > MAX_OFFSET:
             raise MalformedFacts("an offset is not between 0 and 2**63-1")
         if min(self.created_ms, self.modified_ms, self.modified_before_ms) < NEVER:
             raise MalformedFacts("a file time is below -1")
-        for number, (epoch, start_offset) in enumerate(self.epochs):
-            if not (0 if number else NO_EPOCH) <= epoch <= MAX_EPOCH:
-                raise MalformedFacts(f"epoch {epoch} is none")
-            if not 0 <= start_offset <= MAX_OFFSET:
-                raise MalformedFacts(f"epoch {epoch} begins at offset {start_offset}")
-        if any(a.epoch >= b.epoch or a[1] >= b[1] for a, b in pairwise(self.epochs)):
-            raise MalformedFacts("epochs and their first offsets must rise")
+        _check_epochs(self.epochs)
         spans = self.append_times
         if not spans:
             return
         if spans[0][0] != self.offset or spans[-1][0] >= self.times_end:
             raise MalformedFacts("the append times are not of these messages")
-        if any(a[0] >= b[0] for a, b in pairwise(spans)) or min(ms for _, ms in spans) < NEVER:
+        if spans[0][1] < NEVER or (len(spans) > 1 and not _rise(spans)):
             raise MalformedFacts("the offsets of append times must rise, no time is below -1")
+
+
+def _check_epochs(epochs: Sequence[EpochStart]) -> None:
+    least = NO_EPOCH
+    for epoch, start_offset in epochs:
+        if not least <= epoch <= MAX_EPOCH:
+            raise MalformedFacts(f"epoch {epoch} is none")
+        if not 0 <= start_offset <= MAX_OFFSET:
+            raise MalformedFacts(f"epoch {epoch} begins at offset {start_offset}")
+        least = 0
+    if len(epochs) > 1 and any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(epochs)):
+        raise MalformedFacts("epochs and their first offsets must rise")
+
+
+def _rise(spans: Sequence[Span]) -> bool:
+    rising = all(a[0] < b[0] for a, b in pairwise(spans))
+    return rising and min(ms for _, ms in spans) >= NEVER
 
 
 def _width(largest: int, *, signed: bool) -> int:

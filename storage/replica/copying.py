@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...protocol.errors import OffsetOutOfRange
 from ...protocol.records.layout import CODEC_MASK
@@ -34,10 +34,44 @@ class Copied:
     """First offset behind its entries, where it ends with an entry and that is known; else -1."""
 
 
+class Reached(NamedTuple):
+    """Where the log ended when a copy was read that had everything."""
+
+    offset: int
+    segment: Segment
+    position: int
+    cuts: int
+    """Of the segment then: what was cut may have been replaced."""
+
+    def behind(self, log: LogState, max_bytes: int) -> Slice | None:
+        """What was appended since, if that is all in one format and in this segment."""
+        segment, position = self.segment, self.position
+        size = segment.size_bytes - position
+        goes_on = (
+            segment is log.segment_list.active
+            and segment.cuts == self.cuts
+            and segment.damaged is None
+            and segment.next_offset == log.log_end_offset
+        )
+        if not goes_on or not 0 < size <= max_bytes:
+            return None
+        magic, span_end = segment.magic_span(position)
+        if span_end < position + size:
+            return None
+        return Slice(segment, position, size, magic, log.high_watermark)
+
+
 def read_copy(
-    log: LogState, offset: int, max_bytes: int, *, whole_first: bool, far: bool
+    log: LogState,
+    offset: int,
+    max_bytes: int,
+    *,
+    whole_first: bool,
+    far: bool,
+    reached: Reached | None = None,
 ) -> Copied:
-    """What `log` holds from `offset` on, seen or not; see `Replica.read`."""
+    """What `log` holds from `offset` on, seen or not; see `Replica.read`. `reached` is where it
+    ended once: a follower that keeps up asks for what follows there, which is not looked for."""
     if not log.prepared:
         if not far:
             raise FarAway
@@ -48,15 +82,18 @@ def read_copy(
             f"a copy of {log.topic}-{log.partition} cannot go on at offset {offset}; the log has "
             f"{first.base_offset} (oldest segment) to {log.log_end_offset} (log end)"
         )
-    found = read_slice(
-        log.segment_list,
-        offset,
-        max_bytes,
-        end_offset=log.log_end_offset,
-        high_watermark=log.high_watermark,
-        whole_first=whole_first,
-        far=far,
-    )
+    at_end = reached is not None and reached.offset == offset
+    found = reached.behind(log, max_bytes) if reached is not None and at_end else None
+    if found is None:
+        found = read_slice(
+            log.segment_list,
+            offset,
+            max_bytes,
+            end_offset=log.log_end_offset,
+            high_watermark=log.high_watermark,
+            whole_first=whole_first,
+            far=far,
+        )
     segment = found.segment or log.segment_list.active
     if not (far or segment.append_times.loaded):
         raise FarAway
@@ -77,6 +114,14 @@ def read_copy(
         _modified_before_ms(log, segment, offset),
     )
     return Copied(found, facts, _offset_at_end(log, found, segment) if found.size else offset)
+
+
+def reached_by(log: LogState, copied: Copied) -> Reached | None:
+    """Where a copy ends that has everything; `None` for one that has not."""
+    found, segment = copied.found, copied.found.segment
+    if segment is None or copied.next_offset != log.log_end_offset:
+        return None
+    return Reached(copied.next_offset, segment, found.position + found.size, segment.cuts)
 
 
 def _without_cut_entry(log: LogState, found: Slice, segment: Segment) -> Slice:
@@ -117,6 +162,9 @@ def _facts(
     if segment is None or not found.size:
         return found, history.between(offset, offset + 1), (), offset
     end = min(offset_behind(segment, found.position + found.size), log.log_end_offset)
+    only_ms = segment.append_times.only_since(offset) if offset >= segment.base_offset else None
+    if only_ms is not None and end <= segment.append_times.end_offset:
+        return found, history.between(offset, end), ((offset, only_ms),), end
     times = segment.append_times.covering(max(offset, segment.base_offset), end, SPANS_MAX)
     epochs = history.between(offset, times.end_offset)
     times_end = times.end_offset

@@ -69,6 +69,9 @@ class EpochHistory:
     def between(self, offset: int, end_offset: int) -> tuple[EpochStart, ...]:
         """The epochs of the messages from `offset` on and below `end_offset`; the first one, as if
         it began at `offset`, is that of `offset` itself, -1 where that has none."""
+        starts = self.starts
+        if starts and starts[-1].start_offset <= offset:
+            return (EpochStart(starts[-1].epoch, offset),)
         first = bisect_right(self.starts, offset, key=attrgetter("start_offset"))
         within = [one for one in self.starts[first:] if one.start_offset < end_offset]
         return EpochStart(self.epoch_at(offset), offset), *within

@@ -11,7 +11,7 @@ from ..files import Buffer
 from ..log.appended import Appended
 from ..producers.producer_snapshots import decode_snapshot, encode_snapshot
 from .copy_facts import CopyFacts
-from .copying import Copied, read_copy
+from .copying import Copied, Reached, reached_by, read_copy
 from .epoch_history import NO_EPOCH, EpochEnd
 from .epoch_stamp import stamp_epoch
 from .following import Following
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 class Replica:
     """What can be done with a log that is one of several copies."""
 
-    __slots__ = ("_following", "_log")
+    __slots__ = ("_following", "_log", "_reached")
 
     def __init__(self, log: "Log") -> None:
         self._log = log
+        self._reached: Reached | None = None
         self._following = Following(log, log.appender)
 
     # Epochs
@@ -112,7 +113,12 @@ class Replica:
         `OSError`; without `far` `FarAway` as `Reader.read`, and where append times have to be
         looked at first (`Reader.append_times_loaded`).
         """
-        return read_copy(self._log, offset, max_bytes, whole_first=whole_first, far=far)
+        log = self._log
+        copied = read_copy(
+            log, offset, max_bytes, whole_first=whole_first, far=far, reached=self._reached
+        )
+        self._reached = reached_by(log, copied) or self._reached
+        return copied
 
     def appending(self, data: Buffer, facts: CopyFacts) -> EpochWrite | None:
         """What has to be run before `append`, in any thread, where that is to wait for no disk:

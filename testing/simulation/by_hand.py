@@ -149,20 +149,22 @@ class HandSimulation(Simulation):
         super().step()
 
     def person(self) -> None:
-        """Somebody promotes a broker, or restarts one to follow another."""
+        """Somebody promotes a broker, restarts it to follow another, or plans a promotion."""
         machine = self.machines[self.random.randint(1, len(self.machines))]
         node = machine.active
         chance = self.random.random()
-        if isinstance(node, HandNode) and chance < 0.6:
+        if isinstance(node, HandNode) and chance < 0.5:
             self.loss_accepted = self.random.random() < 0.2
             if node.promote(machine.now_s, accept_loss=self.loss_accepted) is None:
                 self.told[machine.broker_id] = None
             self.loss_accepted = False
             machine.settle()
-        elif chance < 0.9:
+        elif chance < 0.7:
             leader = self.newest()
             if leader is not None and leader is not machine:
                 self.restart(machine, leader.broker_id)
+        else:
+            self.faults.hand_over()
 
     def newest(self) -> Machine | None:
         """The broker that leads in the latest epoch, as a person sees it."""

@@ -31,7 +31,7 @@ class Faults:
             *((self._pause,) * 3),
             *((self._wait,) * 4),
             self._etcd,
-            self._hand_over,
+            self.hand_over,
         )
 
     def watch(self, directory: SimulatedDirectory) -> None:
@@ -164,10 +164,11 @@ class Faults:
         if simulation.etcd_up:
             simulation.etcd.restart(simulation.now_s)
 
-    def _hand_over(self) -> None:
+    def hand_over(self) -> None:
         """A person plans that another broker leads."""
         target = self._machine().broker_id
         for machine in self._simulation.machines.values():
             node = machine.active
             if node is not None and node.leader is not None and machine.broker_id != target:
                 node.hand_over(machine.now_s, target)
+                machine.settle()

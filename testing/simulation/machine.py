@@ -11,6 +11,7 @@ from ...replication.effects import (
     Effect,
     GrantLease,
     ReadCluster,
+    Remind,
     RenewLease,
     RevokeLease,
     Send,
@@ -63,6 +64,7 @@ class Machine:
         self.node: Node | None = None
         self.wires: dict[Wire, None] = {}
         self.syncs: set[Partition] = set()
+        self.reminds = False
         self.lost_power = False
 
     @property
@@ -105,13 +107,20 @@ class Machine:
     def tick(self) -> None:
         node = self.active
         if node is not None:
+            self._remind(node)
             node.tick(self.now_s)
             self.settle()
+
+    def _remind(self, node: Node) -> None:
+        if self.reminds:
+            self.reminds = False
+            node.reminded()
 
     def stop(self, silent: bool) -> None:
         """The process ends at once."""
         self.node = None
         self.syncs.clear()
+        self.reminds = False
         self.simulation.oracle.resigned(self.directory)
         network = self.simulation.network
         for wire in list(self.wires):
@@ -158,6 +167,8 @@ class Machine:
             simulation.clients.answered(effect.token, effect.outcome, in_sync)
         elif isinstance(effect, Sync):
             self.syncs.add(effect.partition)
+        elif isinstance(effect, Remind):
+            self.reminds = True
         elif isinstance(effect, Connect):
             self._connect(node, effect.broker_id)
         elif isinstance(effect, Close):
@@ -185,11 +196,17 @@ class Machine:
             silent = self.random.random() < 0.2
             self.simulation.network.left(wire, wire.follower_run == self.run, silent)
 
+    @property
+    def is_due(self) -> bool:
+        """Whether `sync` has something to do."""
+        return bool(self.syncs) or self.reminds
+
     def sync(self) -> None:
-        """Finish the syncs that are wanted."""
+        """Finish the syncs that are wanted, and remind the node."""
         node = self.active
-        if node is None or not self.syncs:
+        if node is None or not self.is_due:
             return
+        self._remind(node)
         partitions = sorted(self.syncs)
         self.syncs.clear()
         for partition in partitions:

@@ -204,7 +204,7 @@ class Simulation:
                 self._hear_etcd(number)
             busy = bool(wires or self.requests or self.replies)
             for machine in self.machines.values():
-                if machine.syncs:
+                if machine.is_due:
                     machine.sync()
                     busy = True
             if not busy:
