@@ -15,7 +15,7 @@ from ..protocol.api.cluster.describe_replicas import (
     DescribeReplicasResponse,
     ReplicaMember,
 )
-from ..protocol.errors import RequestTimedOut
+from ..protocol.errors import HorologError, RequestTimedOut
 from .errors import CommandFailed
 from .etcd.commands import create, remove
 from .options import DEFAULT_SERVER, Json, Server
@@ -50,22 +50,51 @@ async def _describe(server: Servers, timeout_ms: int = 30_000) -> DescribeReplic
         return await admin.describe()
 
 
-async def _describe_any(server: Servers) -> DescribeReplicasResponse:
-    """As the leader knows it or, while nobody leads, another broker. Raises `ConnectionFailed`."""
+async def _describe_any(server: Servers) -> tuple[Servers, DescribeReplicasResponse]:
+    """What the leader says or, while nobody leads, who knows the newest epoch; and where it is.
+
+    All addresses are asked at once; nobody is waited for who is to lead soon, and a leader waits
+    for nobody who does not answer. Raises what kept one from answering.
+    """
+    if len(server.addresses) == 1:
+        return server, await _describe(server)
+    asked = [
+        asyncio.ensure_future(_describe_at(_at(server, address))) for address in server.addresses
+    ]
+    found: list[tuple[Servers, DescribeReplicasResponse]] = []
+    failures: list[HorologError] = []
     try:
-        return await _describe(server)
-    except ConnectionFailed:
-        found = []
-        for address in server.addresses if len(server.addresses) > 1 else ():
-            with suppress(ConnectionFailed, RequestTimedOut):
-                found.append(await _describe(_at(server, address), LEADER_TIMEOUT_MS))
-        if not found:
-            raise
-        return max(found, key=lambda one: one.epoch)
+        for answer in asyncio.as_completed(asked):
+            try:
+                found.append(await answer)
+            except HorologError as error:
+                failures.append(error)
+                continue
+            if found[-1][1].leader == found[-1][1].broker_id:
+                break
+    finally:
+        for each in asked:
+            each.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+    if found:
+        return max(found, key=lambda one: one[1].epoch)
+    raise _unanswered(server, failures)
+
+
+async def _describe_at(server: Servers) -> tuple[Servers, DescribeReplicasResponse]:
+    return server, await _describe(server, LEADER_TIMEOUT_MS)
+
+
+def _unanswered(server: Servers, failures: list[HorologError]) -> HorologError:
+    for failure in failures:
+        if not isinstance(failure, ConnectionFailed | RequestTimedOut):
+            return failure
+    reasons = "; ".join(failure.message for failure in failures)
+    return ConnectionFailed(f"no leader at {','.join(server.addresses)}: {reasons}")
 
 
 async def _status(server: Servers) -> DescribeReplicasResponse:
-    found = await _describe_any(server)
+    _, found = await _describe_any(server)
     leader = _leader_address(found)
     if leader is not None and found.leader != found.broker_id:
         with suppress(ConnectionFailed, RequestTimedOut, ValueError):
@@ -186,7 +215,13 @@ async def _promote(
     server: Servers, broker_id: int | None, accept_loss: bool
 ) -> tuple[int, int, bool]:
     """Who leads now, since which epoch, and whether the old leader handed over."""
-    found = await _describe(server)
+    several = server
+    server, found = await _describe_any(several)
+    if broker_id is None and len(several.addresses) > 1 and found.leader != found.broker_id:
+        raise CommandFailed(
+            f"nobody leads at {','.join(several.addresses)}: say which broker is to lead "
+            "(promote ID)"
+        )
     wanted = broker_id or found.broker_id
     if wanted == found.leader == found.broker_id:
         return wanted, found.epoch, True

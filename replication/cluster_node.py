@@ -312,6 +312,12 @@ class ClusterNode(Node):
             self.remember(self.identity._replace(in_doubt=True))
             self.resign()
 
+    def damaged(self) -> None:
+        """As a leader: let another member of the ISR lead, if one is there."""
+        if self.leader is not None:
+            self.log_failed()
+        super().damaged()
+
     def hand_over_now(self, now_s: float, connection: Connection, member: Member) -> None:
         """Make `member` the leader, in one transaction, and stop before sending it."""
         view, leader = self.view, self.leader

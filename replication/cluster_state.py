@@ -7,7 +7,7 @@ read. So of two changes from one state one happens, and a change that comes late
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from .partition_log import Directory, Partition
+from .partition_log import Directory, Partition, PartitionLog
 from .settings import Incarnation, Member
 
 
@@ -81,8 +81,13 @@ def reach(directory: Directory) -> Reach:
     logs = sorted(directory.logs.items())
     return Reach(
         directory.identity.counted_revision,
-        tuple((name, log.log_end_offset, log.log_start_offset) for name, log in logs),
+        tuple((name, _whole_end(log), log.log_start_offset) for name, log in logs),
     )
+
+
+def _whole_end(log: PartitionLog) -> int:
+    damaged_from = log.damaged_from
+    return log.log_end_offset if damaged_from is None else min(damaged_from, log.log_end_offset)
 
 
 def elected(view: ClusterView, winner: MemberInfo) -> ClusterState:

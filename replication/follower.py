@@ -243,5 +243,7 @@ class Follower:
                 logs[partition].log_start_offset,
             )
             for partition in sorted(partitions)
-            if partition in logs
+            # Of a log that is damaged nothing is confirmed: whoever lacks what was stored once is
+            # not in sync.
+            if partition in logs and logs[partition].damaged_from is None
         )

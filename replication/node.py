@@ -145,6 +145,19 @@ class Node:
         if self.leader is not None:
             self.leader.reminded()
 
+    def damaged(self) -> None:
+        """A log was found to be damaged: what was confirmed of it is not here any more.
+
+        A follower says anew what it has, which is nothing of that log. A leader goes on, as far as
+        it can: what it has may be all that there is.
+        """
+        if self.leader is not None:
+            return
+        if not self.identity.in_doubt and self.identity.nonce:
+            self.remember(self.identity._replace(in_doubt=True))
+        if self.follower is not None:
+            self.follower.drop()
+
     def connected(self, now_s: float, connection: Connection) -> None:
         """A connection that `Connect` asked for is there."""
         if self.follower is not None:

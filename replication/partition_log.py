@@ -51,6 +51,11 @@ class PartitionLog(Protocol):
         """First offset that consumers do not see. Opened at a checkpoint or at the log start."""
         ...
 
+    @property
+    def damaged_from(self) -> int | None:
+        """First offset that was stored here and cannot be read any more, as far as is known."""
+        ...
+
     def set_high_watermark(self, offset: int) -> None: ...
 
     def lead(self) -> None:

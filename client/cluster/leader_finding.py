@@ -13,43 +13,66 @@ from .connection import Connection
 Reach = Callable[[str], Awaitable[Connection]]
 """Connects to an address."""
 
+AGAIN_S: Final = 0.5
+"""A broker that does not lead is asked again after so long, while another one has not answered."""
+
 _TOLD_BY_ITSELF: Final = -1
 """The id of a broker that does not say which one it is: it is older than followers are."""
+
+
+class NobodyLeads(ConnectionFailed):
+    """There are brokers, and none of them leads: perhaps one does soon."""
 
 
 async def connect_to_leader(addresses: Sequence[str], reach: Reach) -> Connection:
     """A connection to the broker that says that it leads.
 
     All addresses are asked at the same time, so that a broker that does not answer delays nothing;
-    and so is an address that a follower gives for its leader. Raises ConnectionFailed when none
-    leads, and what kept the client from being let in when that is why.
+    and so is an address that a follower gives for its leader. Who does not lead is asked again
+    while another one, which perhaps is no more, has not answered. Raises NobodyLeads when none
+    leads, ConnectionFailed when none can be reached, and what kept the client from being let in
+    when that is why.
     """
-    asked = {asyncio.ensure_future(_ask(reach, address)): address for address in addresses}
-    known = set(addresses)
-    failures: list[HorologError] = []
+    asked: dict[asyncio.Future[tuple[Connection | None, str | None]], str] = {}
+    unanswered: set[str] = set()
+    known: set[str] = set()
+    failures: dict[str, HorologError] = {}
+
+    def ask_first(address: str) -> None:
+        if address not in known:
+            known.add(address)
+            unanswered.add(address)
+            asked[asyncio.ensure_future(_ask(reach, address))] = address
+
+    for address in addresses:
+        ask_first(address)
     try:
-        while asked:
+        while unanswered:
             ended, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
             answer = ended.pop()
             address = asked.pop(answer)
+            unanswered.discard(address)
             try:
                 connection, leader = answer.result()
             except HorologError as error:
-                failures.append(error)
+                failures[address] = error
                 continue
             if connection is not None:
                 return connection
-            failures.append(ConnectionFailed(f"{address} does not lead"))
-            if leader is not None and leader not in known:
-                known.add(leader)
-                asked[asyncio.ensure_future(_ask(reach, leader))] = leader
+            failures[address] = NobodyLeads(f"{address} does not lead")
+            if leader is not None:
+                ask_first(leader)
+            asked[asyncio.ensure_future(_ask(reach, address, AGAIN_S))] = address
     finally:
         await _drop(list(asked))
-    raise _none_leads(addresses, failures)
+    raise _none_leads(addresses, list(failures.values()))
 
 
-async def _ask(reach: Reach, address: str) -> tuple[Connection | None, str | None]:
+async def _ask(
+    reach: Reach, address: str, pause_s: float = 0.0
+) -> tuple[Connection | None, str | None]:
     """The connection if this broker leads; else the leader's address, if the broker knows it."""
+    await asyncio.sleep(pause_s)
     connection = await reach(address)
     leads = False
     try:
@@ -82,4 +105,6 @@ def _none_leads(addresses: Sequence[str], failures: Sequence[HorologError]) -> H
         if not isinstance(failure, ConnectionFailed):
             return failure
     reasons = "; ".join(failure.message for failure in failures)
-    return ConnectionFailed(f"no leader at {','.join(addresses)}: {reasons}")
+    reached = any(isinstance(failure, NobodyLeads) for failure in failures)
+    kind = NobodyLeads if reached else ConnectionFailed
+    return kind(f"no leader at {','.join(addresses)}: {reasons}")

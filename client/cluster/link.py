@@ -71,7 +71,7 @@ class Link:
             if connection is None or connection.failed:
                 if self._failure is not None and self._failures > failures_before:
                     # An attempt has failed since this caller asked: that is its answer too.
-                    raise ConnectionFailed(*self._failure.args)
+                    raise type(self._failure)(*self._failure.args)
                 connection = self._connection = await self._connect()
             elif connection.session_ends and self._security is not None:
                 await _prolong(connection, self._security)

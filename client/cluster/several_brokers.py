@@ -10,7 +10,7 @@ from ...protocol.errors import CodedError
 from ..errors import ConnectionFailed
 from .cluster import Cluster
 from .connection import Connection
-from .leader_finding import connect_to_leader
+from .leader_finding import NobodyLeads, connect_to_leader
 from .moves import NOT_IN_CHARGE, codes_of, first_error
 from .one_broker import OneBroker
 from .servers import scheme
@@ -52,6 +52,27 @@ class SeveralBrokers(OneBroker):
         self._addresses = tuple(dict.fromkeys(addresses))
         self._left: set[asyncio.Task[None]] = set()
 
+    async def open(self) -> None:
+        """Connect to the leader. While there are brokers and none of them leads, as between two
+        leaders, it is waited for, as long as for the answer to a request."""
+        end = asyncio.get_running_loop().time() + self._request_timeout_ms / 1000
+        failure: NobodyLeads | None = None
+        limit = asyncio.timeout(None)  # the first attempt has limits of its own
+        try:
+            async with limit:
+                while True:
+                    try:
+                        await self.connection()
+                        return
+                    except NobodyLeads as error:
+                        failure = error
+                        limit.reschedule(end)
+        except TimeoutError:
+            if failure is None:
+                raise
+            setting = f"request_timeout_ms={self._request_timeout_ms}"
+            raise NobodyLeads(f"{failure.message}; given up after {setting}") from failure
+
     async def request(
         self, api: Api, body: object, *, to: Target = Some.ANY, wait_ms: int = 0
     ) -> Any:
@@ -72,6 +93,12 @@ class SeveralBrokers(OneBroker):
             return list(await asyncio.gather(*(connection.submit(api, body) for body in bodies)))
 
         return await self._served(api, submit)
+
+    async def send_unanswered(self, api: Api, body: object, *, to: Target) -> None:
+        async def submit(connection: Connection) -> None:
+            connection.submit_unanswered(api, body)
+
+        await self._served(api, submit)
 
     def submit_if_ready(self, api: Api, body: object) -> "asyncio.Future[Any] | None":
         connection = self._connection

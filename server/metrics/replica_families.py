@@ -20,6 +20,8 @@ class ReplicaFigures:
     under_min: bool = False
     """Whether the leader refuses acks=all."""
     elections: int = 0
+    not_copied: int = 0
+    """Partitions that are damaged here, or of which something could not be copied."""
     lags: Mapping[int, tuple[int, float | None]] = field(default_factory=dict)
     """By broker, as the leader knows it: messages that it lacks, and their age in seconds."""
 
@@ -51,6 +53,12 @@ def replica_families(figures: ReplicaFigures | None) -> Iterator[Family]:
     )
     yield gauge(
         "horolog_elections_total", "How often the broker began to lead.", one.elections, "counter"
+    )
+    yield gauge(
+        "horolog_not_replicated_partitions",
+        "Partitions that are damaged here, or of which something cannot be copied: from the leader, "
+        "or to a follower.",
+        one.not_copied,
     )
     yield Family(
         "horolog_replica_lag",

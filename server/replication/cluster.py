@@ -31,6 +31,7 @@ from ..syncing import synced_to
 from ..work import Work
 from .channel import Channel
 from .commits import Commit
+from .damage import DamageWatch
 from .deciding import Decider
 from .epoch_lines import write_lines_to_lead
 from .followers import Followers
@@ -111,6 +112,7 @@ class Cluster:
         self.people = People(self)
         self.places = Places(self)
         self.standing = Standing(self)
+        self.damage = DamageWatch(self)
         self.decider = decides(self)
         self.node: Node = self.decider.node
         self._role: object = None
@@ -288,6 +290,7 @@ class Cluster:
         try:
             self.look_at_topics()
             self._look_at_metadata()
+            self.damage.look()
             self.happens(self.decider.tick)
             self.followers.look()
             self.following.look()

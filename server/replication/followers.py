@@ -85,6 +85,7 @@ class Followers:
             if not channel.closed:
                 self._event(channel, message)
             return None
+        self._cluster.damage.fetched(channel, message.positions)
         return self._fetch(channel, message)
 
     def _is_known(self, channel: Channel, topic_id: str, position: Position) -> bool:

@@ -53,8 +53,13 @@ class People:
         """What the metrics show."""
         cluster = self._cluster
         leader = cluster.node.leader
+        not_copied = len(cluster.stored.failing.keys() | set(cluster.stored.hurt()))
         if leader is None:
-            return ReplicaFigures(epoch=cluster.node.highest_epoch, elections=cluster.elections)
+            return ReplicaFigures(
+                epoch=cluster.node.highest_epoch,
+                elections=cluster.elections,
+                not_copied=not_copied,
+            )
         in_sync = len(leader.isr.members)
         members = self._members()
         return ReplicaFigures(
@@ -64,6 +69,7 @@ class People:
             in_sync=in_sync,
             under_min=in_sync < max(map(leader.min_insync, (None, *leader.partitions))),
             elections=cluster.elections,
+            not_copied=not_copied,
             lags={
                 one.broker_id: (
                     one.lag_messages,

@@ -63,6 +63,8 @@ class FollowerReads:
         stored = self._cluster.stored.logs.get(partition)
         if stored is None or partition in self._cluster.stored.failing:
             raise self._not_now(partition, "is not copied here")
+        if stored.damaged_from is not None:
+            raise self._not_now(partition, f"is damaged here from offset {stored.damaged_from} on")
         if not follower.has_reached(partition):
             raise self._not_now(partition, "has not been copied up to what was committed yet")
         if stored.log.high_watermark < seen_offset:

@@ -116,13 +116,17 @@ class Standing:
             return ""
         if node.follower is None:
             return cluster.told
+        for partition in cluster.stored.hurt():
+            return f"{partition[0]}-{partition[1]} is damaged here, and has to be copied anew"
         if node.identity.in_doubt:
             return f"in doubt: {cluster.told}, and may lack what it had confirmed until it has all"
         if self.leader_is_silent:
             silent_s = cluster.now_s - following.answered_s
             return f"the leader at {following.address} has said nothing for {silent_s:.1f} s"
         if cluster.broker_id not in following.in_sync:
-            return f"catching up: {cluster.told}, and lacks {following.behind_messages:,} messages"
+            lacks = f"lacks {following.behind_messages:,} messages"
+            failing = "".join(f"; {text}" for text in list(cluster.stored.failing.values())[:1])
+            return f"catching up: {cluster.told}, and {lacks}{failing}"
         return ""
 
     # How far behind.

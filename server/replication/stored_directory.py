@@ -29,20 +29,20 @@ class StoredDirectory:
         assert directory.metadata is not None
         self.broker_id = broker_id
         self.directory = directory
+        self.damage_met = False
+        """Whether a log met damage since this was set to false."""
         self.metadata = StoredMetadata(directory.metadata, self)
         self.metadata.follow()
         self.logs: dict[Partition, StoredLog] = {METADATA: self.metadata}
         self._unopened: set[Partition] = set()
         """Partitions that there are, whose logs cannot be opened."""
-        self._hurt: set[Partition] = set()
-        """Partitions in whose logs the start found damage."""
         self.damaged = bool(directory.missing or directory.metadata.in_doubt)
         """Whether the start found that something is missing."""
         self._identity = identity
         self._observe = observe
         self._seen_changes = -1
         self.failing: dict[Partition, str] = {}
-        """Partitions of which something could not be copied, and why, until it is tried again."""
+        """Partitions of which something could not be copied, and why, until something can."""
 
     @property
     def identity(self) -> Identity:
@@ -63,13 +63,15 @@ class StoredDirectory:
         known = metadata.failure is None and metadata.applied >= metadata.log.high_watermark
         if not known or self.topics_changed or self._unopened:
             return False
-        return not any(_is_damaged(self.logs[key].log) for key in self._hurt & self.logs.keys())
+        return not self.hurt()
 
-    def _look_for_damage(self, key: Partition, log: Log) -> None:
+    def hurt(self) -> list[Partition]:
+        """Partitions whose logs are damaged."""
+        return [key for key, one in self.logs.items() if one.damaged_from is not None]
+
+    def _look_for_damage(self, key: Partition, stored: StoredLog) -> None:
         """Note that messages are gone which were on stable storage before this start."""
-        if _is_damaged(log):
-            self._hurt.add(key)
-        if _is_damaged(log) or log.log_end_offset < self.directory.ends_at_start.get(key, 0):
+        if stored.hurt or stored.log_end_offset < self.directory.ends_at_start.get(key, 0):
             self.damaged = True
 
     def know_epochs(self) -> None:
@@ -104,6 +106,7 @@ class StoredDirectory:
         gone = [key for key, one in self.logs.items() if not self._is_current(one, there)]
         for key in gone:
             del self.logs[key]
+            self.failing.pop(key, None)
         came = [key for key in there if key not in self.logs and self._open(key)]
         self._unopened = there.keys() - self.logs.keys()
         return came, gone
@@ -117,7 +120,7 @@ class StoredDirectory:
         try:
             log = self.directory.log(*key)
             stored = StoredLog(log, self, self.directory.topics()[key[0]].topic_id)
-            self._look_for_damage(key, log)
+            self._look_for_damage(key, stored)
             if log.has_epochs and log.epochs.unreadable:
                 # Nobody knows what is in it: it is to be copied anew.
                 self.damaged = True
@@ -134,6 +137,7 @@ class StoredDirectory:
 
     def follow(self) -> None:
         """Another broker leads from now on, or none."""
+        self.failing.clear()
         for stored in self.logs.values():
             stored.follow()
 
@@ -162,7 +166,3 @@ class StoredDirectory:
         known.clear()
         known.update(starts)
         return raised
-
-
-def _is_damaged(log: Log) -> bool:
-    return any(segment.damaged is not None for segment in log.segments)

@@ -35,6 +35,7 @@ class StoredLog:
         "_secure",
         "_starts",
         "cuts",
+        "hurt",
         "log",
         "partition",
         "topic_id",
@@ -49,6 +50,9 @@ class StoredLog:
         self._leads = False
         self.cuts = 0
         """How often messages at its end were removed: what was read before may be gone."""
+        self.hurt = any(segment.damaged is not None for segment in log.segments)
+        """Whether it is damaged, or was when damage was met last."""
+        log.segment_list.on_damage = self._damage_met
         self._begins = (-1, -1)
         self._history: EpochHistory | None = None
         self._starts: tuple[EpochStart, ...] = ()
@@ -85,6 +89,18 @@ class StoredLog:
     @property
     def high_watermark(self) -> int:
         return self.log.high_watermark
+
+    def _damage_met(self) -> None:
+        self.hurt = True
+        self._secure.damage_met = True
+
+    @property
+    def damaged_from(self) -> int | None:
+        if not self.hurt:
+            return None
+        damages = [one.damaged for one in self.log.segments if one.damaged is not None]
+        self.hurt = bool(damages)  # What was damaged may have been cut off.
+        return min((one.offset for one in damages), default=None)
 
     def set_high_watermark(self, offset: int) -> None:
         self.log.hold_high_watermark(offset)
@@ -150,6 +166,8 @@ class StoredLog:
         try:
             if stretch is not None:
                 self.log.replica.append(stretch.records, stretch.facts)
+                if self._secure.failing:
+                    self._secure.failing.pop(self.partition, None)
         except CodedError as error:
             self._secure.failed(self.log, error)
 
@@ -194,6 +212,11 @@ class StoredLog:
 
 class Secures(Protocol):
     """What a log needs of its directory."""
+
+    failing: dict[Partition, str]
+    """Partitions of which something could not be copied, and why."""
+    damage_met: bool
+    """Set, in any thread, when a log meets damage that was not known."""
 
     def secure_log_start(self, log: Log) -> None:
         """Bring to stable storage where `log` begins, and drop what is before."""

@@ -5,7 +5,7 @@ all: the checksums of their indexes and the running maximum of their timestamps.
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from itertools import accumulate
 from pathlib import Path
@@ -48,6 +48,8 @@ class SegmentList:
         self.segments_dropped = False
         """Whether some were since then."""
         self._gaps = gaps
+        self.on_damage: Callable[[], None] | None = None
+        """Called, in any thread, when damage is met that was not known."""
         self.copied = False
         """Whether the log is one of several copies."""
         self._checksums = checksums
@@ -79,6 +81,8 @@ class SegmentList:
     def _damage_met(self, segment: ReadableSegment) -> None:
         self._forget_times()
         self._observe("segment_damaged", **damage_fields(segment))
+        if self.on_damage is not None:
+            self.on_damage()
 
     @property
     def gaps(self) -> bool:

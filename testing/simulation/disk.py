@@ -73,6 +73,11 @@ class SimulatedLog:
     def min_insync(self) -> int | None:
         return self.directory.min_insyncs.get(self.partition)
 
+    @property
+    def damaged_from(self) -> None:
+        """Damage is not simulated."""
+        return None
+
     def set_high_watermark(self, offset: int) -> None:
         self.directory.watcher.watermark(self, offset)
         self.high_watermark = offset

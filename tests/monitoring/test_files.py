@@ -99,7 +99,7 @@ def test_the_rules_and_the_configuration_are_valid(
     done = subprocess.run(
         [promtool, "check", "config", tmp_path / "prometheus.yaml"], capture_output=True, text=True
     )
-    assert (done.returncode, "17 rules found" in done.stdout) == (0, True), done.stdout
+    assert (done.returncode, "18 rules found" in done.stdout) == (0, True), done.stdout
 
 
 def test_each_alert_comes_when_it_has_to_and_only_then(

@@ -23,6 +23,11 @@ MAX_BYTES = 1 << 20
 class Drops:
     """A directory of which only this is needed."""
 
+    damage_met = False
+
+    def __init__(self) -> None:
+        self.failing: dict[Partition, str] = {}
+
     def secure_log_start(self, log: Log) -> None:
         log.expiry.drop_expired()
 

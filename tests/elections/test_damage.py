@@ -1,0 +1,106 @@
+"""Damage that is found while brokers run (replication.md, section 4): who has it does not lead."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from horolog import Consumer, HorologError
+from horolog.client.cluster.any_replica import AnyReplica
+from horolog.testing.etcd import EtcdProcess
+
+from .brokers import TOPIC, Broker, Cluster, cluster
+
+pytestmark = [pytest.mark.elections, pytest.mark.timeout(300)]
+
+COUNT = 20
+
+LEASE_S = 2
+"""Of the brokers here."""
+
+
+def with_messages(all_: Cluster) -> Broker:
+    """One partition with some sets; who leads."""
+    all_.start()
+    all_.program.ok("topic", "create", TOPIC)
+    for number in range(COUNT):
+        all_.program.ok("produce", TOPIC, stdin=f"{number}\n")
+    return all_.in_sync()
+
+
+def flip(broker: Broker) -> None:
+    """Change what the second set of the log says of its size: who reads from there meets that."""
+    path = broker.data_dir / f"{TOPIC}-0" / f"{0:020d}.log"
+    stored = bytearray(path.read_bytes())
+    stored[12 + int.from_bytes(stored[8:12], "big") + 8] ^= 0x40
+    path.write_bytes(stored)
+
+
+async def meet(broker: Broker) -> None:
+    """Read behind the damage, at this very broker, until it has noticed."""
+    while "segment_damaged" not in broker.told():
+        consumer = Consumer(broker.address, read_from="any", max_wait_ms=100)
+        brokers = consumer._cluster
+        assert isinstance(brokers, AnyReplica)
+        brokers._replicas.learn = lambda addresses: None  # type: ignore[method-assign]
+        try:
+            async with asyncio.timeout(5), consumer:
+                consumer.assign(TOPIC)
+                consumer.seek(TOPIC, 0, COUNT - 1)
+                await anext(consumer)
+        except (HorologError, TimeoutError):
+            pass
+
+
+def values(all_: Cluster) -> list[str]:
+    return [value for _, value in sorted(all_.stored().items())]
+
+
+def test_a_leader_lets_another_one_lead(place: Path, etcd: EtcdProcess) -> None:
+    with cluster(place, etcd) as all_:
+        first = with_messages(all_)
+        flip(first)
+        asyncio.run(meet(first))
+        second = all_.leader(other_than=first.broker_id)
+        others = sorted(set(all_.all) - {first.broker_id})
+        assert all_.in_sync(*others) is second
+        assert values(all_) == [str(number) for number in range(COUNT)]
+        all_.program.ok("produce", TOPIC, stdin="after\n")
+        # It is not elected although nobody else is there; nor is it in sync with the next leader.
+        for number in others:
+            all_[number].kill()
+        time.sleep(LEASE_S + 2)  # in which it would have been elected
+        assert first.status().leader != first.broker_id
+        for number in others:
+            all_[number].start()
+        all_.in_sync(*others)
+        assert values(all_) == [*(str(number) for number in range(COUNT)), "after"]
+        assert first.told().count("] leads ") == 1
+
+
+def test_a_follower_leaves_and_comes_back_copied_anew(place: Path, etcd: EtcdProcess) -> None:
+    with cluster(place, etcd) as all_:
+        leader = with_messages(all_)
+        follower = next(one for one in all_.all.values() if one is not leader)
+        flip(follower)
+        asyncio.run(meet(follower))
+        others = sorted(set(all_.all) - {follower.broker_id})
+        assert all_.in_sync(*others) is leader
+        all_.program.ok("produce", TOPIC, stdin="after\n")
+        assert all_.in_sync(*others) is leader
+        # A start finds the same, and it is not let in for that.
+        follower.stop()
+        follower.start()
+        all_.program.ok("produce", TOPIC, stdin="more\n")
+        assert leader.status().in_sync == others
+        follower.stop()
+        folder = follower.data_dir / f"{TOPIC}-0"
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
+        follower.start()
+        assert all_.in_sync() is leader
+        leader.program.ok("cluster", "promote", str(follower.broker_id))
+        assert all_.in_sync() is follower
+        assert values(all_) == [*(str(number) for number in range(COUNT)), "after", "more"]

@@ -1,0 +1,176 @@
+"""Damage that is found while brokers run (replication.md, section 4), at both sides."""
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from horolog import Consumer
+from horolog.client.cluster.any_replica import AnyReplica
+from horolog.protocol.errors import PolicyViolation
+from horolog.server.replication import following
+from horolog.storage.files import SystemFiles
+from horolog.testing.files import FaultyFiles
+from horolog.testing.requests import create_topic
+
+from .members import Member, Members, eventually, members
+
+TOPIC, OTHER = "t", "other"
+COUNT = 5
+
+
+async def with_topics(all_: Members) -> None:
+    await all_.start()
+    for topic in (TOPIC, OTHER):
+        await all_[1].call(create_topic(topic))
+    await all_[1].produce(TOPIC, *map(str, range(COUNT)))
+    await all_.in_sync(all_[1])
+
+
+def flip(member: Member, at: int, topic: str = TOPIC) -> None:
+    """Change a byte of what is stored, counted from the beginning of the log file."""
+    path = member.log(topic).segments[0].log_path
+    stored = bytearray(path.read_bytes())
+    stored[at] ^= 0x40
+    path.write_bytes(stored)
+
+
+def size_of_second(member: Member) -> int:
+    """Where the second set of the log says how large it is: reading from there meets the damage."""
+    sets = member.log(TOPIC).segments[0].log_path.read_bytes()
+    return 12 + int.from_bytes(sets[8:12], "big") + 8
+
+
+async def in_sync_are(leader: Member, *brokers: int) -> None:
+    await eventually(lambda: leader.cluster.people.describe().in_sync == list(brokers))
+
+
+async def read_all(member: Member, count: int) -> list[bytes | None]:
+    async with Consumer(member.address, read_from="any", max_wait_ms=100) as consumer:
+        consumer.assign(TOPIC)
+        consumer.seek(TOPIC, 0, 0)
+        return [(await anext(consumer)).value for _ in range(count)]
+
+
+async def test_a_follower_that_meets_damage_is_out_of_sync_and_in_doubt(place: Path) -> None:
+    async with members(place, min_insync_replicas=2) as all_:
+        await with_topics(all_)
+        leader, follower = all_[1], all_[2]
+        assert follower.cluster.decider.promise == ""
+        flip(follower, size_of_second(follower))
+        # A consumer that was sent there gets its message from another broker.
+        async with Consumer(follower.address, read_from="any", max_wait_ms=100) as consumer:
+            consumer.assign(TOPIC)
+            brokers = consumer._cluster
+            assert isinstance(brokers, AnyReplica)
+            while not follower.cluster.stored.hurt():
+                consumer.seek(TOPIC, 0, COUNT - 1)
+                assert (await anext(consumer)).value == b"%d" % (COUNT - 1)
+                brokers._leave(await brokers.connection())  # Chance brings it there, or not.
+        await eventually(lambda: follower.cluster.node.identity.in_doubt)
+        # It confirms nothing of that log any more: it is no member of what acks=all waits for.
+        await in_sync_are(leader, 1)
+        assert follower.cluster.people.figures().not_copied == 1
+        assert f"{TOPIC}-0 is damaged here" in follower.cluster.standing.not_ready()
+        assert await read_all(follower, COUNT) == [b"%d" % n for n in range(COUNT)]
+        await leader.stop()
+        with pytest.raises(PolicyViolation, match="has not caught up since it may have lost"):
+            await follower.promote()
+        await leader.start(cluster_alone=True)
+        await follower.stop()
+        for path in (follower.data_dir / f"{TOPIC}-0").iterdir():
+            path.unlink()
+        (follower.data_dir / f"{TOPIC}-0").rmdir()
+        await follower.start(follow=leader)
+        await all_.in_sync(leader)
+        await eventually(lambda: follower.cluster.decider.promise == "")
+        assert follower.log(TOPIC).log_end_offset == COUNT
+
+
+async def test_damage_that_a_start_finds_is_not_in_sync_either(place: Path) -> None:
+    async with members(place) as all_:
+        await with_topics(all_)
+        leader, follower = all_[1], all_[2]
+        await follower.stop()
+        path = follower.data_dir / f"{TOPIC}-0" / f"{0:020d}.log"
+        stored = bytearray(path.read_bytes())
+        stored[20] ^= 1
+        path.write_bytes(stored)
+        (follower.data_dir / "clean-shutdown").unlink(missing_ok=True)
+        for file in path.parent.glob("*.index"):
+            file.unlink()
+        await follower.start(follow=leader)
+        await eventually(lambda: follower.cluster.stored.hurt() == [(TOPIC, 0)])
+        await leader.produce(OTHER, "a")
+        await eventually(lambda: follower.log(OTHER).log_end_offset == 1)
+        await in_sync_are(leader, 1)
+
+
+async def test_a_leader_is_told_of_what_nobody_can_copy(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages go to followers unlooked at. What a follower cannot take the leader looks at."""
+    monkeypatch.setattr(following, "AGAIN_S", 0.3)
+    async with members(place) as all_:
+        leader, follower = all_[1], all_[2]
+        await leader.start(cluster_create=True)
+        for topic in (TOPIC, OTHER):
+            await leader.call(create_topic(topic))
+        await leader.produce(TOPIC, *map(str, range(COUNT)))
+        flip(leader, 20)
+        events = observed(leader)
+        await follower.start(follow=leader)
+        found = await eventually(lambda: [one for one in events if one[0] == "segment_damaged"])
+        assert found[0][1]["position"] == 0
+        assert leader.cluster.stored.hurt() == [(TOPIC, 0)]
+        failing = await eventually(lambda: leader.cluster.stored.failing.get((TOPIC, 0)))
+        assert "damaged at byte 0" in failing
+        assert leader.cluster.people.figures().not_copied == 1
+        assert leader.cluster.leads  # Nobody else has it.
+        await leader.produce(OTHER, "a")
+        await eventually(lambda: follower.log(OTHER).log_end_offset == 1)
+        assert leader.cluster.people.describe().in_sync == [1]
+        assert len([one for one in events if one[0] == "segment_damaged"]) == 1
+
+
+async def test_a_leader_finds_nothing_wrong_with_a_follower_s_full_disk(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The follower cannot take what is good; when it can, it is in sync and read from again."""
+    monkeypatch.setattr(following, "AGAIN_S", 0.3)
+    async with members(place) as all_:
+        files = FaultyFiles(SystemFiles())
+        all_[2].files = files
+        await with_topics(all_)
+        leader, follower = all_[1], all_[2]
+        events = observed(leader)
+        files.fail("pwrite", errno.ENOSPC, times=-1, name=".log")
+        await leader.produce(TOPIC, "more")
+        await in_sync_are(leader, 1)
+        tries = follower.cluster.following
+        tried_s = await eventually(lambda: tries._tried_s)
+        await eventually(lambda: tries._tried_s > tried_s + 0.5)
+        assert (TOPIC, 0) in follower.cluster.stored.failing
+        assert follower.cluster.people.figures().not_copied == 1
+        assert [one for one in events if one[0] == "segment_damaged"] == []
+        files.heal()
+        await all_.in_sync(leader)
+        assert follower.cluster.stored.failing == {}
+        assert follower.cluster.people.figures().not_copied == 0
+        assert await read_all(follower, COUNT + 1)
+        await eventually(lambda: follower.cluster.standing.not_ready() == "")
+
+
+def observed(member: Member) -> list[tuple[str, dict[str, Any]]]:
+    """What a broker's logs and its cluster tell from now on."""
+    events: list[tuple[str, dict[str, Any]]] = []
+    segments = member.log(TOPIC).segment_list
+    told = segments._observe
+
+    def observe(name: str, **fields: Any) -> None:
+        events.append((name, fields))
+        told(name, **fields)
+
+    segments._observe = observe
+    return events
