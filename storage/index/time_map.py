@@ -177,7 +177,7 @@ class TimeMap:
         # more than they do.
         if (
             len(self._noted) >= _ROWS_NOTED * ROW_NUMBERS
-            and self._noted_bytes - self.log_bytes > self._since_bytes
+            and self._noted_bytes - self.log_bytes > self.since_bytes
         ):
             self._end_blocks()
 

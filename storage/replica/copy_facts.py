@@ -103,8 +103,8 @@ class CopyFacts:
         )
         if self._is_of_one:
             # As of nearly all messages that come alone.
-            times = _TIMES_HEAD.pack(self.times_end, 1, 1, 1, self.append_times[0][1])
-            return head + _EPOCH.pack(*self.epochs[0]) + times + _NO_CHANGE
+            packed = _TIMES_HEAD.pack(self.times_end, 1, 1, 1, self.append_times[0][1])
+            return head + _EPOCH.pack(*self.epochs[0]) + packed + _NO_CHANGE
         offsets = [offset for offset, _ in self.append_times]
         times = [ms for _, ms in self.append_times]
         first_ms = times[0] if times else NEVER
