@@ -83,11 +83,10 @@ class _Cost:
             plain = time.perf_counter()
             found = _admit(data, self._next_offset, BLOCK_BYTES, time_map.since_bytes)
             noted = time.perf_counter()
-            times = found.spans or (found.min_timestamp_ms, found.max_timestamp_ms, found.count)
             self._next_offset += _MESSAGES
             mapped_bytes = time_map.log_bytes
             adds = time.perf_counter()
-            time_map.add(self._position, data, self._next_offset, times)
+            time_map.add(self._position, data, self._next_offset, found.spans)
             added = time.perf_counter() - adds
             self._added[time_map.log_bytes > mapped_bytes].append(added)
             self._admitted[number] = min(self._admitted[number], plain - began)

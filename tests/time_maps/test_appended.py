@@ -8,7 +8,7 @@ import pytest
 from horolog.bench.windows.shapes import SHAPES
 from horolog.protocol.records.layout import Codec
 from horolog.storage.index import time_map
-from horolog.storage.log import set_times
+from horolog.storage.log import set_times, usual_admission
 from horolog.storage.log.log import Log
 from horolog.testing.logs import LogFolder, timed_set
 from horolog.tests.properties.window_reading import assert_time_map_true, make_map
@@ -59,7 +59,7 @@ def test_byte_by_byte(
 ) -> None:
     """Where no append is noted as one span because its times are close together."""
     assert callable(times)
-    for module in (time_map, set_times):
+    for module in (time_map, set_times, usual_admission):
         monkeypatch.setattr(module, "CLOSE_MS", -1)
     rng = random.Random(seed)
     log = folder.open(segment_bytes=SEGMENT_BYTES, retention_ms=-1)
