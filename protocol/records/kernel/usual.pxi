@@ -146,7 +146,7 @@ def take_usual(
             noted.pieces, noted.block_end = noted_pieces, block_end
             break
         if noting:
-            spread = close_ms < 0 or (passed.timed and (passed.untimed or (
+            spread = close_ms < 0 or (passed.timed and (passed.untimed or passed.min_ms < 0 or (
                 <unsigned long long>passed.max_ms - <unsigned long long>passed.min_ms
                 > <unsigned long long>close_ms
             )))

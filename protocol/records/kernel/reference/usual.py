@@ -196,7 +196,7 @@ def _spans(
     size_bytes, lowest, highest = len(taken.data), taken.min_timestamp_ms, taken.max_timestamp_ms
     if taken.untimed == taken.count and close_ms >= 0:
         lowest = highest = NO_TIMESTAMP
-    elif taken.untimed or highest - lowest > close_ms:
+    elif taken.untimed or lowest < 0 or highest - lowest > close_ms:
         rows, _, _, left = entry_spans(
             taken.data,
             0,
