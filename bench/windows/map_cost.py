@@ -12,7 +12,7 @@ from typing import Final
 from ...protocol.records.kernel import UsualSets, take_usual
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...protocol.records.messages.sets import NewRecord, build_set
-from ...storage.index.time_map import BLOCK_BYTES, CLOSE_MS, TimeMap
+from ...storage.index.time_map import BLOCK_BYTES, CLOSE_MS
 from ...testing.logs import LogFolder
 from ...times import INT64_MAX
 from ..figure import Figure
@@ -33,8 +33,8 @@ def time_map_cost(*, rounds: int = _ROUNDS) -> Iterator[Figure]:
     """Share of the time that a set of 64 KiB takes which goes into the time map of its segment: of
     sets with times of half a second each, and of ones that are up to ten minutes early or late.
     It is what admission takes longer where it notes times for the map, and what the map takes then,
-    in this process. Of a walk over a set the shortest of all rounds counts, of adding to the map the
-    median."""
+    in this process. Of a walk over a set the shortest of all rounds counts, of adding to the map
+    the median."""
     with TemporaryDirectory(prefix="horolog-bench-") as folder:
         costs = {
             name: _Cost(Path(folder) / name / "t-0", jitter_ms)

@@ -446,7 +446,7 @@ def _time_map(these: Drawn) -> bytes:
     rows = reference.time_spans(
         times, log_bytes=abs(these.count) % 2**62 + 1, offsets=abs(these.offset) % 2**62 + 9
     )
-    block, _ = reference.time_blocks(array("q", rows), block_bytes=1, whole=True)
+    block, *_ = reference.time_blocks(array("q", rows), block_bytes=1, whole=True)
     data = block * (these.cut % 4) + (these.records if these.flag else b"")
     return data[: len(data) - abs(these.end) % 7]
 

@@ -169,7 +169,9 @@ def time_blocks(
         if not sound or max(log_bytes, offsets, untimed) > LARGEST_INT64:
             raise ValueError("an append of no bytes, of no time or of more messages than offsets")
         if size and (log_bytes >= block_bytes or (whole and number == last)):
-            made, made_bytes, made_offsets = made + 1, made_bytes + log_bytes, made_offsets + offsets
+            made += 1
+            made_bytes += log_bytes
+            made_offsets += offsets
             made_untimed += untimed
             if max(made_bytes, made_offsets) > LARGEST_INT64:
                 raise ValueError("blocks that add up to more than 63 bits")
