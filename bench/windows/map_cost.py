@@ -12,7 +12,7 @@ from typing import Final
 from ...protocol.records.kernel import UsualSets, take_usual
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...protocol.records.messages.sets import NewRecord, build_set
-from ...storage.index.time_map import BLOCK_BYTES, CLOSE_MS, TimeMap
+from ...storage.index.time_map import BLOCK_BYTES, CLOSE_MS
 from ...testing.logs import LogFolder
 from ...times import INT64_MAX
 from ..figure import Figure
@@ -33,8 +33,8 @@ def time_map_cost(*, rounds: int = _ROUNDS) -> Iterator[Figure]:
     """Share of the time that a set of 64 KiB takes which goes into the time map of its segment: of
     sets with times of half a second each, and of ones that are up to ten minutes early or late.
     It is what admission takes longer where it notes times for the map, and what the map takes then,
-    in this process. Of a walk over a set the shortest of all rounds counts, of adding to the map the
-    median."""
+    in this process. Of a walk over a set the shortest of all rounds counts, of adding to the map
+    the median."""
     with TemporaryDirectory(prefix="horolog-bench-") as folder:
         costs = {
             name: _Cost(Path(folder) / name / "t-0", jitter_ms)
@@ -83,11 +83,10 @@ class _Cost:
             plain = time.perf_counter()
             found = _admit(data, self._next_offset, BLOCK_BYTES, time_map.since_bytes)
             noted = time.perf_counter()
-            times = found.spans or (found.min_timestamp_ms, found.max_timestamp_ms, found.count)
             self._next_offset += _MESSAGES
             mapped_bytes = time_map.log_bytes
             adds = time.perf_counter()
-            time_map.add(self._position, data, self._next_offset, times)
+            time_map.add(self._position, data, self._next_offset, found.spans)
             added = time.perf_counter() - adds
             self._added[time_map.log_bytes > mapped_bytes].append(added)
             self._admitted[number] = min(self._admitted[number], plain - began)

@@ -14,11 +14,9 @@ says and has its CRC-32, and where this process has made it.
 """
 
 from array import array
-from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count as counted
 from pathlib import Path
-from struct import Struct
 from typing import Final
 from zlib import crc32
 
@@ -44,7 +42,7 @@ has in front of them, and how many the one that they end in has behind the block
 
 _generations: Final = counted()
 
-_WRITTEN_BYTES: Final = 4 << 10
+_WRITTEN_BYTES: Final = 8 << 10
 """Blocks are written when there are so many bytes of them."""
 
 _ROWS_NOTED: Final = 256
@@ -52,8 +50,6 @@ _ROWS_NOTED: Final = 256
 
 ROW_NUMBERS: Final = 6
 """Of what `time_blocks` takes."""
-
-_ROW: Final = Struct(f"={ROW_NUMBERS}q")
 
 
 class TimeMap:
@@ -158,17 +154,18 @@ class TimeMap:
         if position != self._noted_bytes:
             self._end_early()
             return
-        if isinstance(times, bytes):
-            self._note_rows(times, next_offset)
-        elif times is not None and len(times) == 3 and times[1] - times[0] <= CLOSE_MS:
-            self._noted.frombytes(
-                _ROW.pack(size_bytes, next_offset - self._noted_offset, *times, 1)
-            )
-            since_bytes = self.since_bytes + size_bytes
-            self.since_bytes = since_bytes if since_bytes < BLOCK_BYTES else 0
-        elif times is not None and len(times) == 4 and self._goes_on_with(times):
+        if (
+            isinstance(times, tuple)
+            and len(times) == 4
+            and times[1] == self._noted_offset
+            and times[2] == self.since_bytes
+        ):
             self._noted.frombytes(times[0])
             self.since_bytes = times[3]
+        elif isinstance(times, tuple) and len(times) == 3 and times[1] - times[0] <= CLOSE_MS:
+            self._note_row(size_bytes, next_offset, times)
+        elif isinstance(times, bytes):
+            self._note_rows(times, next_offset)
         elif not self._note_entries(data):
             self._end_early()
             return
@@ -181,10 +178,11 @@ class TimeMap:
         ):
             self._end_blocks()
 
-    def _goes_on_with(self, spans: SetSpans) -> bool:
-        """Whether rows begin where the last ones ended, in the log and in a block."""
-        _, first_offset, block_bytes, _ = spans
-        return first_offset == self._noted_offset and block_bytes == self.since_bytes
+    def _note_row(self, size_bytes: int, next_offset: int, times: SetTimes) -> None:
+        self._noted.extend((size_bytes, next_offset - self._noted_offset, *times, 1))
+        self.since_bytes += size_bytes
+        if self.since_bytes >= BLOCK_BYTES:
+            self.since_bytes = 0
 
     def _note_entries(self, data: Buffer) -> bool:
         """Look at the times of the messages in `data`; whether that could be done for all."""
@@ -236,14 +234,11 @@ class TimeMap:
         `whole`."""
         if not (self._noted and self.makes):
             return
-        blocks, ended = time_blocks(self._noted, block_bytes=BLOCK_BYTES, whole=whole)
+        blocks, ended, extent = time_blocks(self._noted, block_bytes=BLOCK_BYTES, whole=whole)
         if not ended:
             return
-        _, log_bytes, offsets, untimed, first_ms, last_ms = time_map_extent(blocks)
-        times_ms = (first_ms, last_ms) if last_ms >= 0 else ()
-        self._take(
-            blocks, self.log_bytes + log_bytes, self.next_offset + offsets, untimed, times_ms
-        )
+        _, log_bytes, offsets, *times = extent
+        self._take(blocks, self.log_bytes + log_bytes, self.next_offset + offsets, *times)
         del self._noted[: ended * ROW_NUMBERS]
         if len(self._unwritten) >= _WRITTEN_BYTES:
             self._write()
@@ -254,14 +249,14 @@ class TimeMap:
         log_bytes: int,
         next_offset: int,
         untimed: int,
-        times_ms: Sequence[int],
+        first_ms: int,
+        last_ms: int,
     ) -> None:
         self._unwritten += blocks
         self.log_bytes, self.next_offset = log_bytes, next_offset
         self.told_bytes = log_bytes
         self.untimed += untimed
-        if times_ms:
-            first_ms, last_ms = times_ms
+        if last_ms >= 0:
             if first_ms < self.first_ms or self.last_ms < 0:
                 self.first_ms = first_ms
             if last_ms > self.last_ms:
@@ -271,11 +266,13 @@ class TimeMap:
         """Bring what is not in the file there; where that fails it stays in memory."""
         if self._in_memory:
             return
-        open_files, files = self._seams.open_files, self._seams.files
+        open_files = self._seams.open_files
         try:
-            if not files.exists(self.path):
-                files.open(self.path, create=True).close()
-            file = open_files.use(self._name)
+            try:
+                file = open_files.use(self._name)
+            except FileNotFoundError:
+                self._seams.files.open(self.path, create=True).close()
+                file = open_files.use(self._name)
             if self._surplus:
                 file.truncate(self._size_bytes)
                 self._surplus = False
@@ -372,8 +369,7 @@ class TimeMap:
         if not from_bytes:
             # What a line said of the whole log, without a map, is found again.
             self.forget()
-        times_ms = (first_ms, last_ms) if last_ms >= 0 else ()
-        self._take(blocks, log_bytes, next_offset, untimed, times_ms)
+        self._take(blocks, log_bytes, next_offset, untimed, first_ms, last_ms)
         self._begin_noting()
         if self.log_bytes >= BLOCK_BYTES:
             self._write()

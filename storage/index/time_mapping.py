@@ -159,7 +159,7 @@ class TimeMapping:
             self._since_bytes = 0
 
     def _end_blocks(self, *, whole: bool = False) -> None:
-        blocks, ended = time_blocks(self._rows, block_bytes=BLOCK_BYTES, whole=whole)
+        blocks, ended, _ = time_blocks(self._rows, block_bytes=BLOCK_BYTES, whole=whole)
         self.blocks += blocks
         del self._rows[: ended * ROW_NUMBERS]
         self.log_bytes = self._read_bytes - sum(self._rows[0::ROW_NUMBERS])

@@ -266,6 +266,10 @@ def _take_usual(kernel: ModuleType, these: Drawn) -> Any:
         magic=these.magic,
         segment_offset=max(these.offset, 0) % 2**62,
         segment_position=these.cut,
+        close_ms=these.count % 1_000 - 1,
+        # There is no room for the times of more than 16 blocks.
+        block_bytes=0 if these.cut & 128 else len(these.data) // 8 + 1,
+        block_since_bytes=these.count % (len(these.data) // 4 + 1),
     )
     if found is None:
         return None
@@ -442,7 +446,7 @@ def _time_map(these: Drawn) -> bytes:
     rows = reference.time_spans(
         times, log_bytes=abs(these.count) % 2**62 + 1, offsets=abs(these.offset) % 2**62 + 9
     )
-    block, _ = reference.time_blocks(array("q", rows), block_bytes=1, whole=True)
+    block, *_ = reference.time_blocks(array("q", rows), block_bytes=1, whole=True)
     data = block * (these.cut % 4) + (these.records if these.flag else b"")
     return data[: len(data) - abs(these.end) % 7]
 

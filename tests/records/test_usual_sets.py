@@ -1,5 +1,6 @@
 """Usual sets, many at a time: what `walk`, `check_batch` and `stamp` make of each."""
 
+from array import array
 from collections.abc import Sequence
 from struct import pack_into
 from typing import Any
@@ -18,7 +19,15 @@ from horolog.protocol.records.batches.batch import (
     set_times_in_place,
     write_header,
 )
-from horolog.protocol.records.kernel import RecordEncoder, UsualSets, stamp, take_usual, walk
+from horolog.protocol.records.kernel import (
+    RecordEncoder,
+    UsualSets,
+    entry_spans,
+    reference,
+    stamp,
+    take_usual,
+    walk,
+)
 from horolog.protocol.records.kernel.terms import Offsets
 from horolog.protocol.records.latency import LatencyCounts
 from horolog.protocol.records.layout import BATCH_OVERHEAD, Codec
@@ -118,6 +127,9 @@ def take(
     room_bytes: int = 2**31,
     marks_max: int = 1000,
     interval_bytes: int = 100,
+    close_ms: int = 0,
+    block_bytes: int = 0,
+    block_since_bytes: int = 0,
 ) -> UsualSets | None:
     return take_usual(
         list(sets),
@@ -136,6 +148,9 @@ def take(
         magic=-1,
         segment_offset=90,
         segment_position=1000,
+        close_ms=close_ms,
+        block_bytes=block_bytes,
+        block_since_bytes=block_since_bytes,
     )
 
 
@@ -284,3 +299,75 @@ def test_many_are_stamped_as_each_would_be(sent: list[list[int]], stamp_ms: int)
     for one in each:
         set_times_in_place(one, 0, stamp_ms, append_time=True)
     assert together == bytearray().join(each) + b"\xff"
+
+
+@examples(200)
+@given(
+    st.lists(st.lists(times, min_size=1, max_size=40), min_size=1, max_size=6),
+    st.sampled_from([1, 2]),
+    st.sampled_from([-1, 0, 1_000]),
+    st.sampled_from([100, 1_000, 65_536]),
+    st.data(),
+)
+def test_their_spans_are_those_of_their_entries(
+    sent: list[list[int]], magic: int, close_ms: int, block_bytes: int, data: st.DataObject
+) -> None:
+    """In rows, as they are found in what is stored, unless all times are close together."""
+    each = [
+        bytes(build_set([NewRecord(b"v" * 20, None, at) for at in one], magic=magic))
+        for one in sent
+    ]
+    since = data.draw(st.integers(0, block_bytes - 1))
+    block: dict[str, int] = {"block_bytes": block_bytes, "block_since_bytes": since}
+    found = take(each, lowest_ms=0, close_ms=close_ms, **block)
+    if found is None:
+        return
+    assert take(each, lowest_ms=0).spans is None  # type: ignore[union-attr]
+    stamped = take(each, append_time_ms=NOW_MS, **block)
+    assert stamped is None or stamped.spans is None
+    all_times = [at for one in sent[: len(found.first_offsets)] for at in one]
+    timed = [at for at in all_times if at >= 0]
+    close = close_ms >= 0 and (
+        not timed or (len(timed) == len(all_times) and max(timed) - min(timed) <= close_ms)
+    )
+    assert found.spans is not None or len(found.data) > 16 * block_bytes
+    if found.spans is None:
+        return
+    rows, first_offset, given, left = found.spans
+    assert (first_offset, given) == (100, since)
+    if close:
+        row = (len(found.data), len(all_times), min(timed, default=-1), max(timed, default=-1))
+        assert list(array("q", rows)) == [*row, len(all_times), 1]
+        assert left == (since + len(found.data)) * (since + len(found.data) < block_bytes)
+    else:
+        of_entries = entry_spans(
+            found.data,
+            0,
+            block_bytes=block_bytes,
+            since_bytes=since,
+            next_offset=100,
+            check_crc=True,
+        )
+        assert (rows, left) == (of_entries[0], of_entries[3])
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize(("messages", "noted"), [(4_096, True), (4_097, False)])
+def test_more_times_than_there_is_room_for_are_not_noted(
+    magic: int, messages: int, noted: bool
+) -> None:
+    sent = build_set([NewRecord(b"", None, 5_000 * at) for at in range(messages)], magic=magic)
+    found = take([bytes(sent)], interval_bytes=4_096, close_ms=1_000, block_bytes=65_536)
+    assert found is not None
+    assert (found.spans is not None) == (noted or isinstance(found, reference.UsualSets))
+
+
+def test_a_set_that_is_not_taken_leaves_no_times() -> None:
+    good, late = ([NewRecord(b"v", None, at) for at in some] for some in ((5, 9_000), (7, NOW_MS)))
+    sets = [bytes(build_set(good)), bytes(build_set(late))]
+    for block_bytes in (30, 50, 1_000):
+        found = take(sets, highest_ms=10_000, close_ms=1_000, block_bytes=block_bytes)
+        alone = take(sets[:1], close_ms=1_000, block_bytes=block_bytes)
+        assert found is not None
+        assert alone is not None
+        assert found.spans == alone.spans is not None

@@ -8,7 +8,7 @@ import pytest
 from horolog.bench.windows.shapes import SHAPES
 from horolog.protocol.records.layout import Codec
 from horolog.storage.index import time_map
-from horolog.storage.log import set_times
+from horolog.storage.log import set_times, usual_admission
 from horolog.storage.log.log import Log
 from horolog.testing.logs import LogFolder, timed_set
 from horolog.tests.properties.window_reading import assert_time_map_true, make_map
@@ -17,6 +17,7 @@ from .mapped import assert_windows_exact
 
 MESSAGES = 3_000
 SEGMENT_BYTES = 200_000
+START_MS = 1_479_144_000_000
 PLAIN = [Codec.NONE]
 every_shape = pytest.mark.parametrize(("shape", "times"), SHAPES, ids=[name for name, _ in SHAPES])
 
@@ -59,7 +60,7 @@ def test_byte_by_byte(
 ) -> None:
     """Where no append is noted as one span because its times are close together."""
     assert callable(times)
-    for module in (time_map, set_times):
+    for module in (time_map, set_times, usual_admission):
         monkeypatch.setattr(module, "CLOSE_MS", -1)
     rng = random.Random(seed)
     log = folder.open(segment_bytes=SEGMENT_BYTES, retention_ms=-1)
@@ -146,3 +147,57 @@ def test_what_is_compressed_anew_is_mapped_when_it_is_asked_for(folder: LogFolde
         make_map(log, segment)
         assert_time_map_true(segment)
     assert_windows_exact(log, folder.times())
+
+
+def spread_times(count: int, rng: random.Random) -> list[int]:
+    """Of a few hours."""
+    return [START_MS + rng.randrange(10**7) for _ in range(count)]
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_times_that_admission_noted_are_not_looked_for_again(
+    folder: LogFolder, monkeypatch: pytest.MonkeyPatch, magic: int
+) -> None:
+    """Also of sets that do not begin with a block, and of several that are appended together."""
+    rng = random.Random(11)
+    log = folder.open(retention_ms=-1)
+    log.append(timed_set(START_MS, magic=magic))
+    monkeypatch.setattr(time_map, "entry_spans", None)
+    for count in (1, 70, 500, 3):
+        some = [
+            timed_set(*spread_times(count, rng), magic=magic, value=bytes(40)) for _ in range(3)
+        ]
+        log.appender.append_sets(some)
+    (segment,) = log.segments
+    assert segment.time_map.makes
+    log.roll()
+    monkeypatch.undo()
+    assert_time_map_true(segment)
+    made = segment.time_map.data()
+    segment.time_map.forget()
+    make_map(log, segment)
+    assert segment.time_map.data() == made
+
+
+def test_usual_sets_behind_others_of_one_write(folder: LogFolder) -> None:
+    """Their rows were made for another place in a block."""
+    rng = random.Random(12)
+    log = folder.open(retention_ms=-1)
+    log.append(timed_set(START_MS))
+    for _ in range(4):
+        spread = [spread_times(300, rng) for _ in range(3)]
+        codecs = (Codec.NONE, Codec.GZIP, Codec.NONE)
+        log.appender.append_sets(
+            [
+                timed_set(*some, codec=codec, value=bytes(60))
+                for some, codec in zip(spread, codecs, strict=True)
+            ]
+        )
+    (segment,) = log.segments
+    assert segment.time_map.makes
+    log.roll()
+    made = segment.time_map.data()
+    assert_time_map_true(segment)
+    segment.time_map.forget()
+    make_map(log, segment)
+    assert segment.time_map.data() == made

@@ -450,17 +450,18 @@ cdef inline Py_ssize_t put_map_number(unsigned char *data, Py_ssize_t at, long l
     return at + 1
 
 
-# Writes the block of these spans, in any order, and returns its length.
+# Writes the block of these spans, in any order, and returns its length. They are those of the block
+# then, in order.
 cdef Py_ssize_t put_block(
     unsigned char *out,
     TimeSpan *found,
-    Py_ssize_t count,
+    Py_ssize_t *spans,
     long long log_bytes,
     long long offsets,
     long long untimed,
     int width,
 ) except -1:
-    cdef Py_ssize_t number, at = 0
+    cdef Py_ssize_t number, count = spans[0], at = 0
     cdef long long before_ms = 0, left = offsets - untimed
     for number in range(count):
         if found[number].count > left:
@@ -469,7 +470,8 @@ cdef Py_ssize_t put_block(
         left -= found[number].count
     if left < 0:
         raise ValueError("a block of more messages than offsets")
-    count = join_to_few(found, count, &width)
+    if count > 1:
+        count = spans[0] = join_to_few(found, count, &width)
     at = put_map_number(out, at, log_bytes)
     at = put_map_number(out, at, offsets)
     at = put_map_number(out, at, untimed)
@@ -491,6 +493,8 @@ def time_blocks(appends, *, long long block_bytes, bint whole):
     cdef unsigned char[LONGEST_BLOCK] out
     cdef long long size, offsets, low, high, messages, joined_ms
     cdef long long log_bytes = 0, all_offsets = 0, untimed = 0
+    cdef long long first_ms = LARGEST_INT64, last_ms = -1
+    cdef long long blocks_made = 0, made_bytes = 0, made_offsets = 0, made_untimed = 0
     cdef int width = 0
     for number in range(appended):
         size = own_int64_at(given, number * APPEND_BYTES)
@@ -524,9 +528,20 @@ def time_blocks(appends, *, long long block_bytes, bint whole):
         while width < WIDTHS - 1 and JOINED_MS[width] < joined_ms:
             width += 1
         if size and (log_bytes >= block_bytes or (whole and number == appended - 1)):
-            size = put_block(out, found, count, log_bytes, all_offsets, untimed, width)
+            if log_bytes > LARGEST_INT64 - made_bytes or all_offsets > LARGEST_INT64 - made_offsets:
+                raise ValueError("blocks that add up to more than 63 bits")
+            size = put_block(out, found, &count, log_bytes, all_offsets, untimed, width)
             blocks += (<char *>out)[:size]
+            if count:
+                first_ms, last_ms = min(first_ms, found[0].low), max(last_ms, found[count - 1].high)
+            blocks_made += 1
+            made_bytes += log_bytes
+            made_offsets += all_offsets
+            made_untimed += untimed
             count = 0
             log_bytes = all_offsets = untimed = width = 0
             ended = number + 1
-    return bytes(blocks), ended
+    return bytes(blocks), ended, (
+        blocks_made, made_bytes, made_offsets, made_untimed, first_ms if last_ms >= 0 else -1,
+        last_ms,
+    )

@@ -89,7 +89,8 @@ def take_usual(
     cdef NotedTimes noted
     cdef Py_ssize_t noted_times, noted_pieces
     cdef long long block_end, block_left
-    cdef bint noted_on, spread = False
+    cdef bint noting, noted_on, spread = False
+    cdef long long[APPEND_NUMBERS] row
     cdef int problem
     for record_set in record_sets:
         total += len(record_set)
@@ -108,7 +109,8 @@ def take_usual(
     rules.offsets, rules.check_crc, rules.usual = ASSIGN, True, True
     rules.magics, rules.append_time_ms = magics, append_time_ms
     begin_latencies(&latencies, now_ms)
-    noted.on = append_time_ms < 0 and 0 <= block_since_bytes < block_bytes
+    noting = append_time_ms < 0 and 0 <= block_since_bytes < block_bytes
+    noted.on = noting
     noted.block_bytes, noted.block_end = block_bytes, block_bytes - block_since_bytes
     noted.begin = noted.times = noted.pieces = 0
     for record_set in record_sets:
@@ -143,14 +145,14 @@ def take_usual(
             noted.on, noted.times = noted_on, noted_times
             noted.pieces, noted.block_end = noted_pieces, block_end
             break
-        if noted.on and passed.timed:
-            spread = passed.untimed > 0 or close_ms < 0 or (
+        if noting:
+            spread = close_ms < 0 or (passed.timed and (passed.untimed or passed.min_ms < 0 or (
                 <unsigned long long>passed.max_ms - <unsigned long long>passed.min_ms
                 > <unsigned long long>close_ms
-            )
+            )))
             if spread and rows is None:
                 rows = bytearray()
-            if spread and noted.pieces:
+            if spread and noted.on and noted.pieces:
                 end_noted(rows, &noted, -1 if passed.untimed else passed.min_ms, passed.max_ms)
         first_offsets.append(before.last_offset + 1)
     if not first_offsets:
@@ -172,4 +174,15 @@ def take_usual(
             noted.pieces = 1
             end_noted(rows, &noted, -1 if passed.untimed else passed.min_ms, passed.max_ms)
         found.spans = bytes(rows), base_offset, block_since_bytes, block_left
+    elif noting and not spread:
+        if passed.timed:
+            put_row(row, passed.min_ms, passed.max_ms, passed.count, 1)
+        else:
+            put_row(row, -1, -1, passed.count, 1)
+        row[0], row[1] = passed.position, passed.last_offset + 1 - base_offset
+        block_left = block_since_bytes + passed.position
+        found.spans = (
+            (<char *>row)[:APPEND_BYTES], base_offset, block_since_bytes,
+            block_left if block_left < block_bytes else 0,
+        )
     return found

@@ -140,14 +140,19 @@ def _rows(times: Sequence[int], log_bytes: int, offsets: int) -> list[int]:
     return numbers
 
 
-def time_blocks(appends: "array[int]", *, block_bytes: int, whole: bool) -> tuple[bytes, int]:
-    """The map of blocks that are made of rows, one behind the other, and of how many of these.
+def time_blocks(
+    appends: "array[int]", *, block_bytes: int, whole: bool
+) -> tuple[bytes, int, tuple[int, int, int, int, int, int]]:
+    """The map of blocks that are made of rows, one behind the other, of how many of these, and what
+    `time_map_extent` says of it.
 
     A block ends when it has `block_bytes`; what is left of the rows is a block too if this is
     `whole`. Raises `ValueError` for what is no row.
     """
     numbers = int64s(appends)
     blocks, ended, spans = bytearray(), 0, list[Span]()
+    made = made_bytes = made_offsets = made_untimed = 0
+    times_ms = list[int]()
     log_bytes = offsets = untimed = joined_ms = 0
     last = len(numbers) // ROW_NUMBERS - 1
     for number in range(last + 1):
@@ -164,10 +169,19 @@ def time_blocks(appends: "array[int]", *, block_bytes: int, whole: bool) -> tupl
         if not sound or max(log_bytes, offsets, untimed) > LARGEST_INT64:
             raise ValueError("an append of no bytes, of no time or of more messages than offsets")
         if size and (log_bytes >= block_bytes or (whole and number == last)):
+            made += 1
+            made_bytes += log_bytes
+            made_offsets += offsets
+            made_untimed += untimed
+            if max(made_bytes, made_offsets) > LARGEST_INT64:
+                raise ValueError("blocks that add up to more than 63 bits")
             blocks += _block(spans, log_bytes, offsets, untimed, joined_ms)
+            times_ms += (bound_ms for span in spans for bound_ms in span[:2])
             spans, ended = [], number + 1
             log_bytes = offsets = untimed = joined_ms = 0
-    return bytes(blocks), ended
+    first_ms, last_ms = min(times_ms, default=-1), max(times_ms, default=-1)
+    extent = (made, made_bytes, made_offsets, made_untimed, first_ms, last_ms)
+    return bytes(blocks), ended, extent
 
 
 def _block(found: list[Span], log_bytes: int, offsets: int, untimed: int, joined_ms: int) -> bytes:

@@ -1,5 +1,7 @@
 """Sets that are stored as they came, but for offsets and append times: as many as there are."""
 
+from array import array
+
 from ...latency import LatencyCounts
 from ...layout import (
     BASE_SEQUENCE_AT,
@@ -38,8 +40,8 @@ class UsualSets(Walk):
     latency: of all of them, as they were sent.
     spans: rows of their messages' times (`time_blocks`), with their first offset, and how many
         bytes a block of the time map has in front of them and behind the last one that ended;
-        `None` where they were not asked for, where the times are close together, and where there
-        are too many to be noted on the way (4,096 of a set, or 16 blocks).
+        `None` where they were not asked for, and where there are too many to be noted on the way
+        (4,096 of a set, or 16 blocks).
     """
 
     __slots__ = ("data", "first_offsets", "spans")
@@ -112,9 +114,9 @@ def take_usual(
     that can be written is changed in place, and may be even if it is not taken, but for its
     content; others are copied. Other arguments are those of `walk`.
 
-    With `block_bytes` there are `spans`, as `entry_spans` makes them, of times that are more than
-    `close_ms` apart or that some messages have and some have not, unless they get an append time;
-    `block_since_bytes` is what a block has in front of the sets.
+    With `block_bytes` there are `spans`, unless the sets get an append time: as `entry_spans` makes
+    them of times that are more than `close_ms` apart or that some messages have and some have not,
+    else one row. `block_since_bytes` is what a block has in front of the sets.
     """
     first_offset = base_offset
     last_markable = segment_offset + min(LARGEST_INT32 - 1, LARGEST_INT64 - segment_offset)
@@ -181,20 +183,32 @@ def take_usual(
     taken.min_timestamp_ms = min(smallest, default=NO_TIMESTAMP)
     taken.untimed = untimed
     taken.latency = latency if now_ms >= 0 else None
-    spread = smallest and (
-        untimed > 0 or taken.max_timestamp_ms - taken.min_timestamp_ms > max(close_ms, -1)
-    )
-    if spread and append_time_ms < 0 and 0 <= block_since_bytes < block_bytes:
+    if append_time_ms < 0 and 0 <= block_since_bytes < block_bytes:
+        rows, left = _spans(taken, first_offset, close_ms, block_bytes, block_since_bytes)
+        taken.spans = rows, first_offset, block_since_bytes, left
+    return taken
+
+
+def _spans(
+    taken: UsualSets, first_offset: int, close_ms: int, block_bytes: int, since_bytes: int
+) -> tuple[bytes, int]:
+    """Rows of sets, and what a block has behind the last one that ended."""
+    size_bytes, lowest, highest = len(taken.data), taken.min_timestamp_ms, taken.max_timestamp_ms
+    if taken.untimed == taken.count and close_ms >= 0:
+        lowest = highest = NO_TIMESTAMP
+    elif taken.untimed or lowest < 0 or highest - lowest > close_ms:
         rows, _, _, left = entry_spans(
-            data,
+            taken.data,
             0,
             block_bytes=block_bytes,
-            since_bytes=block_since_bytes,
+            since_bytes=since_bytes,
             next_offset=first_offset,
             check_crc=False,
         )
-        taken.spans = rows, first_offset, block_since_bytes, left
-    return taken
+        return rows, left
+    row = (size_bytes, taken.last_offset + 1 - first_offset, lowest, highest, taken.count, 1)
+    left = since_bytes + size_bytes
+    return array("q", row).tobytes(), left if left < block_bytes else 0
 
 
 def _is_usual(
