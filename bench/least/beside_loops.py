@@ -86,7 +86,7 @@ def _sides(server: ServerProcess, client: RawClient, stack: ExitStack) -> Iterat
     answers = {name: bytes(client.exchange(request)) for name, request in requests.items()}
     answers["fetch_64KiB"] = answers["fetch_64KiB"][:-FETCHED_BYTES]
     folder = server.data_dir.parent
-    for name, leasts in _LEAST.items():
+    for name, leasts in LEAST.items():
         request, answer = requests[name], answers[name]
         yield _Side(_BROKER, name, partial(client.exchange, request), server.process.pid)
         for does in leasts:
@@ -102,7 +102,7 @@ def _sides(server: ServerProcess, client: RawClient, stack: ExitStack) -> Iterat
         yield _Side(name, "produce_one_pipelined", ask, pid, many)
 
 
-_LEAST: Final = {
+LEAST: Final = {
     _ECHO: ("answers",),
     "produce_one": ("writes", "appends"),
     "find_time_1": ("reads",),

@@ -262,7 +262,7 @@ def test_open_files_closes_the_one_used_longest_ago(tmp_path: Path) -> None:
         path.write_bytes(path.name.encode())
     open_files = OpenFiles(SystemFiles(), 2)
     first = open_files.use(str(paths[0]))
-    second = open_files.use(str(paths[1]))
+    second = open_files.use(str(paths[1]), paths[1])
     assert open_files.use(str(paths[0])) is first
     open_files.use(str(paths[2]))
     assert first.pread(1, 0) == b"a"

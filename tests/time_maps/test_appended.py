@@ -1,11 +1,13 @@
 """Maps that were made along with appends are those that are made from the log."""
 
 import random
+from array import array
 from collections.abc import Iterator
 
 import pytest
 
 from horolog.bench.windows.shapes import SHAPES
+from horolog.protocol.records.kernel import time_blocks
 from horolog.protocol.records.layout import Codec
 from horolog.storage.index import time_map
 from horolog.storage.log import set_times, usual_admission
@@ -201,3 +203,25 @@ def test_usual_sets_behind_others_of_one_write(folder: LogFolder) -> None:
     segment.time_map.forget()
     make_map(log, segment)
     assert segment.time_map.data() == made
+
+
+def test_small_appends_are_not_looked_at_again_and_again(
+    folder: LogFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than become blocks together are in one block: each is looked at once or twice,
+    not with all that follow it."""
+    looked_at = 0
+
+    def counted(appends: "array[int]", *, block_bytes: int, whole: bool) -> tuple[bytes, int]:
+        nonlocal looked_at
+        looked_at += len(appends) // time_map.ROW_NUMBERS
+        return time_blocks(appends, block_bytes=block_bytes, whole=whole)
+
+    monkeypatch.setattr(time_map, "time_blocks", counted)
+    log = folder.open(segment_bytes=1 << 20, retention_ms=-1)
+    for number in range(2_000):
+        log.append(timed_set(1_479_144_000_000 + number, value=bytes(66)))
+    found = log.segments[0].time_map
+    assert found.log_bytes > 2 * time_map.BLOCK_BYTES
+    assert 0 < looked_at <= 4_000
+    assert_time_map_true(log.segments[0])
