@@ -15,6 +15,7 @@ from ...protocol.api.log.fetch import FetchPartitionResult
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...protocol.lag import Lag
 from ...protocol.records.columns import CONTENT, Content, check_content
+from ...protocol.records.kernel import Walk
 from ..administer.lagging import lags_at
 from ..administer.positions import Position, commit, committed
 from ..administer.searching import By, find_offset, offsets_at
@@ -28,7 +29,7 @@ from .assigned import Assigned
 from .assignment import Assignment
 from .fetch_sources import fetches_of
 from .fetches import Results
-from .fetching import FetchOptions, TopicPartition, next_offset
+from .fetching import FetchOptions, TopicPartition, entries_of, next_offset
 from .time_bounds import CREATE, WindowBy, time_bounds
 from .time_window import TimeWindow
 
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from ..security.security import Security
 
 _MIB: Final = 1024 * 1024
+
+Fetched = tuple[Assigned, int, FetchPartitionResult, Walk]
+"""What a fetch brought of a partition: from which offset on, the result, and its entries."""
 
 T = TypeVar("T")
 
@@ -321,10 +325,10 @@ class Consumer(Client):
                 self._max_wait_ms if max_wait_ms is None else max_wait_ms
             )
             batches: list[ColumnBatch] = []
-            for assigned, offset, result in found:
-                read = self._options.columns(assigned.topic, result, offset, columns)
+            for assigned, offset, result, entries in found:
+                read = self._options.columns(assigned.topic, result, offset, columns, entries)
                 if not read and result.records:
-                    assigned.position = next_offset(result, offset)
+                    assigned.position = next_offset(result, offset, entries)
                 elif read:
                     last_ms = int(read[-1].timestamps_ms[-1])
                     assigned.position = read[-1].next_offset
@@ -359,10 +363,10 @@ class Consumer(Client):
                 return
             wait_ms = self._max_wait_ms if max_wait_ms is None else max_wait_ms
             ready: list[ConsumerRecord] = []
-            for assigned, offset, result in await self._fetch_once(wait_ms):
-                read = self._options.records(assigned.topic, result, offset)
+            for assigned, offset, result, entries in await self._fetch_once(wait_ms):
+                read = self._options.records(assigned.topic, result, offset, entries)
                 if not read and result.records:
-                    assigned.position = next_offset(result, offset)
+                    assigned.position = next_offset(result, offset, entries)
                 ready += read
             self._ready.extend(ready)
 
@@ -429,11 +433,8 @@ class Consumer(Client):
                 if assigned.position is None:
                     assigned.position = found[0].offset or 0
 
-    async def _fetch_once(
-        self, max_wait_ms: int
-    ) -> list[tuple[Assigned, int, FetchPartitionResult]]:
-        """The answer to one fetch, for the partitions that are still where they were, and the
-        offset that was asked for."""
+    async def _fetch_once(self, max_wait_ms: int) -> list[Fetched]:
+        """The answer to one fetch, for the partitions that are still where they were."""
         await self._find_partitions(max_age_s=self._metadata_max_age_s)
         await self._find_beginnings()
         self._changed.clear()
@@ -447,16 +448,16 @@ class Consumer(Client):
             offset, assigned = asked[key], self._assigned.get(key)
             # What was moved or dropped meanwhile is read again from where it is now.
             if assigned is not None and assigned.position == offset and not assigned.paused:
-                found.append((assigned, offset, result))
+                found.append((assigned, offset, result, entries_of(result)))
         self._assigned.take_turns()
         self._fetch_ahead(found)
         return found
 
-    def _fetch_ahead(self, found: list[tuple[Assigned, int, FetchPartitionResult]]) -> None:
+    def _fetch_ahead(self, found: list[Fetched]) -> None:
         """Ask for what is behind these messages, if it is there already."""
         nexts, more = self._assigned.wanted(), False
-        for assigned, offset, result in found:
-            behind = nexts[assigned.key] = next_offset(result, offset)
+        for assigned, offset, result, entries in found:
+            behind = nexts[assigned.key] = next_offset(result, offset, entries)
             more = more or offset < behind < result.high_watermark
         if more:
             self._fetches.ahead(nexts)

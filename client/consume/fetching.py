@@ -20,7 +20,7 @@ from ...protocol.api.log.fetch import (
 from ...protocol.errors import CorruptMessage, HorologError, MessageTooLarge
 from ...protocol.records.batches.batch import read_header
 from ...protocol.records.columns import CONTENT, Columns, Content, read_columns
-from ...protocol.records.kernel import walk
+from ...protocol.records.kernel import Walk, walk
 from ...protocol.records.layout import (
     BATCH_OVERHEAD,
     ENTRY_OVERHEAD,
@@ -118,15 +118,19 @@ class FetchOptions:
         )
 
     def records(
-        self, topic: str, result: FetchPartitionResult, offset: int
+        self,
+        topic: str,
+        result: FetchPartitionResult,
+        offset: int,
+        entries: Walk | None = None,
     ) -> list[ConsumerRecord]:
-        """The messages of one partition from `offset` on.
+        """The messages of one partition from `offset` on; `entries` are `entries_of(result)`.
 
         Those before a damaged one are given; the next fetch begins at the damaged one, and raises.
         None although there are bytes: what came holds no message, and reading goes on behind it,
         at `next_offset`.
         """
-        found = self._columns(result, offset)
+        found = self._columns(result, offset, CONTENT, entries)
         append_times = _AppendTimes(result.append_times)
         runs = self._sound(
             (_consumer_records(topic, result.partition, run, append_times) for run in found),
@@ -142,6 +146,7 @@ class FetchOptions:
         result: FetchPartitionResult,
         offset: int,
         content: Collection[Content] = CONTENT,
+        entries: Walk | None = None,
     ) -> list[ColumnBatch]:
         """As `records`, in columns. What is not in `content` comes as nulls."""
         append_times = _AppendTimes(result.append_times) if self.append_times else None
@@ -159,7 +164,7 @@ class FetchOptions:
                     None if append_times is None else append_times.column(offsets),
                     columns.headers,
                 )
-                for columns in self._columns(result, offset, content)
+                for columns in self._columns(result, offset, content, entries)
             ),
             topic,
             result,
@@ -170,16 +175,18 @@ class FetchOptions:
         self,
         result: FetchPartitionResult,
         offset: int,
-        content: Collection[Content] = CONTENT,
+        content: Collection[Content],
+        entries: Walk | None,
     ) -> Iterator[Columns]:
         records: Buffer = result.records or b""
-        if self.read_committed:
-            records = without_aborted(records, result.aborted_transactions)
+        if self.read_committed and result.aborted_transactions:
+            records, entries = without_aborted(records, result.aborted_transactions), None
         return read_columns(
             records,
             max_decompressed_bytes=self.max_decompressed_bytes,
             from_offset=offset,
             content=content,
+            walked=entries,
         )
 
     def _sound(
@@ -206,11 +213,16 @@ class FetchOptions:
         return read
 
 
-def next_offset(result: FetchPartitionResult, offset: int) -> int:
-    """The offset behind the messages of a result, as far as it is known without reading them;
-    `offset` if there are none."""
+def entries_of(result: FetchPartitionResult) -> Walk:
+    """What is known of the messages of a result without reading them."""
     records = result.records or b""
-    return max(walk(records, 0, len(records), check_crc=False).last_offset + 1, offset)
+    return walk(records, 0, len(records), check_crc=False)
+
+
+def next_offset(result: FetchPartitionResult, offset: int, entries: Walk | None = None) -> int:
+    """The offset behind the messages of a result, as far as it is known without reading them;
+    `offset` if there are none. `entries` are `entries_of(result)`."""
+    return max((entries or entries_of(result)).last_offset + 1, offset)
 
 
 class _AppendTimes:

@@ -88,10 +88,10 @@ class Batch:
         # The loop makes nothing itself: it is what the answer of a message costs.
         places = zip(repeat(topic), repeat(partition), offsets, times_ms, strict=False)
         for waiter, sent in zip(self.waiters[rows], map(_sent_record, places), strict=False):
-            try:
+            try:  # noqa: SIM105 - once for each message
                 waiter.set_result(sent)
             except asyncio.InvalidStateError:
-                pass  # cancelled: nobody waits
+                pass  # cancelled
 
     def fail(self, error: Exception) -> None:
         """Fail all who wait: it was not sent, or that is not known."""

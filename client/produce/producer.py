@@ -67,13 +67,13 @@ class Producer(Client):
         """`acks`: "all" as durable as the topic asks for, 1 in the log, 0 no answer at all:
         what the broker refuses is then lost unseen.
 
-        A set of up to `batch_bytes` (before compression), and never more than its topic allows,
-        waits `linger_ms` for more messages, and for the set before it. `buffer_bytes` of messages are taken before the first of them is
-        answered; then `send` and `enqueue` wait. `delivery_timeout_ms=0` sends every set only
-        once. `stamp_missing=False` sends a message that is
-        given no time without one. `idempotent` marks the sets, so that the broker recognises one
-        that comes twice; when not given, that is done with `acks="all"` at a Kafka cluster and
-        with the addresses of several brokers.
+        A set of up to `batch_bytes` (before compression), and never of more than its topic allows,
+        waits `linger_ms` for more messages, and for the set before it. `buffer_bytes` of messages
+        are taken before the first of them is answered; then `send` and `enqueue` wait.
+        `delivery_timeout_ms=0` sends every set only once. `stamp_missing=False` sends a message
+        that is given no time without one. `idempotent` marks the sets, so that the broker
+        recognises one that comes twice; when not given, that is done with `acks="all"` at a Kafka
+        cluster and with the addresses of several brokers.
         """
         super().__init__(
             address,

@@ -11,9 +11,9 @@ from ...values import value_class
 from ..errors import CorruptMessage
 from .batches.batch import batch_content, read_header
 from .binary import BinaryColumn
-from .kernel import Gathered, gather, gather_records, walk
+from .kernel import Gathered, Walk, gather, gather_records, walk
 from .kernel.terms import OWN, Problem, RecordHeaders
-from .layout import Buffer, Codec
+from .layout import NO_TIMESTAMP, Buffer, Codec
 from .messages.conversion import runs
 from .messages.message import entries, open_set
 from .problems import problem_error
@@ -23,6 +23,9 @@ Content = Literal["keys", "values", "headers"]
 
 CONTENT: Final[frozenset[Content]] = frozenset(get_args(Content))
 """All of it."""
+
+_SOUND: Final = (Problem.NONE, Problem.PARTIAL)
+"""What a walk of a set ends with that is as it was stored."""
 
 
 def check_content(wanted: Collection[str]) -> None:
@@ -54,25 +57,34 @@ def read_columns(
     max_decompressed_bytes: int,
     from_offset: int = 0,
     content: Collection[Content] = CONTENT,
+    walked: Walk | None = None,
 ) -> Iterator[Columns]:
     """The messages of a set that `message.records` would give, in columns.
 
     Each stretch of plain messages, each wrapper and each batch is one. Keys and values that are not
-    in `content` come as nulls, headers as `None`: nothing of them is copied. Raises what `records`
-    raises, after what comes before the broken entry, and `CorruptMessage` for offsets that are near
-    2**63.
+    in `content` come as nulls, headers as `None`: nothing of them is copied. `walked` is a walk of
+    all of it that checked no CRC, if there was one. Raises what `records` raises, after what comes
+    before the broken entry, and `CorruptMessage` for offsets that are near 2**63.
     """
-    walked = walk(buffer, 0, len(buffer))
-    all_plain = walked.codecs == 1 << Codec.NONE and not walked.batches
-    found = ((0, walked.end, Codec.NONE),) if all_plain else runs(buffer, 0, walked.end)
-    for start, end, codec in found:
-        whole = walked.count if end - start == walked.end else None
-        columns = _read_run(
-            buffer, start, end, codec, max_decompressed_bytes, from_offset, content, whole
-        )
-        if columns is not None and columns.count:
-            yield columns
-    if walked.problem not in (Problem.NONE, Problem.PARTIAL):
+    if walked is None:
+        walked = walk(buffer, 0, len(buffer), check_crc=False)
+    if walked.codecs == 1 << Codec.NONE and not walked.batches:
+        # The CRC of a message is computed where it is copied: its bytes are at hand then.
+        end, count = walked.end, walked.count
+        found = _gathered(buffer, 0, end, count, from_offset, content, check_crc=True)
+        if found.count:
+            yield _columns(found)
+        if found.end < end or walked.problem not in _SOUND:
+            walked = walk(buffer, 0, len(buffer))  # a wrong CRC is what is said to be wrong first
+    else:
+        walked = walk(buffer, 0, len(buffer))
+        for start, end, codec in runs(buffer, 0, walked.end):
+            columns = _read_run(
+                buffer, start, end, codec, max_decompressed_bytes, from_offset, content
+            )
+            if columns is not None and columns.count:
+                yield columns
+    if walked.problem not in _SOUND:
         raise problem_error(buffer, walked, len(buffer))
 
 
@@ -84,37 +96,60 @@ def _read_run(
     max_decompressed_bytes: int,
     from_offset: int,
     content: Collection[Content],
-    count: int | None,
 ) -> Columns | None:
     if codec is None:
         return _read_batch(buffer, start, max_decompressed_bytes, from_offset, content)
-    shift, kind, timestamp_ms = 0, OWN, -1
-    if codec is not Codec.NONE:
-        (wrapper,) = entries(buffer, start, end, verify_crc=False)
-        if wrapper.offset < from_offset:
-            return None
-        buffer, inner = open_set(wrapper, max_decompressed_bytes=max_decompressed_bytes)
-        start, end, count = 0, inner.end, inner.count
-        shift = wrapper.offset - inner.last_offset if wrapper.magic else 0
-        kind, timestamp_ms = int(wrapper.is_append_time), wrapper.timestamp_ms
-    elif count is None:
+    if codec is Codec.NONE:
         count = walk(buffer, start, end, check_crc=False).count
+        return _columns(_gathered(buffer, start, end, count, from_offset, content))
+    (wrapper,) = entries(buffer, start, end, verify_crc=False)
+    if wrapper.offset < from_offset:
+        return None
+    opened, inner = open_set(wrapper, max_decompressed_bytes=max_decompressed_bytes)
+    return _columns(
+        _gathered(
+            opened,
+            0,
+            inner.end,
+            inner.count,
+            from_offset,
+            content,
+            offset_shift=wrapper.offset - inner.last_offset if wrapper.magic else 0,
+            timestamp_type=int(wrapper.is_append_time),
+            timestamp_ms=wrapper.timestamp_ms,
+        )
+    )
+
+
+def _gathered(
+    buffer: Buffer,
+    start: int,
+    end: int,
+    count: int,
+    from_offset: int,
+    content: Collection[Content],
+    *,
+    offset_shift: int = 0,
+    timestamp_type: int = OWN,
+    timestamp_ms: int = NO_TIMESTAMP,
+    check_crc: bool = False,
+) -> Gathered:
     try:
-        found = gather(
+        return gather(
             buffer,
             start,
             end,
             count,
-            offset_shift=shift,
+            offset_shift=offset_shift,
             from_offset=from_offset,
-            timestamp_type=kind,
+            timestamp_type=timestamp_type,
             timestamp_ms=timestamp_ms,
             with_keys="keys" in content,
             with_values="values" in content,
+            check_crc=check_crc,
         )
     except ValueError as error:
         raise CorruptMessage(str(error)) from None
-    return _columns(found)
 
 
 def _read_batch(

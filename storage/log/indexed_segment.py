@@ -18,8 +18,8 @@ from .segment_scan import Progress, SegmentScan, scan_log_file
 class IndexedSegment(ReadableSegment):
     """A segment with what its indexes go by."""
 
-    # With more than thirty attributes an object's dictionary shares its keys with no other one's: it
-    # takes five times the memory, and there are thousands of these.
+    # With more than thirty attributes an object's dictionary shares its keys with no other one's:
+    # it takes five times the memory, and there are thousands of these.
     __slots__ = (
         "_indexes_behind",
         "_interval_bytes",

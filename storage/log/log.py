@@ -34,8 +34,8 @@ class Log(LogState):
     them, is here too.
     """
 
-    # With more than thirty attributes an object's dictionary shares its keys with no other one's: it
-    # takes five times the memory, and there are thousands of these.
+    # With more than thirty attributes an object's dictionary shares its keys with no other one's:
+    # it takes five times the memory, and there are thousands of these.
     __slots__ = (
         "_closed_form",
         "_replica",

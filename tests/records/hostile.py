@@ -493,6 +493,7 @@ def _columns_for(kernel: ModuleType, these: Drawn) -> Any:
 
 COLUMNS: Final = [name for name in public(reference.Gathered) if name.split("_")[-1] != "nulls"]
 COLUMNS.remove("count")
+COLUMNS.remove("end")
 
 Call = Callable[[ModuleType, Drawn], Any]
 CALLS: Final[dict[str, Call]] = {
@@ -524,6 +525,7 @@ CALLS: Final[dict[str, Call]] = {
         timestamp_ms=these.time_ms,
         with_keys=bool(these.cut & 1),
         with_values=bool(these.cut & 2),
+        check_crc=bool(these.cut & 8),
     ),
     "gather_records": lambda kernel, these: outcome(
         kernel.gather_records,

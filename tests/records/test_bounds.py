@@ -42,7 +42,7 @@ for _ in range(5000):
     scan_offset(view, start, page, 2**60)
     scan_timestamp(view, start, page, 2**60)
     with suppress(ValueError):
-        gather(view, start, page, max(found.count, 1))
+        gather(view, start, page, max(found.count, 1), check_crc=chance.random() < 0.5)
     with suppress(ValueError):
         plain_end(view, start, page)
     with suppress(ValueError):

@@ -2,15 +2,16 @@
 
 import zlib
 from array import array
+from collections.abc import Iterable
 from itertools import pairwise
 from struct import pack
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from horolog.protocol.errors import CorruptMessage, UnsupportedForMessageFormat
+from horolog.protocol.errors import CorruptMessage, HorologError, UnsupportedForMessageFormat
 from horolog.protocol.records.binary import BinaryColumn
 from horolog.protocol.records.columns import CONTENT, Columns, Content, read_columns
 from horolog.protocol.records.kernel import Gathered, SetEncoder, gather, reference, stamp
@@ -25,6 +26,8 @@ from horolog.protocol.records.messages.sets import (
     set_offset,
 )
 from horolog.tests.properties.examples import examples
+
+T = TypeVar("T")
 
 INT64_MAX = 2**63 - 1
 MIB = 1 << 20
@@ -203,6 +206,38 @@ def test_columns_hold_what_records_give(data: st.DataObject) -> None:
     assert [row for piece in pieces for row in rows(piece)] == of_records(stored, from_offset)
 
 
+@examples(200)
+@given(
+    sent=st.lists(messages, min_size=1, max_size=6),
+    spoiled=st.lists(st.tuples(st.integers(0, 9999), st.integers(1, 15)), max_size=3),
+    from_offset=st.integers(0, 3),
+)
+def test_columns_of_a_damaged_set_end_where_its_records_do(
+    sent: list[Any], spoiled: list[tuple[int, int]], from_offset: int
+) -> None:
+    data = build_set([NewRecord(*one) for one in sent])
+    for at, bits in spoiled:
+        data[at % len(data)] ^= bits
+    pieces = read_columns(data, max_decompressed_bytes=MIB, from_offset=from_offset)
+    given, why = until_error(row for piece in pieces for row in rows(piece))
+    read = records(data, max_decompressed_bytes=MIB)
+    expected, wanted_why = until_error(
+        (one.offset, one.timestamp_ms, TYPES[one.timestamp_type], one.key, one.value)
+        for one in read
+    )
+    assert given == [row for row in expected if row[0] >= from_offset]
+    assert why == wanted_why
+
+
+def until_error(found: Iterable[T]) -> tuple[list[T], str]:
+    taken: list[T] = []
+    try:
+        taken.extend(found)
+    except HorologError as error:
+        return taken, error.message
+    return taken, ""
+
+
 @examples(100)
 @given(
     sent=st.lists(messages, min_size=1, max_size=9),
@@ -270,7 +305,7 @@ def outcome(
     start: int,
     end: int,
     count: int,
-    wanted: tuple[bool, bool] = (True, True),
+    wanted: tuple[bool, bool, bool] = (True, True, False),
 ) -> dict[str, object] | str:
     assert callable(gathering)
     try:
@@ -282,6 +317,7 @@ def outcome(
             from_offset=-INT64_MAX,
             with_keys=wanted[0],
             with_values=wanted[1],
+            check_crc=wanted[2],
         )
     except ValueError as error:
         return str(error)
@@ -294,14 +330,14 @@ def outcome(
     spoiled=st.lists(st.tuples(st.integers(0, 200), st.sampled_from([0, 1, 127, 128, 255]))),
     window=st.tuples(st.integers(-2, 60), st.integers(-2, 300), st.integers(-1, 6)),
     whole=st.booleans(),
-    wanted=st.tuples(st.booleans(), st.booleans()),
+    wanted=st.tuples(st.booleans(), st.booleans(), st.booleans()),
 )
 def test_both_forms_make_the_same_of_any_bytes(
     sent: list[tuple[bytes | None, bytes | None, int]],
     spoiled: list[tuple[int, int]],
     window: tuple[int, int, int],
     whole: bool,
-    wanted: tuple[bool, bool],
+    wanted: tuple[bool, bool, bool],
 ) -> None:
     data = build_set([NewRecord(*one) for one in sent])
     for at, byte in spoiled:

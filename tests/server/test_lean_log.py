@@ -11,7 +11,8 @@ load_lean_log()
 import structlog.dev
 print("rich" in sys.modules, structlog.dev.rich)
 import rich.console
-print("rich" in sys.modules, len([one for one in sys.meta_path if "lean_log" in type(one).__module__]))
+finders = [type(one).__module__ for one in sys.meta_path]
+print("rich" in sys.modules, finders.count("horolog.server.lean_log"))
 """
 
 LEFT_ALONE = """

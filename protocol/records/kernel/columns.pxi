@@ -2,7 +2,7 @@
 
 
 cdef class Gathered:
-    cdef public long long count, key_nulls, value_nulls
+    cdef public long long count, key_nulls, value_nulls, end
     cdef public bytearray offsets, timestamps, timestamp_types
     cdef public bytearray key_offsets, key_data, key_valid
     cdef public bytearray value_offsets, value_data, value_valid
@@ -91,11 +91,12 @@ cdef object no_room(object view, long long start, long long end, long long count
 def gather(
     buffer, long long start, long long end, long long count, *, long long offset_shift=0,
     long long from_offset=0, int timestamp_type=NO_NUMBER, long long timestamp_ms=NO_TIME,
-    bint with_keys=True, bint with_values=True,
+    bint with_keys=True, bint with_values=True, bint check_crc=False,
 ):
     cdef object view = memoryview(buffer)
     cdef const unsigned char *data = bytes_of(view)
     cdef long long room, position = start, stop, offset, time_ms, following = count
+    cdef unsigned int crc
     cdef unsigned char time_type
     cdef Content content
     cdef Gathered found
@@ -117,6 +118,10 @@ def gather(
         # Else keys and values could take more than `room`.
         if end - stop < following * SMALLEST_ENTRY:
             raise no_room(view, start, end, count)
+        if check_crc:
+            crc = crc32_at(data, position + MAGIC, stop - position - MAGIC)
+            if crc != <unsigned int>int32_at(data, position + CRC):
+                break
         offset = int64_at(data, position)
         if not -LARGE <= offset <= LARGE:
             raise ValueError(f"the entry at byte {position} has the offset {offset}")
@@ -135,6 +140,7 @@ def gather(
                 data + content.value_at, content.value_bytes if with_values else -1,
             )
         position = stop
+    found.end = position
     return finish_rows(&rows, found)
 
 

@@ -5,8 +5,16 @@ from itertools import accumulate
 from operator import add
 from struct import Struct
 from typing import Final
+from zlib import crc32
 
-from ...layout import ENTRY_OVERHEAD, LOG_APPEND_TIME_BIT, NO_TIMESTAMP, Buffer
+from ...layout import (
+    CRC_AT,
+    ENTRY_OVERHEAD,
+    LOG_APPEND_TIME_BIT,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    Buffer,
+)
 from ..terms import OWN, RECORD, RecordHeaders
 from .bytes import LARGE_OFFSET, LARGEST_INT32, V0_OVERHEAD, flat, wrapped
 from .messages import PlainMessage, not_good
@@ -18,6 +26,7 @@ class Gathered:
 
     __slots__ = (
         "count",
+        "end",
         "key_data",
         "key_nulls",
         "key_offsets",
@@ -33,6 +42,8 @@ class Gathered:
 
     def __init__(self) -> None:
         self.count = self.key_nulls = self.value_nulls = 0
+        self.end = 0
+        """Where `gather` stopped."""
         self.offsets, self.timestamps, self.timestamp_types = bytearray(), bytearray(), bytearray()
         self.key_offsets, self.value_offsets = bytearray(4), bytearray(4)
         self.key_data, self.value_data = bytearray(), bytearray()
@@ -114,6 +125,7 @@ def gather(
     timestamp_ms: int = NO_TIMESTAMP,
     with_keys: bool = True,
     with_values: bool = True,
+    check_crc: bool = False,
 ) -> Gathered:
     """The `count` plain entries of `buffer[start:end]` in columns, but for offsets too low.
 
@@ -121,7 +133,8 @@ def gather(
     `offset_shift` is added to their offsets, and those below `from_offset` are left out.
     `timestamp_type` 0 says that all times are their producers', 1 that all v1 messages have the
     append time `timestamp_ms`. Keys and values that are not asked for are all null: nothing of them
-    is copied.
+    is copied. With `check_crc` the walk need not have done so: the first entry whose CRC is wrong
+    is where it stops.
     """
     view = flat(buffer)
     smallest = ENTRY_OVERHEAD + V0_OVERHEAD
@@ -139,6 +152,8 @@ def gather(
         message = PlainMessage(view, position, end)
         if end - message.stop < following * smallest:
             raise _no_room(view, start, end, count)
+        if check_crc and not _crc_is_right(view[position : message.stop]):
+            break
         if not -LARGE_OFFSET <= message.offset <= LARGE_OFFSET:
             raise ValueError(f"the entry at byte {position} has the offset {message.offset}")
         if message.offset + offset_shift >= from_offset:
@@ -147,7 +162,12 @@ def gather(
             value = message.value if with_values else None
             _add_row(found, message.offset + offset_shift, time_ms, time_type, key, value)
         position = message.stop
+    found.end = position
     return found
+
+
+def _crc_is_right(entry: memoryview) -> bool:
+    return crc32(entry[MAGIC_AT:]) == int.from_bytes(entry[CRC_AT:MAGIC_AT], "big")
 
 
 def gather_records(
