@@ -4,23 +4,13 @@ from collections.abc import Mapping
 
 from .answering import next_parts
 from .cluster_state import ClusterState
-from .effects import (
-    Answer,
-    Close,
-    Connection,
-    Effect,
-    Outcome,
-    Remind,
-    Send,
-    Sync,
-    Token,
-    Transact,
-)
+from .effects import Answer, Close, Connection, Effect, Outcome, Send, Sync, Token, Transact
 from .epochs import NO_EPOCH, EpochEnd, agrees, end_of, latest
 from .in_sync import InSyncReplicas
 from .led_partition import LedPartition
 from .messages import Confirm, Fetch, Fetched, Hello, Position, Refusal, Welcome
 from .partition_log import Partition, PartitionLog
+from .reminders import Reminders
 from .session import Session
 from .settings import Member, ReplicationSettings
 
@@ -52,8 +42,7 @@ class Leader:
         self._in_sync: list[Session | None] = []
         self._recount()
         self._logs = logs
-        self._reminded = True
-        """Whether no reminder is under way."""
+        self._reminders = Reminders(self.sessions, effects)
 
     def start(self) -> None:
         """Begin with the logs as they are: nothing is appended to them by anybody else now."""
@@ -170,9 +159,7 @@ class Leader:
             # with messages, and nobody here waits for a follower to know it.
             for session in self.sessions.values():
                 session.moved.add(partition)
-            if self._reminded:
-                self._reminded = False
-                self._effects.append(Remind())
+            self._reminders.want()
         done = part.committed()
         if part.awaits_trim:
             starts = [it.starts.get(partition, -1) for it in self._in_sync if it]
@@ -225,6 +212,8 @@ class Leader:
         if at_end_s is not None and at_end_s > self._at_end_s.get(member, float("-inf")):
             self._at_end_s[member] = at_end_s
         self._answer_followers()
+        if session.waits and session.moved:
+            self._reminders.want()
 
     def confirmed(self, connection: Connection, request: Confirm) -> None:
         """A follower's positions changed."""
@@ -294,11 +283,9 @@ class Leader:
     # What followers get.
 
     def reminded(self) -> None:
-        """A few milliseconds are over: who still waits is told of watermarks that moved."""
-        self._reminded = True
-        for session in self.sessions.values():
-            if session.waits and session.moved:
-                self._answer(session)
+        """`Remind` was carried out."""
+        for session in self._reminders.due():
+            self._answer(session)
 
     def _answer_followers(self) -> None:
         for session in self.sessions.values():
@@ -319,6 +306,7 @@ class Leader:
             counted=session.member in self.isr.counted,
         )
         session.waits = False
+        session.told = True
         self._effects.append(Send(session.connection, Fetched(self.epoch, parts)))
 
     # Who is in sync.

@@ -36,6 +36,7 @@ class Session:
         "sent",
         "starts",
         "synced",
+        "told",
         "unplaced",
         "unsure",
         "unsynced",
@@ -74,6 +75,8 @@ class Session:
         """Partitions of which there is something to tell at once."""
         self.moved: set[Partition] = set()
         """Partitions whose watermark moved. It goes with what is told next, or a little later."""
+        self.told = False
+        """Whether it was told something since a reminder was wanted last."""
         self.waits = False
         """Whether a fetch waits for an answer."""
         self.fetched_s: float | None = None
