@@ -10,7 +10,7 @@ from ...config.cluster_table import NOBODY
 from ...protocol.api.cluster.replicate import Answers, ReplicatedPart, ReplicateResponse
 from ...protocol.errors import HorologError, InvalidRequest, StorageError
 from ...replication.messages import Fetched, FromFollower, FromLeader, Hello
-from ...replication.partition_log import Partition
+from ...replication.partition_log import Identity, Partition
 from ...storage.directory.random_ids import is_id
 from ...storage.log.log import Log
 from .epoch_lines import write_lines_of
@@ -152,6 +152,9 @@ class Following:
             self.kafka_address = reachable(
                 response.kafka_address, split_address(link.address.rpartition("://")[2])[0]
             )
+        if welcome or response.answers == Answers.REFUSAL:
+            coming = Identity(highest_epoch=response.epoch)
+            await cluster.stored.store_ahead(coming, cluster.work)
         if welcome or response.answers == Answers.FETCHED:
             self._note(response)
         if isinstance(message, Fetched):
