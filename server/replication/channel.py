@@ -7,6 +7,15 @@ from ...protocol.api.cluster.replicate import ReplicateResponse
 from ...replication.messages import Position
 from ...replication.partition_log import Partition
 from ...storage.metadata.state_copy import StateReading
+from ...values import value_class
+
+
+@value_class
+class Known:
+    """What a broker said of itself."""
+
+    address: str
+    kafka_address: str
 
 
 class Channel:
@@ -22,6 +31,8 @@ class Channel:
         """When the follower said something last."""
         self.closed = False
         """Whether nothing that comes from it counts any more."""
+        self.told: tuple[tuple[int, Known], ...] = ()
+        """The followers that it was told of, and where they are."""
         self.unplaced: dict[Partition, tuple[str, Position]] = {}
         """By partition, topic ids and positions of a topic that is not known here, yet."""
         self.state: StateReading | None = None

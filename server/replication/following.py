@@ -1,7 +1,7 @@
 """The leader of a follower: the connection to it, and what it says."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +13,7 @@ from ...replication.messages import Fetched, FromFollower, FromLeader, Hello
 from ...replication.partition_log import Identity, Partition
 from ...storage.directory.random_ids import is_id
 from ...storage.log.log import Log
+from .channel import Known
 from .epoch_lines import write_lines_of
 from .followers import reachable
 from .link import LetsIn, Link
@@ -58,6 +59,8 @@ class Following:
         """What this broker lacked then."""
         self.in_sync: Sequence[int] = ()
         """The in-sync replicas, as the leader said last."""
+        self.others: Mapping[int, Known] = {}
+        """Where the other followers are, as the leader said last."""
         self._tried_s = 0.0
         self._counts: list[tuple[float, int]] = []
 
@@ -219,6 +222,12 @@ class Following:
         now_s = self._cluster.now_s
         self.answered_s, self.behind_messages = now_s, response.behind_messages
         self.in_sync = response.in_sync
+        if response.members:
+            self.others = {
+                one.broker_id: Known(one.address, one.kafka_address)
+                for one in response.members
+                if one.broker_id != self._cluster.broker_id
+            }
         if not self._counts or now_s - self._counts[-1][0] >= 1:
             logs = self._cluster.stored.logs.values()
             ends = sum(one.log_end_offset for one in logs if one.partition != METADATA)

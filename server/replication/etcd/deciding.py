@@ -17,7 +17,8 @@ from ....replication.effects import (
     Transact,
 )
 from ....replication.settings import Incarnation
-from ..followers import Known, reachable
+from ..channel import Known
+from ..followers import reachable
 from .asking import Lane
 from .client import EtcdClient
 from .errors import EtcdError, EtcdMisconfigured, EtcdUnreachable, LeaseNotFound
