@@ -28,7 +28,7 @@ from .in_sync import InSyncReplicas
 from .leader import Leader
 from .lease import Lease
 from .node import Node
-from .partition_log import Directory
+from .partition_log import Directory, Identity
 from .settings import Incarnation, Member, ReplicationSettings
 
 
@@ -168,6 +168,16 @@ class ClusterNode(Node):
         if self.leader is None:
             self._take_place(now_s, view)
         self._register(now_s)
+
+    def coming_identity(self, view: ClusterView) -> Identity:
+        """The identity with the epoch and the revision that `cluster_read` of this view may give
+        it. They may be stored before that: nobody who is out of the ISR in a view has what others
+        lack, whether this broker counts it or not."""
+        state, leader = view.state, self.leader
+        shrinks = leader is not None and not leader.isr.members <= state.isr
+        begins = state.leader == self.incarnation and state.epoch > self._led_epoch
+        revision = view.state_revision if shrinks or begins else 0
+        return Identity(highest_epoch=state.epoch, counted_revision=revision)
 
     def holds_key(self, view: ClusterView) -> bool:
         """Whether the key `leader` is on the very lease that this process has now.

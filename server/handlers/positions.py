@@ -21,7 +21,7 @@ from ...protocol.api.groups.offset_fetch import (
 )
 from ...protocol.errors import InvalidRequest, OffsetMetadataTooLarge
 from ...protocol.limits import MAX_LISTED
-from ...storage.directory.position_records import BROKERS, KEPT
+from ...storage.directory.position_records import BROKERS, KEPT, NO_EPOCH
 from ...storage.directory.positions import Position
 from ...times import INT64_MAX
 from ..groups.states import State
@@ -104,6 +104,7 @@ def _position(
         commit_time_ms=services.clock.now_ms(),
         metadata=metadata,
         retention_ms=retention_ms,
+        leader_epoch=max(partition.committed_leader_epoch, NO_EPOCH),
     )
 
 
@@ -241,6 +242,7 @@ def _result(partition: int, position: Position | None) -> OffsetFetchPartitionRe
     return OffsetFetchPartitionResult(
         partition=partition,
         committed_offset=position.offset,
+        committed_leader_epoch=position.leader_epoch,
         metadata=position.metadata,
         timestamp_ms=position.timestamp_ms,
         commit_time_ms=position.commit_time_ms,

@@ -56,7 +56,7 @@ def replica_families(figures: ReplicaFigures | None) -> Iterator[Family]:
     )
     yield gauge(
         "horolog_not_replicated_partitions",
-        "Partitions that are damaged here, or of which something cannot be copied: from the leader, "
+        "Partitions that are damaged here, or of which something cannot be copied, from the leader "
         "or to a follower.",
         one.not_copied,
     )

@@ -7,6 +7,7 @@ from ...protocol.api.cluster.replicate import ReplicateResponse
 from ...replication.messages import Position
 from ...replication.partition_log import Partition
 from ...storage.metadata.state_copy import StateReading
+from ...values import value_class
 from ..parking import SharedWait
 
 
@@ -36,6 +37,14 @@ class Told(SharedWait):
             self._end(None)
 
 
+@value_class
+class Known:
+    """What a broker said of itself."""
+
+    address: str
+    kafka_address: str
+
+
 class Channel:
     """What is to be said on a connection that a follower opened, and whether it waits for that.
 
@@ -49,6 +58,8 @@ class Channel:
         """When the follower said something last."""
         self.closed = False
         """Whether nothing that comes from it counts any more."""
+        self.told: tuple[tuple[int, Known], ...] = ()
+        """The followers that it was told of, and where they are."""
         self.unplaced: dict[Partition, tuple[str, Position]] = {}
         """By partition, topic ids and positions of a topic that is not known here, yet."""
         self.state: StateReading | None = None

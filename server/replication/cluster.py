@@ -97,7 +97,7 @@ class Cluster:
         self._seconds = seconds
         self._random = random
         self._commits = commits
-        self._work = work
+        self.work = work
         self._produces = produces
         self.stored = StoredDirectory(directory, identity, self.broker_id, observe)
         self.stored.changed()
@@ -361,22 +361,22 @@ class Cluster:
     async def secure_starts(self, logs: Sequence[Log]) -> None:
         """Bring to stable storage where logs begin, and drop what is before. Raises
         `StorageError`, `OSError`."""
-        await self._work.in_storage_thread(lambda: self.directory.secure_log_starts(logs))
+        await self.work.in_storage_thread(lambda: self.directory.secure_log_starts(logs))
         for log in logs:
             if self.directory.opened_log((log.topic, log.partition)) is log:
                 self.directory.reserve.retrying(log.expiry.drop_expired)
 
     def in_storage_thread(self, call: Callable[[], None]) -> "asyncio.Future[None]":
         """Run a call that reads or writes a lot."""
-        return self._work.in_storage_thread(call)
+        return self.work.in_storage_thread(call)
 
     def in_reading_thread(self, call: Callable[[], None]) -> "asyncio.Future[None]":
         """Run a call that waits for the disk."""
-        return self._work.in_reading_thread(call)
+        return self.work.in_reading_thread(call)
 
     def start_work(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Run a task for as long as the broker runs."""
-        return self._work.start(work)
+        return self.work.start(work)
 
 
 def _merged(effects: Iterable[Effect]) -> Iterator[Effect]:

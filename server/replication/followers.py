@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...config.address import split_address
 from ...protocol.api.cluster.replicate import (
+    ReplicaPlace,
     ReplicatedPart,
     ReplicateRequest,
     ReplicateResponse,
@@ -24,9 +25,8 @@ from ...replication.messages import (
 )
 from ...replication.partition_log import Partition
 from ...storage.read.reading import Slice
-from ...values import value_class
 from ..handlers.base import Call, Later
-from .channel import Channel
+from .channel import Channel, Known
 from .stored_metadata import StoredMetadata
 from .wire import (
     read_all,
@@ -51,14 +51,6 @@ MAX_CHANNELS: Final = 16
 """Connections of followers that are known at a time, dead ones included."""
 
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::", ""})
-
-
-@value_class
-class Known:
-    """What a follower said of itself."""
-
-    address: str
-    kafka_address: str
 
 
 class Followers:
@@ -203,6 +195,7 @@ class Followers:
         if isinstance(message, Welcome | Fetched):
             response.behind_messages = self.behind(channel)
             response.in_sync = self.in_sync()
+            self._tell(channel, response)
             for part in response.parts:
                 stored = cluster.stored.logs.get((part.topic, part.partition))
                 if stored is not None:
@@ -216,6 +209,27 @@ class Followers:
             channel.say_later(response, reading, self._refusal())
         else:
             channel.say(response)
+
+    def _tell(self, channel: Channel, response: ReplicateResponse) -> None:
+        """Say where the followers are, if that is not what was said before."""
+        told = tuple((one, self.known[one]) for one in self.there() if one in self.known)
+        if told == channel.told:
+            return
+        channel.told = told
+        response.members = [
+            ReplicaPlace(
+                broker_id=broker_id, address=known.address, kafka_address=known.kafka_address
+            )
+            for broker_id, known in told
+        ]
+
+    def there(self) -> list[int]:
+        """The followers that were heard of lately."""
+        since_s = self._cluster.now_s - self._cluster.settings.replica_lag_time_max_ms / 1000
+        channels = self._channels.values()
+        return sorted(
+            {one.broker_id for one in channels if not one.closed and one.heard_s >= since_s}
+        )
 
     def in_sync(self) -> list[int]:
         """The in-sync replicas, of a broker that leads."""

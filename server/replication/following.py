@@ -1,7 +1,7 @@
 """The leader of a follower: the connection to it, and what it says."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -11,9 +11,10 @@ from ...config.cluster_table import NOBODY
 from ...protocol.api.cluster.replicate import Answers, ReplicatedPart, ReplicateResponse
 from ...protocol.errors import HorologError, InvalidRequest, StorageError
 from ...replication.messages import Fetched, FromFollower, FromLeader, Hello
-from ...replication.partition_log import Partition
+from ...replication.partition_log import Identity, Partition
 from ...storage.directory.random_ids import is_id
 from ...storage.log.log import Log
+from .channel import Known
 from .epoch_lines import write_lines_of
 from .followers import reachable
 from .link import LetsIn, Link
@@ -62,6 +63,8 @@ class Following:
         """What this broker lacked then."""
         self.in_sync: Sequence[int] = ()
         """The in-sync replicas, as the leader said last."""
+        self.others: Mapping[int, Known] = {}
+        """Where the other followers are, as the leader said last."""
         self._tried_s = 0.0
         self._counts: list[tuple[float, int]] = []
 
@@ -183,6 +186,9 @@ class Following:
             self.kafka_address = reachable(
                 response.kafka_address, split_address(link.address.rpartition("://")[2])[0]
             )
+        if welcome or response.answers == Answers.REFUSAL:
+            coming = Identity(highest_epoch=response.epoch)
+            await cluster.stored.store_ahead(coming, cluster.work)
         if welcome or response.answers == Answers.FETCHED:
             self._note(response)
         if isinstance(message, Fetched):
@@ -257,6 +263,12 @@ class Following:
         now_s = self._cluster.now_s
         self.answered_s, self.behind_messages = now_s, response.behind_messages
         self.in_sync = response.in_sync
+        if response.members:
+            self.others = {
+                one.broker_id: Known(one.address, one.kafka_address)
+                for one in response.members
+                if one.broker_id != self._cluster.broker_id
+            }
         if not self._counts or now_s - self._counts[-1][0] >= 1:
             stored = self._cluster.stored
             ends = sum(map(_end_of, stored.logs.values())) - stored.metadata.log_end_offset

@@ -8,7 +8,10 @@ It is replaced as a whole (temporary file, sync, rename). Its content:
 """
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 from ...protocol.errors import StorageError
@@ -83,7 +86,13 @@ def _is_member(one: object) -> bool:
 
 
 class IdentityFile:
-    """The file in a data directory, for one run of a broker."""
+    """The file in a data directory, for one run of a broker.
+
+    The state machine needs what it stores to be synced before it goes on, and so the loop waits for
+    the disk. An epoch that was heard of, and the revision of a state that is to be counted, may be
+    there earlier than it knows of them: they only grow. So whoever hears of them first stores them
+    ahead, in a thread, and nothing is left to be written when the state machine hears of them.
+    """
 
     def __init__(self, files: Files, data_dir: Path, broker_id: int) -> None:
         """Reads it. Raises `StorageError` where it cannot be believed, or is another broker's."""
@@ -91,6 +100,11 @@ class IdentityFile:
         self._path = data_dir / IDENTITY_FILE
         self._broker_id = broker_id
         self._boot_id = boot_id(files)
+        self._writing = Lock()
+        self._ahead = Identity()
+        """Its epoch and its revision are to be in the file, if they are higher."""
+        self._written: Identity | None = None
+        """What is in the file; `None` where that is not certain."""
         self.identity = Identity()
         self.rebooted = False
         """Whether another kernel runs than when it was written, as far as that is known."""
@@ -121,12 +135,44 @@ class IdentityFile:
 
     def store(self, identity: Identity) -> None:
         """Keep it, synced. Raises `StorageError`."""
-        content = encode_identity(KnownIdentity(self._broker_id, identity, self._boot_id))
+        with self._writing:
+            self._write(identity)
+            self.identity = identity
+
+    def storing_ahead(self, coming: Identity) -> Callable[[], None] | None:
+        """What has to be run, in any thread, so that `store` of an identity with this epoch and
+        this revision writes nothing; `None` where it would write nothing now.
+
+        What is run raises `StorageError`.
+        """
+        self._ahead = _further(self._ahead, coming)
+        if self._written == _further(self.identity, self._ahead):
+            return None
+        return partial(self._store_ahead)
+
+    def _store_ahead(self) -> None:
+        with self._writing:
+            self._write(self.identity)
+
+    def _write(self, identity: Identity) -> None:
+        stored = _further(identity, self._ahead)
+        if stored == self._written:
+            return
+        content = encode_identity(KnownIdentity(self._broker_id, stored, self._boot_id))
+        self._written = None
         try:
             replace_file(self._files, self._path, content)
         except OSError as error:
             raise StorageError(f"{self._path} cannot be written: {error}") from error
-        self.identity = identity
+        self._written = stored
+
+
+def _further(identity: Identity, other: Identity) -> Identity:
+    """The identity with the other one's epoch and revision where they are higher."""
+    return identity._replace(
+        highest_epoch=max(identity.highest_epoch, other.highest_epoch),
+        counted_revision=max(identity.counted_revision, other.counted_revision),
+    )
 
 
 def boot_id(files: Files) -> str:

@@ -61,12 +61,13 @@ class Places:
         return cluster.following.leader_id if known else NOBODY
 
     def _in_sync(self) -> list[int]:
-        """As far as this broker knows: a follower knows of its leader."""
+        """As far as this broker knows: a follower by its leader's word, or etcd's."""
         leader = self._cluster.node.leader
         if leader is not None:
             return sorted(one.broker_id for one in leader.isr.members)
         leader_id = self._leader_id()
-        return [] if leader_id == NOBODY else [leader_id]
+        known = self._cluster.decider.in_sync or self._cluster.following.in_sync
+        return sorted(known) or ([] if leader_id == NOBODY else [leader_id])
 
     def _others(self, call: Call) -> dict[int, tuple[str, int]]:
         """The other brokers that are there, where clients of this protocol find them."""
@@ -75,12 +76,14 @@ class Places:
         if cluster.leads:
             followers = cluster.followers
             told = {
-                broker_id: known
-                for broker_id, known in followers.known.items()
-                if followers.channel_of(broker_id) is not None
+                broker_id: followers.known[broker_id]
+                for broker_id in followers.there()
+                if broker_id in followers.known
             }
         elif cluster.node.follower is not None and cluster.following.leader_id:
-            told = {cluster.following.leader_id: cluster.following}
+            by_etcd = bool(cluster.settings.cluster_etcd)
+            others = cluster.followers.known if by_etcd else cluster.following.others
+            told = {**others, cluster.following.leader_id: cluster.following}
         addresses = {
             broker_id: one.kafka_address if call.kafka else one.address.rpartition("://")[2]
             for broker_id, one in told.items()

@@ -10,6 +10,7 @@ from ...replication.partition_log import Identity, Partition
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.events import Observer
 from ...storage.log.log import Log
+from ..work import Work
 from .identity_file import IdentityFile
 from .stored_log import StoredLog
 from .stored_metadata import METADATA, StoredMetadata
@@ -50,6 +51,15 @@ class StoredDirectory:
 
     def store(self, identity: Identity) -> None:
         self._identity.store(identity)
+
+    async def store_ahead(self, coming: Identity, work: Work) -> None:
+        """Let the loop wait for no disk when the state machine hears of an epoch or a revision.
+
+        Raises `StorageError`.
+        """
+        storing = self._identity.storing_ahead(coming)
+        if storing is not None:
+            await work.in_reading_thread(storing)
 
     @property
     def may_have_lost(self) -> bool:

@@ -4,7 +4,8 @@
 4   CRC-32 of the body, uint32 big-endian
 8   body, msgpack: [kind, name, entries]
     kind "commit":       entries [topic, partition, offset, timestamp, commit time, metadata],
-                         which go on with [retention, used] where it is not kept for ever
+                         which go on with [retention, used] where it is not kept for ever, and
+                         with [retention, used, leader epoch] where that is known
     kind "forget":       no entries; drops all positions of the name
     kind "forget-topic": no entries; `name` is a topic, dropped from under every name
 """
@@ -25,6 +26,8 @@ _FRAME = Struct(">II")
 KEPT: Final = -1
 """Retention of a position that never expires."""
 
+NO_EPOCH: Final = -1
+
 BROKERS: Final = 0
 """Retention of a position that lives as long as the broker's settings say."""
 
@@ -32,6 +35,7 @@ _BODY_START = b"\x93"  # msgpack's array of three, how every body begins
 
 _CHUNK_BYTES: Final = 1 << 20
 _INT64_MAX: Final = 2**63 - 1
+_INT32_MAX: Final = 2**31 - 1
 
 
 class Position(NamedTuple):
@@ -50,6 +54,8 @@ class Position(NamedTuple):
     """How long it is to live once its name is not used: in ms, `KEPT`, or `BROKERS`."""
     used_ms: int = -1
     """When its name was last seen in use after this commit; -1 when it was not."""
+    leader_epoch: int = NO_EPOCH
+    """Of the last message read (KIP-320); `NO_EPOCH` when it is not known."""
 
 
 Read = Callable[[int, int], bytes]
@@ -66,9 +72,15 @@ class PositionChange(NamedTuple):
 
 def encode_change(change: PositionChange) -> bytes:
     """One record."""
-    entries = [entry[: 6 if entry.retention_ms == KEPT else 8] for entry in change.entries]
+    entries = [entry[: _length(entry)] for entry in change.entries]
     body: bytes = msgpack.packb([change.kind, change.name, entries])
     return _FRAME.pack(len(body), crc32(body)) + body
+
+
+def _length(entry: Position) -> int:
+    if entry.leader_epoch != NO_EPOCH:
+        return 9
+    return 6 if entry.retention_ms == KEPT else 8
 
 
 class _Window:
@@ -147,6 +159,7 @@ def _position(
     metadata: Any,
     retention_ms: Any = KEPT,
     used_ms: Any = -1,
+    leader_epoch: Any = NO_EPOCH,
 ) -> Position:
     if not (type(topic) is type(metadata) is str):
         raise TypeError("not a position")
@@ -156,6 +169,9 @@ def _position(
         raise TypeError("not a position")
     if max(offset, timestamp_ms, commit_time_ms, retention_ms, used_ms) > _INT64_MAX:
         raise ValueError("not a position")
+    if type(leader_epoch) is not int or not NO_EPOCH <= leader_epoch <= _INT32_MAX:
+        raise ValueError("not a position")
+    expiry = retention_ms, used_ms
     return Position(
-        topic, partition, offset, timestamp_ms, commit_time_ms, metadata, retention_ms, used_ms
+        topic, partition, offset, timestamp_ms, commit_time_ms, metadata, *expiry, leader_epoch
     )

@@ -23,8 +23,8 @@ NAME_BYTES: Final = 400
 POSITION_BYTES: Final = 160
 """What a position takes beside its text."""
 
-_NUMBERS: Final = Struct(">qqqqq")
-"""Offset, timestamp, commit time, retention, time of the last use."""
+_NUMBERS: Final = Struct(">qqqqqi")
+"""Offset, timestamp, commit time, retention, time of the last use, leader epoch."""
 _NOTHING: Final[Mapping[Key, bytes]] = {}
 
 
@@ -142,9 +142,9 @@ def _pack(entry: Position) -> bytes:
 
 
 def _unpack(key: Key, packed: bytes) -> Position:
-    offset, timestamp_ms, commit_time_ms, retention_ms, used_ms = _NUMBERS.unpack_from(packed)
+    offset, timestamp_ms, commit_time_ms, *rest = _NUMBERS.unpack_from(packed)
     metadata = packed[_NUMBERS.size :].decode()
-    return Position(*key, offset, timestamp_ms, commit_time_ms, metadata, retention_ms, used_ms)
+    return Position(*key, offset, timestamp_ms, commit_time_ms, metadata, *rest)
 
 
 def _name_bytes(name: str) -> int:

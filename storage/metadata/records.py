@@ -11,7 +11,7 @@
 
 A position is `[topic, topic id, partition, offset, time of the last message read, leader epoch of
 that message, commit time, text, retention, time of the last use]`; times in ms. The leader epoch is
--1: no client says it yet. What a record says is all or nothing.
+-1 where it is not known. What a record says is all or nothing.
 
 A later version may add kinds and put more behind a position. It gives its records another version
 then, and a broker that does not know that stops at them: it cannot know what it would leave out.
@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 import msgpack
 
 from ...protocol.errors import HorologError
-from ..directory.position_records import Position
+from ..directory.position_records import NO_EPOCH, Position
 from ..directory.position_rules import check_entry, check_name
 from ..directory.random_ids import is_id
 from ..directory.topics import TopicEntry
@@ -51,7 +51,7 @@ FORGOTTEN: Final = "forgotten"
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
-_NO_EPOCH: Final = -1
+_INT32_MAX: Final = 2**31 - 1
 _POSITION_FIELDS: Final = 10
 
 
@@ -146,8 +146,8 @@ def _fields(record: MetadataRecord) -> list[Any]:
 
 
 def _position_fields(topic_id: str, position: Position) -> list[Any]:
-    topic, partition, offset, timestamp_ms, *rest = position
-    return [topic, topic_id, partition, offset, timestamp_ms, _NO_EPOCH, *rest]
+    topic, partition, offset, timestamp_ms, *rest, epoch = position
+    return [topic, topic_id, partition, offset, timestamp_ms, epoch, *rest]
 
 
 def decode_record(data: bytes | None) -> MetadataRecord:
@@ -271,16 +271,27 @@ def _group(group: Any) -> str:
 def _position(fields: Any) -> tuple[str, Position]:
     if not isinstance(fields, list) or len(fields) != _POSITION_FIELDS:
         raise MalformedRecord(f"a position is not a list of {_POSITION_FIELDS}")
-    topic, topic_id, partition, offset, timestamp_ms, epoch, commit_time_ms, metadata, *rest = (
+    topic, topic_id, partition, offset, timestamp_ms, epoch, commit_time_ms, metadata, *expiry = (
         fields
     )
-    numbers = (partition, offset, timestamp_ms, epoch, commit_time_ms, *rest)
+    numbers = (partition, offset, timestamp_ms, epoch, commit_time_ms, *expiry)
     if any(type(number) is not int or not _INT64_MIN <= number <= _INT64_MAX for number in numbers):
         raise MalformedRecord("a number of a position is none from -2**63 to 2**63-1")
     if not isinstance(metadata, str):
         raise MalformedRecord("the text beside a position is none")
+    if not NO_EPOCH <= epoch <= _INT32_MAX:
+        raise MalformedRecord(f"the leader epoch of a position is {epoch}")
+    retention_ms, used_ms = expiry
     position = Position(
-        _name(topic), partition, offset, timestamp_ms, commit_time_ms, metadata, *rest
+        topic=_name(topic),
+        partition=partition,
+        offset=offset,
+        timestamp_ms=timestamp_ms,
+        commit_time_ms=commit_time_ms,
+        metadata=metadata,
+        retention_ms=retention_ms,
+        used_ms=used_ms,
+        leader_epoch=epoch,
     )
     check_entry(position)
     return _id(topic_id), position

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from kafka import KafkaAdminClient
 
 from horolog import Admin, Consumer, Producer
+from horolog.client.cluster.any_replica import AnyReplica
 from horolog.protocol.api.groups.find_coordinator import FindCoordinatorRequest
 from horolog.protocol.api.kafka import frames as kafka_frames
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
@@ -79,7 +81,7 @@ async def test_what_each_broker_says_of_the_others(place: Path) -> None:
             assert ports == {1: first.address, 2: second.address}
             (partition,) = told.topics[0].partitions
             assert (partition.leader_id, partition.replica_nodes) == (1, [1, 2])
-            assert partition.isr_nodes == ([1, 2] if member is first else [1])
+            assert partition.isr_nodes == [1, 2]
         for member in (first, second):
             assert member.broker is not None
             found = await asyncio.to_thread(_by_librdkafka, str(member.broker.addresses.kafka))
@@ -96,3 +98,55 @@ def _by_librdkafka(bootstrap: str) -> tuple[int, set[int], int]:
     """Controller, brokers, and the leader of the topic's partition."""
     told = AdminClient({"bootstrap.servers": bootstrap}).list_topics(TOPIC, timeout=20)
     return told.controller_id, set(told.brokers), told.topics[TOPIC].partitions[0].leader
+
+
+async def test_clients_of_kafka_learn_all_brokers_from_a_follower(place: Path) -> None:
+    """Also of one that came, or went, after it; and who is in sync, as at the leader."""
+    async with members(place, 3, kafka_listen="127.0.0.1:0") as all_:
+        first, second, third = all_[1], all_[2], all_[3]
+        await first.start(cluster_create=True)
+        await second.start(follow=first)
+        async with Admin(first.address) as admin:
+            await admin.create_topic(TOPIC)
+        await eventually(lambda: TOPIC in second.cluster.directory.topics())
+        assert second.broker is not None
+        kafka = str(second.broker.addresses.kafka)
+        await third.start(follow=first)
+        await all_.in_sync(first)
+
+        async def told(brokers: list[int]) -> bool:
+            for ask in (_by_librdkafka_all, _by_kafka_python):
+                leader, found, replicas, in_sync = await asyncio.to_thread(ask, kafka)
+                if not (leader == 1 and found == brokers == in_sync == replicas):
+                    return False
+            return True
+
+        await eventually(lambda: told([1, 2, 3]))
+        async with wire(second.address) as client:
+            there = await client.call(MetadataRequest(topics=[]))
+        ports = {one.node_id: f"{one.host}:{one.port}" for one in there.brokers}
+        assert ports == {number: one.address for number, one in all_.all.items()}
+        await third.stop()
+        await eventually(lambda: told([1, 2]))
+        # A client of our own, too, reads from brokers that it was not given.
+        async with Consumer(second.address, read_from="any") as consumer:
+            brokers = consumer._cluster
+            assert isinstance(brokers, AnyReplica)
+            assert set(brokers._replicas._avoided_until) == {second.address, first.address}
+
+
+def _by_librdkafka_all(bootstrap: str) -> tuple[int, list[int], list[int], list[int]]:
+    """Leader of the topic's partition, brokers, replicas, and in-sync replicas."""
+    told = AdminClient({"bootstrap.servers": bootstrap}).list_topics(TOPIC, timeout=20)
+    partition = told.topics[TOPIC].partitions[0]
+    return partition.leader, sorted(told.brokers), partition.replicas, partition.isrs
+
+
+def _by_kafka_python(bootstrap: str) -> tuple[int, list[int], list[int], list[int]]:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        brokers = sorted(one["broker_id"] for one in admin.describe_cluster()["brokers"])
+        (partition,) = admin.describe_topics([TOPIC])[0]["partitions"]
+        return partition["leader_id"], brokers, partition["replica_nodes"], partition["isr_nodes"]
+    finally:
+        admin.close()

@@ -2,11 +2,16 @@
 
 import asyncio
 import errno
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from horolog.protocol.errors import StorageError
+from horolog.replication.partition_log import Identity
+from horolog.server.replication.identity_file import IdentityFile, decode_identity
+from horolog.storage.directory.known_files import IDENTITY_FILE
 from horolog.storage.files import SystemFiles
 from horolog.testing.files import FaultyFiles
 from horolog.testing.requests import create_topic, message_set, produce
@@ -157,3 +162,65 @@ async def test_a_follower_that_cannot_write_an_epoch_s_line_confirms_nothing(
         await all_.in_sync(leader)
         assert follower.log(TOPIC).log_end_offset == 2
         wire.close()
+
+
+class NotInTheLoop(FaultyFiles):
+    """Holds nothing up in the loop's thread: nobody would be there to let it go."""
+
+    def check(self, kind: str, path: Path) -> Any:
+        in_loop = threading.current_thread() is threading.main_thread()
+        return None if in_loop else super().check(kind, path)
+
+
+async def test_a_follower_that_hears_of_an_epoch_serves_while_it_stores_it(place: Path) -> None:
+    """It is synced before anything is confirmed in it (section 3), and no client waits for that."""
+    async with members(place) as all_:
+        files = all_[2].files = NotInTheLoop(SystemFiles())
+        (await with_topics(all_)).close()
+        leader, follower = all_[1], all_[2]
+        before = follower.cluster.node.highest_epoch
+        written = files.did("sync", f"{IDENTITY_FILE}.tmp")
+        await leader.stop()
+        slow = files.hold("sync", f"{IDENTITY_FILE}.tmp")
+        try:
+            await leader.start(cluster_alone=True)
+            await eventually(slow.reached.is_set)
+            assert (await follower.status()).epoch == before
+            assert leader.cluster.node.highest_epoch > before
+            assert not any(one.ends for one in leader.cluster.node.leader.sessions.values())
+        finally:
+            slow.let_go()
+        await all_.in_sync(leader)
+        assert follower.cluster.node.highest_epoch == leader.cluster.node.highest_epoch
+        stored = (follower.data_dir / IDENTITY_FILE).read_bytes()
+        assert decode_identity(stored).identity == follower.cluster.node.identity
+        assert files.did("sync", f"{IDENTITY_FILE}.tmp") == written + 1
+
+
+@pytest.mark.parametrize("ahead_first", [True, False])
+def test_what_is_stored_ahead_is_never_taken_back(tmp_path: Path, ahead_first: bool) -> None:
+    """A store of the state machine and one ahead of it, in either order, end with the same file."""
+    files = FaultyFiles(SystemFiles())
+    file = IdentityFile(files, tmp_path, 2)
+    file.store(Identity(nonce=7, highest_epoch=3))
+    ahead = file.storing_ahead(Identity(highest_epoch=5, counted_revision=9))
+    assert ahead is not None
+    assert file.identity.highest_epoch == 3
+    if ahead_first:
+        ahead()
+    file.store(file.identity._replace(in_doubt=True))
+    if not ahead_first:
+        ahead()
+    found = IdentityFile(SystemFiles(), tmp_path, 2).identity
+    assert found == Identity(7, True, 5, 9)
+    written = files.did("rename")
+    file.store(Identity(7, True, 5, 9))
+    assert files.did("rename") == written
+    assert file.storing_ahead(Identity(highest_epoch=5)) is None
+    # What failed is not taken for written.
+    files.fail("sync", errno.EIO, name=f"{IDENTITY_FILE}.tmp")
+    with pytest.raises(StorageError, match="cannot be written"):
+        file.store(Identity(8, True, 5, 9))
+    assert file.identity.nonce == 7
+    file.store(Identity(7, True, 5, 9))
+    assert IdentityFile(SystemFiles(), tmp_path, 2).identity == Identity(7, True, 5, 9)

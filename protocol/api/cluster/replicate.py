@@ -133,6 +133,13 @@ class ReplicatedPart:
 
 
 @message
+class ReplicaPlace:
+    broker_id: int = int32(doc="A follower that is there.")
+    address: str = string(default="", doc="Where it takes clients of the native protocol.")
+    kafka_address: str = string(default="", doc="Where it takes clients of Kafka's, if anywhere.")
+
+
+@message
 class ReplicateResponse:
     answers: int = int8(doc="0 welcome, 1 refusal, 2 fetched, 3 handed over.")
     epoch: int = int32(doc="Leader epoch; of a refusal the highest that the broker knows.")
@@ -149,6 +156,12 @@ class ReplicateResponse:
     )
     in_sync: list[int] = array(
         INT32, max_items=MAX_REPLICAS, default=(), doc="The in-sync replicas, as the leader counts."
+    )
+    members: list[ReplicaPlace] = array(
+        ReplicaPlace,
+        max_items=MAX_REPLICAS,
+        default=(),
+        doc="The followers that are there, who asks among them; empty where the follower was told.",
     )
 
 

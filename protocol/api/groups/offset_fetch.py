@@ -64,7 +64,7 @@ class OffsetFetchRequest:
 class OffsetFetchPartitionResult:
     partition: int = int32(doc="Partition.")
     committed_offset: int = int64(default=-1, doc="Next offset to read; -1 when none is stored.")
-    committed_leader_epoch: int = int32(since=5, default=-1, doc="Always -1.")
+    committed_leader_epoch: int = int32(since=5, default=-1, doc="As committed; -1: not known.")
     metadata: str | None = nullable_string(default="", doc="Text kept beside it.")
     error_code: int = int16(default=0, doc="0, also when none is stored.")
     timestamp_ms: int = int64(

@@ -17,7 +17,8 @@ from ....replication.effects import (
     Transact,
 )
 from ....replication.settings import Incarnation
-from ..followers import Known, reachable
+from ..channel import Known
+from ..followers import reachable
 from .asking import Lane
 from .client import EtcdClient
 from .errors import EtcdError, EtcdMisconfigured, EtcdUnreachable, LeaseNotFound
@@ -208,7 +209,7 @@ class ByEtcd:
             sent = self._sent()
             seen = await self._create()
         self._failure = ""
-        self._deliver(seen, sent)
+        await self._deliver(seen, sent)
 
     @property
     def _creates(self) -> bool:
@@ -254,14 +255,14 @@ class ByEtcd:
         for _ in range(2):  # The key may have gone with an earlier lease.
             sent = self._sent()
             seen = await self._store.register(member, self._member_revision)
-            self._deliver(seen, sent)
+            await self._deliver(seen, sent)
             there = seen.members.get(cluster.broker_id)
             if self._why_not or (there is not None and there.info == effect.info):
                 return
 
     async def _transact(self, effect: Transact) -> None:
         sent = self._sent()
-        self._deliver(await self._store.transact(effect, self._cluster_id), sent)
+        await self._deliver(await self._store.transact(effect, self._cluster_id), sent)
 
     # What comes of it.
 
@@ -283,7 +284,7 @@ class ByEtcd:
             self._told = text
             self._cluster.observe(kind, error=text)
 
-    def _deliver(self, seen: Seen, sent: Sent) -> None:
+    async def _deliver(self, seen: Seen, sent: Sent) -> None:
         if sent.revision <= seen.revision < self._latest_revision:
             return  # Overtaken by a later answer, which says more.
         self._latest_revision = max(self._latest_revision, seen.revision)
@@ -302,6 +303,7 @@ class ByEtcd:
         self._note_places(seen)
         view = seen.view
         assert view is not None
+        await cluster.stored.store_ahead(node.coming_identity(view), cluster.work)
         self._event(lambda now_s: node.cluster_read(now_s, view))
 
     def _take_no_part(self) -> None:
