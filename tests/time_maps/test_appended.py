@@ -212,7 +212,9 @@ def test_small_appends_are_not_looked_at_again_and_again(
     not with all that follow it."""
     looked_at = 0
 
-    def counted(appends: "array[int]", *, block_bytes: int, whole: bool) -> tuple[bytes, int]:
+    def counted(
+        appends: "array[int]", *, block_bytes: int, whole: bool
+    ) -> tuple[bytes, int, tuple[int, int, int, int, int, int]]:
         nonlocal looked_at
         looked_at += len(appends) // time_map.ROW_NUMBERS
         return time_blocks(appends, block_bytes=block_bytes, whole=whole)
