@@ -92,8 +92,8 @@ class Admitted(msgspec.Struct):
     times: SetTimes | None = None
     """Those that its messages had when it was sent, as far as they are known."""
     spans: bytes | SetSpans = b""
-    """The same of what is not of times close together: all of what is compressed (`time_spans`),
-    and of usual sets where they were noted on the way."""
+    """The same as rows of a time map: of compressed sets whose times are not close together
+    (`time_spans`), and of usual sets, whose times the walk noted (`take_usual`)."""
 
     @property
     def count(self) -> int:

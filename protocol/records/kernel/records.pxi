@@ -217,7 +217,10 @@ cdef int add_records(
 ) noexcept:
     cdef long long count = 0, untimed = 0, min_ms = LARGEST_INT64
     cdef long long max_ms = NO_TIME, max_delta = -1, delta_ms, timestamp
+    cdef Py_ssize_t times = 0, most_times = 0
     cdef int step
+    if noted != NULL:
+        times, most_times = noted.times, MOST_TIMES
     while True:
         step = RECORD_HERE if step_usual(cursor) else cursor.step_any()
         if step != RECORD_HERE:
@@ -243,11 +246,12 @@ cdef int add_records(
             if timestamp < min_ms:
                 min_ms = timestamp
             count_latency(latencies, timestamp)
-        if noted != NULL:
-            if noted.times < MOST_TIMES:
-                noted.time[noted.times] = timestamp
-            noted.times += 1
+        if times < most_times:
+            noted.time[times] = timestamp
+            times += 1
         count += 1
+    if noted != NULL:
+        noted.times += count
     sums.count, sums.untimed = count, untimed
     sums.min_ms, sums.max_ms, sums.max_delta = min_ms, max_ms, max_delta
     return step

@@ -244,6 +244,7 @@ cdef int pass_entries(
     cdef int problem = NONE, offsets = rules.offsets
     cdef bint noting = rules.usual and noted.on
     cdef Py_ssize_t times = noted.times if noting else 0
+    cdef long long block_end = noted.block_end if noting else 0
     while position < end:
         if end - position < HEAD_BYTES:
             problem = PARTIAL
@@ -297,8 +298,9 @@ cdef int pass_entries(
                     if times < MOST_TIMES:
                         noted.time[times] = timestamp
                     times += 1
-                if stop >= noted.block_end:
+                if stop >= block_end:
                     noting = note_piece(noted, stop, times)
+                    block_end = noted.block_end
         passed.literal = passed.literal and offset == passed.count
         if offsets == ASSIGN:
             offset = passed.last_offset + 1
