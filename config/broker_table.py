@@ -371,7 +371,7 @@ _LIMITS: Final = (
     ),
     _integer(
         "max.open.files",
-        2000,
+        1000,
         "",
         "Segment and index files open at one time; the least recently used are closed first. The "
         "process limit (ulimit -n) must leave room for max.connections and 232 more beside it; "
