@@ -1,8 +1,9 @@
 """What no client library in Python exceeds: its figures beside clients that do only what cannot be
 left out, in turns, at one broker.
 
-    client_send        one call of a coroutine, one future and one place in a list for each message;
-                       the sets of what has come are encoded with one call of the kernel. It checks
+    client_send        one call of a coroutine, one look at the clock, one future, one result and
+                       two places in lists for each message; what has come is encoded with one call
+                       of the kernel, and goes when the set before it has been answered. It checks
                        nothing, knows one partition, sends nothing again and bounds no memory
     client_send_batch  the sets of `Producer.send_batch`, made beforehand, and one of them in
                        flight, because the sets of a partition go one after the other
@@ -32,10 +33,13 @@ from ..figure import times_in_turns
 from ..raw_client import RawClient, decoded, encoded
 
 _ROUNDS: Final = 9
-_SET_MESSAGES: Final = 500
-_SETS_IN_FLIGHT: Final = 3
+_SET_MESSAGES: Final = 7_000
+"""About as many as the client's largest sets have."""
 _LENGTH_BYTES: Final = 4
 _OPENED_BYTES: Final = 64 * MIB
+
+_Place = tuple[int, int, int]
+"""A partition, a number in the set, and a time."""
 
 Row = tuple[str, float, float, float]
 """A name, the library's figure, that of the least client, and the first as a share of it."""
@@ -130,9 +134,12 @@ class _LeastProducer(asyncio.Protocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._clock = SystemClock()
         self._values: list[bytes] = []
-        self._waiters: list[asyncio.Future[tuple[int, int]]] = []
-        self._in_flight: list[list[asyncio.Future[tuple[int, int]]]] = []
+        self._times_ms: list[int] = []
+        self._waiters: list[asyncio.Future[_Place]] = []
+        self._told: tuple[list[asyncio.Future[_Place]], list[int]] | None = None
+        """Who waits for the set that is under way, and the times of its messages."""
         self._due = False
         self._received = bytearray()
 
@@ -146,14 +153,15 @@ class _LeastProducer(asyncio.Protocol):
         assert self._transport is not None
         self._transport.close()
 
-    async def send(self, value: bytes) -> tuple[int, int]:
-        """Append a message; its partition, and its number in the set."""
-        waiter: asyncio.Future[tuple[int, int]] = self._loop.create_future()
+    async def send(self, value: bytes) -> _Place:
+        """Append a message; where it is."""
+        waiter: asyncio.Future[_Place] = self._loop.create_future()
         self._values.append(value)
+        self._times_ms.append(self._clock.now_ms())
         self._waiters.append(waiter)
         if not self._due:
             self._due = True
-            self._loop.call_soon(self._send_sets)
+            self._loop.call_soon(self._send_set)
         return await waiter
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -167,17 +175,19 @@ class _LeastProducer(asyncio.Protocol):
             if len(received) < size:
                 break
             del received[:size]
-            waiters = self._in_flight.pop(0)
-            self._send_sets()
-            for number, waiter in enumerate(waiters):
-                waiter.set_result((0, number))
+            assert self._told is not None
+            (waiters, times_ms), self._told = self._told, None
+            self._send_set()
+            for number, (waiter, time_ms) in enumerate(zip(waiters, times_ms, strict=True)):
+                waiter.set_result((0, number, time_ms))
 
-    def _send_sets(self) -> None:
+    def _send_set(self) -> None:
         assert self._transport is not None
         self._due = False
-        while self._values and len(self._in_flight) < _SETS_IN_FLIGHT:
-            values = self._values[:_SET_MESSAGES]
-            self._in_flight.append(self._waiters[:_SET_MESSAGES])
-            del self._values[:_SET_MESSAGES], self._waiters[:_SET_MESSAGES]
-            data = build_columns(values, [SystemClock().now_ms()] * len(values), None)
+        if self._values and self._told is None:
+            values, times_ms = self._values[:_SET_MESSAGES], self._times_ms[:_SET_MESSAGES]
+            self._told = self._waiters[:_SET_MESSAGES], times_ms
+            for column in (self._values, self._times_ms, self._waiters):
+                del column[:_SET_MESSAGES]
+            data = build_columns(values, times_ms, None)
             self._transport.write(encoded(produce("bench", bytes(data), acks=1)))
