@@ -246,7 +246,8 @@ class Serving:
             raise error_of(outcome, cluster.told)
         cluster.node.begin_append(partition)
 
-    def first_part(self, sizes: Sequence[int]) -> int:
+    @staticmethod
+    def first_part(sizes: Sequence[int]) -> int:
         """How many of the sets that came together are to be appended before the others; 0 where
         all of them are one part."""
         total = sum(sizes)

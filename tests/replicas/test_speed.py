@@ -16,6 +16,11 @@ import pytest
 from horolog import Admin
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.replication.follower import Follower
+from horolog.replication.partition_log import Stored
+from horolog.replication.settings import ReplicationSettings
+from horolog.server.replication.cluster import Cluster
+from horolog.server.replication.serving import PART_BYTES, Serving
+from horolog.server.replication.stored_log import StoredLog
 from horolog.storage.replica.leader_epochs import EpochWrite
 from horolog.testing.program import ServerProcess
 from horolog.testing.requests import create_topic, produce
@@ -106,6 +111,75 @@ async def test_what_is_far_behind_is_asked_for_ahead_and_synced_together(
         assert sum(asked) >= 5
         assert not asked[-1]
         assert all_[2].log(TOPIC).flusher.synced_offset == all_[1].log(TOPIC).log_end_offset
+
+
+async def test_a_watermark_comes_without_messages_behind_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fetch that waits is answered for it, and not because it has waited for half a second."""
+    settings = Cluster.replication_settings
+
+    def patient(cluster: Cluster) -> ReplicationSettings:
+        return settings(cluster)._replace(fetch_wait_s=600.0)
+
+    monkeypatch.setattr(Cluster, "replication_settings", patient)
+    patience: dict[str, Any] = {"replica_lag_time_max_ms": 60_000}
+    async with members(place, acks_all_durability="written", **patience) as all_:
+        await all_.start()
+        async with Admin(all_[1].address) as admin:
+            await admin.create_topic(TOPIC)
+        ends = [0]
+        for _ in range(3):
+            await all_[1].produce(TOPIC, "v")
+            ends.append(ends[-1] + 1)
+            await eventually(lambda: all_[2].log(TOPIC).high_watermark == ends[-1])
+
+
+async def test_sets_that_come_together_are_copied_in_two_parts(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts: list[int] = []
+    append = StoredLog.append_stored
+
+    def noting(log: StoredLog, stored: Stored) -> None:
+        if log.partition[0] == TOPIC and stored.size_bytes:
+            parts.append(stored.size_bytes)
+        append(log, stored)
+
+    monkeypatch.setattr(StoredLog, "append_stored", noting)
+    data = bytes(build_set([NewRecord(b"v" * 1000, timestamp_ms=1)] * 60))
+    async with members(place, acks_all_durability="written") as all_:
+        await all_.start()
+        wire = await Wire.open(all_[1].address)
+        await wire.call(create_topic(TOPIC))
+        await eventually(lambda: (TOPIC, 0) in all_[2].cluster.stored.logs)
+        wire.send_together(*[produce(TOPIC, data, acks=-1)] * 8)
+        for number in range(8):
+            _, answer = await wire.receive()
+            (result,) = answer.topics[0].partitions
+            assert (result.error_code, result.base_offset) == (0, 60 * number)
+        wire.close()
+        assert len(parts) >= 2
+        assert sum(parts) == 8 * len(data)
+        ours, theirs = (member.log(TOPIC).segments[-1] for member in (all_[1], all_[2]))
+        assert ours.log_path.read_bytes() == theirs.log_path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "first"),
+    [
+        ([], 0),
+        ([1 << 20], 0),
+        ([PART_BYTES, PART_BYTES - 1], 0),
+        ([PART_BYTES, PART_BYTES], 1),
+        ([64 << 10] * 8, 4),
+        ([1, 1 << 20], 1),
+        ([1 << 20, 1], 1),
+        ([1, 1 << 20, 1], 2),
+    ],
+)
+def test_the_first_part_is_half_and_leaves_one(sizes: list[int], first: int) -> None:
+    assert Serving.first_part(sizes) == first
 
 
 @pytest.mark.timeout(120)

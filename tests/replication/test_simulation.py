@@ -20,7 +20,7 @@ LONG_STEPS = 1_000
 """Steps of a schedule that is to see more than one fault upon another."""
 
 CANARY_SCHEDULES = 5_000
-"""The slowest one is noticed by seed 2671; the page has them all."""
+"""The slowest one is noticed by seed 2463; the page has them all."""
 
 REGRESS = (
     637,
