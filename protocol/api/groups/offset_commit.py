@@ -10,7 +10,9 @@ from ..schema import Api, array, error_text, int16, int32, int64, message, nulla
 class OffsetCommitPartition:
     partition: int = int32(doc="Partition.")
     committed_offset: int = int64(doc="Next offset to read.")
-    committed_leader_epoch: int = int32(since=6, default=-1, doc="Of the last message read; -1: not known.")
+    committed_leader_epoch: int = int32(
+        since=6, default=-1, doc="Of the last message read; -1: not known."
+    )
     commit_timestamp: int = int64(
         since=1, until=1, default=-1, doc="When it was committed, says the client."
     )
