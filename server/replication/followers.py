@@ -224,12 +224,10 @@ class Followers:
         ]
 
     def there(self) -> list[int]:
-        """The followers that were heard of lately."""
+        """The followers that wait for an answer, or were heard of lately."""
         since_s = self._cluster.now_s - self._cluster.settings.replica_lag_time_max_ms / 1000
-        channels = self._channels.values()
-        return sorted(
-            {one.broker_id for one in channels if not one.closed and one.heard_s >= since_s}
-        )
+        channels = [one for one in self._channels.values() if not one.closed]
+        return sorted({one.broker_id for one in channels if one.waits or one.heard_s >= since_s})
 
     def in_sync(self) -> list[int]:
         """The in-sync replicas, of a broker that leads."""

@@ -40,7 +40,7 @@ GROUPS = st.text(min_size=1, max_size=60)
 POSITIONS = st.builds(
     Position,
     *(NAMES, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)),
-    *(INT64, INT64, st.text(max_size=9), INT64, INT64),
+    *(INT64, INT64, st.text(max_size=9), INT64, INT64, st.integers(-1, 2**31 - 1)),
 )
 ENTRIES = st.builds(
     TopicEntry,

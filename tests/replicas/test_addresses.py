@@ -122,10 +122,18 @@ async def test_clients_of_kafka_learn_all_brokers_from_a_follower(place: Path) -
             return True
 
         await eventually(lambda: told([1, 2, 3]))
-        async with wire(second.address) as client:
-            there = await client.call(MetadataRequest(topics=[]))
-        ports = {one.node_id: f"{one.host}:{one.port}" for one in there.brokers}
-        assert ports == {number: one.address for number, one in all_.all.items()}
+
+        async def places() -> dict[int, str]:
+            async with wire(second.address) as client:
+                there = await client.call(MetadataRequest(topics=[]))
+            return {one.node_id: f"{one.host}:{one.port}" for one in there.brokers}
+
+        addresses = {number: one.address for number, one in all_.all.items()}
+
+        async def all_told() -> bool:
+            return await places() == addresses
+
+        await eventually(all_told)
         await third.stop()
         await eventually(lambda: told([1, 2]))
         # A client of our own, too, reads from brokers that it was not given.
