@@ -12,9 +12,9 @@ _USER: Final = "structlog.dev"
 
 
 def load_lean_log() -> None:
-    """Have `rich` not be there for structlog, in this process; it is for everybody else.
+    """Let structlog find no `rich` when it is loaded, in this process; others find it.
 
-    Not for a broker inside another program, which may want those tracebacks of its own log.
+    Not for a broker inside another program, which may want those tracebacks in its own log.
     """
     if not any(isinstance(finder, _NotForLog) for finder in sys.meta_path):
         sys.meta_path.insert(0, _NotForLog())
@@ -24,10 +24,12 @@ class _NotForLog:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name == _UNUSED:
-            frame = sys._getframe()
-            while (caller := frame.f_back) is not None:
-                frame = caller
-                if frame.f_globals.get("__name__") == _USER:
-                    raise ModuleNotFoundError(f"{_USER} does without {_UNUSED}", name=name)
+        if name == _UNUSED and _is_loading(_USER):
+            raise ModuleNotFoundError(f"{_USER} does without {_UNUSED}", name=name)
         return None
+
+
+def _is_loading(name: str) -> bool:
+    """Whether a module is half-way through its import."""
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))

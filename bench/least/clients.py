@@ -138,7 +138,7 @@ class _LeastProducer(asyncio.Protocol):
         self._values: list[bytes] = []
         self._times_ms: list[int] = []
         self._waiters: list[asyncio.Future[_Place]] = []
-        self._told: tuple[list[asyncio.Future[_Place]], list[int]] | None = None
+        self._under_way: tuple[list[asyncio.Future[_Place]], list[int]] | None = None
         """Who waits for the set that is under way, and the times of its messages."""
         self._due = False
         self._received = bytearray()
@@ -175,8 +175,8 @@ class _LeastProducer(asyncio.Protocol):
             if len(received) < size:
                 break
             del received[:size]
-            assert self._told is not None
-            (waiters, times_ms), self._told = self._told, None
+            assert self._under_way is not None
+            (waiters, times_ms), self._under_way = self._under_way, None
             self._send_set()
             for number, (waiter, time_ms) in enumerate(zip(waiters, times_ms, strict=True)):
                 waiter.set_result((0, number, time_ms))
@@ -184,9 +184,9 @@ class _LeastProducer(asyncio.Protocol):
     def _send_set(self) -> None:
         assert self._transport is not None
         self._due = False
-        if self._values and self._told is None:
+        if self._values and self._under_way is None:
             values, times_ms = self._values[:_SET_MESSAGES], self._times_ms[:_SET_MESSAGES]
-            self._told = self._waiters[:_SET_MESSAGES], times_ms
+            self._under_way = self._waiters[:_SET_MESSAGES], times_ms
             for column in (self._values, self._times_ms, self._waiters):
                 del column[:_SET_MESSAGES]
             data = build_columns(values, times_ms, None)
