@@ -76,7 +76,7 @@ class TimeMap:
         "next_offset",
         "path",
         "since_bytes",
-        "told_bytes",
+        "summary_bytes",
         "untimed",
     )
 
@@ -95,7 +95,7 @@ class TimeMap:
         """Know nothing, and believe nothing of the file."""
         self.makes = False
         self.log_bytes = 0
-        self.told_bytes = 0
+        self.summary_bytes = 0
         """`first_ms`, `last_ms` and `untimed` are of so many bytes of the log."""
         self.next_offset = self.base_offset
         self.first_ms = self.last_ms = NO_TIMESTAMP
@@ -254,7 +254,7 @@ class TimeMap:
     ) -> None:
         self._unwritten += blocks
         self.log_bytes, self.next_offset = log_bytes, next_offset
-        self.told_bytes = log_bytes
+        self.summary_bytes = log_bytes
         self.untimed += untimed
         if last_ms >= 0:
             if first_ms < self.first_ms or self.last_ms < 0:
@@ -298,7 +298,7 @@ class TimeMap:
 
     def checksum(self, log_bytes: int) -> TimeMapChecksum | None:
         """What makes the map believable later, if it is of the whole log."""
-        if self.told_bytes != log_bytes:
+        if self.summary_bytes != log_bytes:
             return None
         size_bytes, crc = self._size_bytes, self._crc
         if self._unwritten or self.log_bytes != log_bytes:
@@ -314,7 +314,7 @@ class TimeMap:
         if checksum is None:
             return
         self.first_ms, self.last_ms = checksum.first_ms, checksum.last_ms
-        self.untimed, self.told_bytes = checksum.untimed, log_bytes
+        self.untimed, self.summary_bytes = checksum.untimed, log_bytes
         if checksum.size_bytes:
             self.log_bytes = log_bytes
             self._size_bytes, self._crc = checksum.size_bytes, checksum.crc

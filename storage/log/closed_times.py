@@ -117,6 +117,6 @@ class ClosedTimes:
 def smallest_possible_ms(segment: Segment) -> int:
     """The smallest message time that may be in a segment; behind all times where none has any."""
     time_map = segment.time_map
-    if segment.damaged is not None or time_map.told_bytes < segment.size_bytes:
+    if segment.damaged is not None or time_map.summary_bytes < segment.size_bytes:
         return 0
     return time_map.first_ms if time_map.last_ms >= 0 else INT64_MAX

@@ -143,8 +143,8 @@ class Windows:
         """How many messages of a segment have no time, where all of it is counted, none of it is
         in the window, and that is known without its time map; else `None`."""
         whole = offset <= segment.base_offset and segment.next_offset <= end_offset
-        told = segment.time_map.told_bytes == segment.size_bytes and segment.damaged is None
-        if whole and told and not self.may_hold(segment, window):
+        known = segment.time_map.summary_bytes == segment.size_bytes and segment.damaged is None
+        if whole and known and not self.may_hold(segment, window):
             return segment.time_map.untimed
         return None
 
