@@ -71,7 +71,7 @@ class SeveralBrokers(OneBroker):
             if failure is None:
                 raise
             setting = f"request_timeout_ms={self._request_timeout_ms}"
-            raise NobodyLeads(f"{failure.message}; given up after {setting}") from failure
+            raise ConnectionFailed(f"{failure.message}; given up after {setting}") from failure
 
     async def request(
         self, api: Api, body: object, *, to: Target = Some.ANY, wait_ms: int = 0

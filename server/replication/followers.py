@@ -44,6 +44,10 @@ if TYPE_CHECKING:
 SILENT_S: Final = 60.0
 """After so long a connection on which nothing is asked for is taken for gone."""
 
+LISTED_S: Final = 10.0
+"""For so long a follower that is silent is listed: Kafka's controller waits 9 s before it takes a
+broker for gone."""
+
 BROKERS_MAX: Final = 5
 """A leader and four followers."""
 
@@ -61,6 +65,8 @@ class Followers:
         self._channels: dict[int, Channel] = {}
         self.known: dict[int, Known] = {}
         """Brokers that said hello, by id."""
+        self._left_s: dict[int, float] = {}
+        """When those that left sent something last."""
 
     def handle(self, request: ReplicateRequest, call: Call) -> Any:
         """The answer to a request. Raises `CodedError`."""
@@ -224,10 +230,16 @@ class Followers:
         ]
 
     def there(self) -> list[int]:
-        """The followers that wait for an answer, or were heard of lately."""
-        since_s = self._cluster.now_s - self._cluster.settings.replica_lag_time_max_ms / 1000
-        channels = [one for one in self._channels.values() if not one.closed]
-        return sorted({one.broker_id for one in channels if one.waits or one.heard_s >= since_s})
+        """The followers that wait for an answer, or sent something lately: also those that have
+        left since. They may be back soon, and clients that know only this broker would not find
+        them once it is gone."""
+        now_s = self._cluster.now_s
+        since_s = now_s - LISTED_S
+        sent_s = dict(self._left_s)
+        for one in self._channels.values():
+            if not one.closed:
+                sent_s[one.broker_id] = now_s if one.waits else one.heard_s
+        return sorted(broker_id for broker_id, at_s in sent_s.items() if at_s >= since_s)
 
     def in_sync(self) -> list[int]:
         """The in-sync replicas, of a broker that leads."""
@@ -255,6 +267,7 @@ class Followers:
 
     def _gone(self, channel: Channel) -> None:
         self._channels.pop(channel.number, None)
+        self._left_s[channel.broker_id] = channel.heard_s
         channel.close()
         node = self._cluster.node
         self._cluster.happens(lambda _: node.closed(channel))

@@ -115,6 +115,9 @@ class Log(LogState):
             return
         with self._all_or_fail("truncated"):
             end = self.segment_list.end_before(offset)
+        # It goes into the checkpoint that is written now: what comes in place of the messages is
+        # not below the log start.
+        self.log_start_offset = min(self.log_start_offset, offset)
         self.flusher.lower_recovery_point(offset, end)
         with self._all_or_fail("truncated"):
             self.producers.prepare_cut(offset)
@@ -145,6 +148,7 @@ class Log(LogState):
         # A power cut may keep any of the segments: none of them is to be missed.
         lowest = min(offset, self.segment_list.first.base_offset)
         recovery_point = min(offset, self.recovery_point)
+        self.log_start_offset = min(self.log_start_offset, offset)
         self.flusher.lower_recovery_point(lowest, lowest)
         with self._all_or_fail("emptied"):
             self.producers.prepare_cut(-1)

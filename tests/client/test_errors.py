@@ -11,6 +11,7 @@ import pytest
 
 import horolog
 from horolog.cli.errors_reference import WITHOUT_CODE
+from horolog.client.cluster.leader_finding import NobodyLeads
 from horolog.client.produce.outbox import TooManyMessages
 from horolog.client.results import SentBatch
 from horolog.protocol.api.framing import ForeignProtocol
@@ -20,7 +21,10 @@ from horolog.protocol.records.kernel.terms import Unreadable
 from horolog.protocol.records.messages.conversion_steps import DamagedSlice
 from horolog.testing.broker_thread import BrokerThread
 
-INSIDE = {CompactWrong, DamagedSlice, ForeignProtocol, TooManyMessages, Unreadable, Wrong}
+INSIDE = {
+    *(CompactWrong, DamagedSlice, ForeignProtocol),
+    *(NobodyLeads, TooManyMessages, Unreadable, Wrong),
+}
 """Raised and caught within the library; no caller meets them."""
 
 RETRIABLE = {

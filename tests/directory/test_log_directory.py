@@ -12,6 +12,7 @@ from horolog.protocol.errors import (
 from horolog.storage.files import SystemFiles
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
+from horolog.testing.logs import timed_set
 
 MARKER = ".kafka_cleanshutdown"
 
@@ -261,3 +262,23 @@ def test_a_file_in_the_directory_s_place(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("x")
     with pytest.raises(StorageError, match="cannot be used"):
         DataDirectory(tmp_path / "data").open()
+
+
+def test_a_log_that_begins_earlier_does_so_after_a_kill(tmp_path: Path) -> None:
+    """A follower whose log began later than its new leader's copies what lies in front."""
+    data = DataDirectory(tmp_path / "first")
+    data.open().create_topic("a", 1, {})
+    now_ms = data.clock.now_ms()
+    data.append("a", *range(now_ms, now_ms + 5))
+    log = data.directory.log("a", 0)
+    log.expiry.trim(3)
+    data.directory.write_checkpoints()
+    log.replica.begin_anew(0)
+    log.append(timed_set(now_ms, now_ms + 1))
+    log.flush()
+    left = data.copy(tmp_path / "second")
+    data.close()
+    log = left.open().log("a", 0)
+    log.prepare()
+    assert (log.log_start_offset, left.times("a")) == (0, [now_ms, now_ms + 1])
+    left.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from horolog.storage.metadata.records import MetadataRecord
@@ -207,8 +207,20 @@ def run(count: int, steps: list[tuple[str, int]], agree: Callable[[Copy, Copy], 
         cluster.end()
 
 
+AN_EARLIER_BEGIN = [
+    *[("append", 0)] * 24,
+    *[(kind, 0) for kind in ("copy", "commit", "snapshot")],
+    ("elect", 1),
+    ("copy", 0),
+    ("restart", 0),
+]
+"""A leader whose log begins with its stored state follows one whose log begins earlier, copies it,
+and is killed: its log begins where the new one does, and not where the old one did."""
+
+
 @settings(max_examples=60)
 @given(count=st.integers(2, 3), steps=STEPS)
+@example(count=2, steps=AN_EARLIER_BEGIN)
 def test_all_show_what_was_committed(count: int, steps: list[tuple[str, int]]) -> None:
     run(count, steps, copies.agree)
 

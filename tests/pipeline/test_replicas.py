@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -139,7 +140,10 @@ def test_a_replica_that_is_behind_gives_nothing_instead_of_less(pair: Pair) -> N
     follower, kept = cluster.node.follower, cluster.following.connect
     cluster.following.connect = lambda broker_id: None
     try:
-        pair.follower._loop.call_soon_threadsafe(follower.drop)
+        dropped = Event()
+        for step in (follower.drop, dropped.set):
+            pair.follower._loop.call_soon_threadsafe(step)
+        pair.wait(dropped.is_set)
         pair.send(COUNT, 5)
         leader = pair.cluster(pair.leader)
         pair.wait(lambda: leader.people.describe().in_sync == [1])

@@ -12,6 +12,7 @@ from horolog.client.cluster.any_replica import AnyReplica
 from horolog.protocol.api.groups.find_coordinator import FindCoordinatorRequest
 from horolog.protocol.api.kafka import frames as kafka_frames
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
+from horolog.server.replication import followers
 from horolog.testing.wire import wire
 
 from .members import Member, eventually, members
@@ -100,8 +101,11 @@ def _by_librdkafka(bootstrap: str) -> tuple[int, set[int], int]:
     return told.controller_id, set(told.brokers), told.topics[TOPIC].partitions[0].leader
 
 
-async def test_clients_of_kafka_learn_all_brokers_from_a_follower(place: Path) -> None:
+async def test_clients_of_kafka_learn_all_brokers_from_a_follower(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also of one that came, or went, after it; and who is in sync, as at the leader."""
+    monkeypatch.setattr(followers, "LISTED_S", 1.0)
     async with members(place, 3, kafka_listen="127.0.0.1:0") as all_:
         first, second, third = all_[1], all_[2], all_[3]
         await first.start(cluster_create=True)
