@@ -2,6 +2,7 @@
 
 import asyncio
 import subprocess
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import TypeVar
 
 import pytest
 
-from horolog.protocol.errors import InvalidConfig
+from horolog.protocol.errors import InvalidConfig, StorageError
 from horolog.server.replication.etcd.access import Access
+from horolog.server.replication.etcd.asking import Lane
 from horolog.server.replication.etcd.client import ANSWER_MAX_BYTES, EtcdClient
 from horolog.server.replication.etcd.errors import (
     EtcdError,
@@ -228,3 +230,24 @@ async def _with_certificates(url: str, ca: str, key: str) -> None:
 
 def test_free_ports_are_several() -> None:
     assert len(set(free_ports(5))) == 5
+
+
+async def test_a_disk_that_fails_ends_no_request_behind() -> None:
+    """An epoch that cannot be stored is a failure of its request, and is asked for again."""
+    failed: list[Exception] = []
+    asked = asyncio.Event()
+
+    async def store() -> None:
+        raise StorageError("the identity cannot be written")
+
+    async def ask() -> None:
+        asked.set()
+
+    lane = Lane(failed.append, time.monotonic, 10.0)
+    lane.ask(store)
+    lane.ask(ask)
+    async with asyncio.timeout(10):
+        await asked.wait()
+    await lane.stop()
+    (error,) = failed
+    assert isinstance(error, StorageError)

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from .errors import EtcdError
+from ....protocol.errors import HorologError
 
 WAITING_MAX: Final = 16
 """More than a state machine wants at a time; older ones are wanted again."""
@@ -47,7 +47,7 @@ class Lane:
                     continue
                 try:
                     await request()
-                except (EtcdError, OSError) as error:
+                except (HorologError, OSError) as error:
                     self._failed(error)
         finally:
             self._task = None

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from socket import gethostname
 from typing import TYPE_CHECKING, Any, Final
 
-from ....protocol.errors import HorologError, InvalidConfig
+from ....protocol.errors import HorologError, InvalidConfig, StorageError
 from ....replication.cluster_node import ClusterNode
 from ....replication.effects import (
     Effect,
@@ -280,6 +280,8 @@ class ByEtcd:
         text = error.message if isinstance(error, HorologError) else str(error)
         self._failure = text
         kind = "etcd_refuses" if isinstance(error, EtcdMisconfigured) else "etcd_not_reached"
+        if isinstance(error, StorageError):
+            kind = "replication_failed"
         if text != self._told:
             self._told = text
             self._cluster.observe(kind, error=text)
