@@ -9,7 +9,6 @@ knows nothing of what the frames say, so every client gets the answer that it is
 
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -17,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from ..raw_client import RawClient
+from .listening import listen_at, process
 
-_LISTENING: Final = "listening "
 _RECEIVE_BYTES: Final = 1 << 20
 _LENGTH_BYTES: Final = 4
 
@@ -30,24 +29,16 @@ def answering(
     """A client of such a process, which gives `answer`, a whole frame."""
     path = folder / "answer"
     path.write_bytes(answer)
-    command = [sys.executable, "-m", __name__, str(path), str(head_bytes)]
+    arguments = [str(path), str(head_bytes)]
     if written:
-        command.append(str(folder / "written"))
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline().removesuffix("\n")
-            if not line.startswith(_LISTENING):
-                raise RuntimeError(f"{__name__} does not listen")
-            with closing(RawClient(line.removeprefix(_LISTENING))) as client:
-                yield client
-        finally:
-            process.kill()
+        arguments.append(str(folder / "written"))
+    with process(__name__, arguments) as it, closing(RawClient(it.address)) as client:
+        yield client
 
 
 def main(answer: str, head_bytes: int, written: str | None) -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        print("{}{}:{}".format(_LISTENING, *listener.getsockname()), flush=True)
+        listen_at(*listener.getsockname())
         connection, _ = listener.accept()
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with connection, open(answer, "rb", buffering=0) as file:

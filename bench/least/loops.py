@@ -18,7 +18,6 @@ frame gets that is received. What is done before, for all frames that came with 
 
 import asyncio
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -37,22 +36,18 @@ from ...protocol.api.log.produce import (
     ProduceTopicResult,
 )
 from ...protocol.api.native.frames import answer_encoder, reader
-from ...protocol.records.kernel import take_usual
-from ...times import INT64_MAX
-from ..brokers import MIB
 from ..raw_client import RawClient
+from .listening import listen_at, process
+from .numbering import numbered
 
 DOES: Final = ("answers", "writes", "appends", "reads", "fetches")
 
-_LISTENING: Final = "listening "
 _BUFFER_BYTES: Final = 1 << 20
 _LENGTH_BYTES: Final = 4
 _SEARCHED_BYTES: Final = 8 << 10
 FETCHED_BYTES: Final = 64 << 10
 """That `fetches` reads for a frame."""
 _READ_BYTES: Final = 1 << 20
-_FORMATS: Final = 0b110
-_NO_LIMIT: Final = 1 << 30
 _APPEND_TIME: Final = Struct(">iq")
 
 
@@ -63,17 +58,8 @@ def looping(folder: Path, does: str, answer: bytes) -> Iterator[tuple[RawClient,
     path.mkdir()
     (path / "answer").write_bytes(answer)
     (path / "read").write_bytes(bytes(_READ_BYTES))
-    command = [sys.executable, "-m", __name__, does, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline().removesuffix("\n")
-            if not line.startswith(_LISTENING):
-                raise RuntimeError(f"{__name__} does not listen")
-            with closing(RawClient(line.removeprefix(_LISTENING))) as client:
-                yield client, process.pid
-        finally:
-            process.kill()
+    with process(__name__, [does, str(path)]) as it, closing(RawClient(it.address)) as client:
+        yield client, it.pid
 
 
 class _Work:
@@ -108,26 +94,7 @@ class _Work:
         requests = list(map(self._request, frames))
         sets = [one.body.topics[0].partitions[0].records for one in requests if one is not None]
         now_ms = time.time_ns() // 1_000_000
-        found = take_usual(
-            sets,
-            base_offset=self._offset,
-            now_ms=now_ms,
-            magics=_FORMATS,
-            append_time_ms=-1,
-            lowest_ms=0,
-            highest_ms=INT64_MAX,
-            entry_max_bytes=MIB,
-            room_bytes=_NO_LIMIT,
-            marks_max=_NO_LIMIT,
-            interval_bytes=4096,
-            since_bytes=0,
-            largest_ms=-1,
-            magic=-1,
-            segment_offset=0,
-            segment_position=self._size_bytes,
-        )
-        if found is None or len(found.first_offsets) < len(frames):
-            raise ValueError("a set is not as it should be")
+        found = numbered(sets, self._offset, now_ms)
         self._write(found.data, found.first_offsets, now_ms)
         self._offset = found.last_offset + 1
         answers: list[bytes] = []
@@ -192,7 +159,7 @@ async def main(does: str, folder: Path) -> None:
     work = _Work(does, folder)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: _Connection(work, over), "127.0.0.1", 0)
-    print("{}{}:{}".format(_LISTENING, *server.sockets[0].getsockname()), flush=True)
+    listen_at(*server.sockets[0].getsockname())
     await over.wait()
 
 

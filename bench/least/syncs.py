@@ -10,7 +10,6 @@ behind another. It ends when the first connection does.
 
 import asyncio
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +20,8 @@ from typing import Final, cast
 import uvloop
 
 from ..raw_client import RawClient
+from .listening import listen_at, process
 
-_LISTENING: Final = "listening "
 _BUFFER_BYTES: Final = 64 << 10
 _LENGTH_BYTES: Final = 4
 
@@ -32,18 +31,8 @@ def syncing(folder: Path, answer: bytes, connections: int) -> Iterator[list[RawC
     """So many clients of such a process, which gives `answer`, a whole frame."""
     path = folder / "answer"
     path.write_bytes(answer)
-    command = [sys.executable, "-m", __name__, str(path), str(folder / "written")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline().removesuffix("\n")
-            if not line.startswith(_LISTENING):
-                raise RuntimeError(f"{__name__} does not listen")
-            address = line.removeprefix(_LISTENING)
-            with ExitStack() as stack:
-                yield [stack.enter_context(closing(RawClient(address))) for _ in range(connections)]
-        finally:
-            process.kill()
+    with process(__name__, [str(path), str(folder / "written")]) as it, ExitStack() as stack:
+        yield [stack.enter_context(closing(RawClient(it.address))) for _ in range(connections)]
 
 
 class _Connection(asyncio.BufferedProtocol):
@@ -112,7 +101,7 @@ async def main(answer: bytes, written: str) -> None:
     rounds = _Rounds(written, answer)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: _Connection(rounds), "127.0.0.1", 0)
-    print("{}{}:{}".format(_LISTENING, *server.sockets[0].getsockname()), flush=True)
+    listen_at(*server.sockets[0].getsockname())
     await rounds.over.wait()
 
 

@@ -23,6 +23,7 @@ from horolog.bench.raw_client import Refused, check_end, encoded
 from horolog.bench.socket_to_file import writing
 from horolog.bench.windows.hour import window_hour
 from horolog.bench.windows.index_memory import index_memory
+from horolog.bench.windows.many_segments import first_looks
 from horolog.bench.windows.shapes import SHAPES, measured
 from horolog.protocol.api.security.acl_terms import Operation, ResourceType
 from horolog.protocol.records.kernel import FORM
@@ -216,3 +217,7 @@ def test_how_long_the_fixture_takes_is_printed(capsys: pytest.CaptureFixture[str
     assert fixture.main(tests=1) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert names == ["fixture_start", "fixture_start_p90", "fixture_stop", "fixture_stop_p90"]
+
+
+def test_a_segment_is_found_among_many_and_after_changes() -> None:
+    assert min(first_looks(60)) > 0

@@ -1,0 +1,36 @@
+"""Starting one of these processes, and how it says where it listens."""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+_LISTENING: Final = "listening "
+
+
+class Listening(NamedTuple):
+    """A process that takes connections."""
+
+    address: str
+    pid: int
+
+
+@contextmanager
+def process(module: str, arguments: Sequence[str]) -> Iterator[Listening]:
+    """Run a module that calls `listen_at`, and end it. Raises `RuntimeError` when it does not."""
+    command = [sys.executable, "-m", module, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
+        try:
+            assert started.stdout is not None
+            line = started.stdout.readline().removesuffix("\n")
+            if not line.startswith(_LISTENING):
+                raise RuntimeError(f"{module} does not listen")
+            yield Listening(line.removeprefix(_LISTENING), started.pid)
+        finally:
+            started.kill()
+
+
+def listen_at(host: str, port: int) -> None:
+    """Say, in such a process, where it listens."""
+    print(f"{_LISTENING}{host}:{port}", flush=True)
