@@ -242,9 +242,10 @@ class Connection(asyncio.BufferedProtocol):
 
     async def finish(self) -> None:
         """Wait until everything under way is answered or given up, and close."""
-        if self._pending:
-            answers = [request.answer for request in self._pending.values()]
-            await asyncio.wait([one for one in answers if isinstance(one, asyncio.Future)])
+        answers = [request.answer for request in self._pending.values()]
+        futures = [one for one in answers if isinstance(one, asyncio.Future)]
+        if futures:
+            await asyncio.wait(futures)
         await self.close()
 
     def abort(self, cause: str = "the connection was given up") -> None:

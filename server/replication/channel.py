@@ -11,7 +11,7 @@ from ...values import value_class
 from ..parking import SharedWait
 
 
-class Told(SharedWait):
+class AnswerWait(SharedWait):
     """The wait of a fetch for its answer, which goes out within the call that ends it: a follower
     copies while the leader goes on."""
 
@@ -67,7 +67,7 @@ class Channel:
         self._outbox: deque[ReplicateResponse] = deque()
         self._reading: asyncio.Future[None] | None = None
         """What the last answer waits for; no other is made before."""
-        self._waiting: Told | None = None
+        self._waiting: AnswerWait | None = None
 
     @property
     def waits(self) -> bool:
@@ -103,10 +103,10 @@ class Channel:
 
         reading.add_done_callback(read)
 
-    def wait(self) -> Told:
+    def wait(self) -> AnswerWait:
         """Done when there is an answer; cancelled when the connection is lost."""
         self._wake()
-        self._waiting = Told()
+        self._waiting = AnswerWait()
         return self._waiting
 
     def take(self) -> ReplicateResponse | None:

@@ -9,7 +9,6 @@ It is replaced as a whole (temporary file, sync, rename). Its content:
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -148,7 +147,7 @@ class IdentityFile:
         self._ahead = _further(self._ahead, coming)
         if self._written == _further(self.identity, self._ahead):
             return None
-        return partial(self._store_ahead)
+        return self._store_ahead
 
     def _store_ahead(self) -> None:
         with self._writing:

@@ -14,6 +14,7 @@ says and has its CRC-32, and where this process has made it.
 """
 
 from array import array
+from collections.abc import Iterable
 from contextlib import suppress
 from itertools import count as counted
 from pathlib import Path
@@ -180,9 +181,7 @@ class TimeMap:
 
     def _note_row(self, size_bytes: int, next_offset: int, times: SetTimes) -> None:
         self._noted.extend((size_bytes, next_offset - self._noted_offset, *times, 1))
-        self.since_bytes += size_bytes
-        if self.since_bytes >= BLOCK_BYTES:
-            self.since_bytes = 0
+        self._pass((size_bytes,))
 
     def _note_entries(self, data: Buffer) -> bool:
         """Look at the times of the messages in `data`; whether that could be done for all."""
@@ -205,7 +204,11 @@ class TimeMap:
         first = next(at for at in range(1, len(rows), ROW_NUMBERS) if rows[at])
         rows[first] += next_offset - self._noted_offset - sum(rows[1::ROW_NUMBERS])
         self._noted += rows
-        for size_bytes in rows[0::ROW_NUMBERS]:
+        self._pass(rows[0::ROW_NUMBERS])
+
+    def _pass(self, sizes: Iterable[int]) -> None:
+        """Go on behind pieces of these sizes, each of which may end a block."""
+        for size_bytes in sizes:
             self.since_bytes += size_bytes
             if self.since_bytes >= BLOCK_BYTES:
                 self.since_bytes = 0
@@ -222,10 +225,7 @@ class TimeMap:
             self._noted_offset -= noted[1 - ROW_NUMBERS]
             del noted[-ROW_NUMBERS:]
         self.since_bytes = 0
-        for size_bytes in noted[0::ROW_NUMBERS]:
-            self.since_bytes += size_bytes
-            if self.since_bytes >= BLOCK_BYTES:
-                self.since_bytes = 0
+        self._pass(noted[0::ROW_NUMBERS])
         if self._noted_bytes > log_bytes:
             self.discard()
 
