@@ -147,6 +147,24 @@ async def test_clients_of_kafka_learn_all_brokers_from_a_follower(
             assert set(brokers._replicas._avoided_until) == {second.address, first.address}
 
 
+async def test_a_follower_whose_connection_was_lost_a_moment_ago_is_listed(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that knows only the leader would not find it, should the leader go now."""
+    async with members(place, 2) as all_:
+        first, second = all_[1], all_[2]
+        await first.start(cluster_create=True)
+        await second.start(follow=first)
+        await all_.in_sync(first)
+        there = first.cluster.followers
+        channel = there.channel_of(2)
+        assert channel is not None
+        there._gone(channel)
+        assert there.there() == [2]
+        monkeypatch.setattr(followers, "LISTED_S", -1.0)
+        assert there.there() == []
+
+
 def _by_librdkafka_all(bootstrap: str) -> tuple[int, list[int], list[int], list[int]]:
     """Leader of the topic's partition, brokers, replicas, and in-sync replicas."""
     told = AdminClient({"bootstrap.servers": bootstrap}).list_topics(TOPIC, timeout=20)
