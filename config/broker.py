@@ -93,6 +93,7 @@ class BrokerSettings:
     request_deadline_ms: int
     fetch_max_wait_ms: int
     connection_buffer_bytes: int
+    socket_send_buffer_bytes: int
     index_cache_bytes: int
     max_open_files: int
     max_latency_window_ms: int

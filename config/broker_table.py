@@ -352,6 +352,17 @@ _LIMITS: Final = (
         maximum=INT32_MAX,
     ),
     _integer(
+        "socket.send.buffer.bytes",
+        100 * 2**10,
+        "bytes",
+        "SO_SNDBUF of the sockets of connections: what the system holds of answers on their way; "
+        "-1 leaves it to the system. A client gets about twice as much in a round trip at most: "
+        "clients that are many milliseconds away want more, those on the same machine get large "
+        "answers faster with little.",
+        minimum=-1,
+        maximum=INT32_MAX,
+    ),
+    _integer(
         "max.buffered.bytes",
         256 * 2**20,
         "bytes",

@@ -127,8 +127,12 @@ class Ports:
         Raises `CannotListen`: an address that could be bound may be listened on by another process
         since, because neither of the two listened then.
         """
+        send_bytes = self._settings.socket_send_buffer_bytes
         for port in list(self._bound):
             try:
+                if send_bytes >= 0:
+                    # The sockets of its connections inherit it.
+                    port.bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
                 port.bound.listen(BACKLOG)
             except OSError as os_error:
                 error = cannot_listen(address_of(port.bound), port.setting, os_error)

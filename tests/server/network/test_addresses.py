@@ -127,3 +127,23 @@ def test_the_default_kafka_port_gives_way() -> None:
             ports.listen()
         assert ports.addresses.kafka is None
     assert [name for name, _ in events.seen] == ["kafka_port_taken"] * 2
+
+
+@pytest.mark.parametrize(("given", "expected"), [("65536", 2 * 65536), ("-1", None)])
+def test_connections_have_the_send_buffer_that_was_asked_for(
+    given: str, expected: int | None
+) -> None:
+    send_buffer = (socket.SOL_SOCKET, socket.SO_SNDBUF)
+    with Ports(
+        broker_settings(OFF | {"socket.send.buffer.bytes": given}), RecordedEvents()
+    ) as ports:
+        ports.listen()
+        bound = ports.of("listen")[0].bound
+        with socket.create_connection(bound.getsockname()) as client:
+            bound.setblocking(True)
+            accepted, _ = bound.accept()
+            with accepted:
+                # The system reports twice what was set. Left to it, both ends begin alike.
+                assert accepted.getsockopt(*send_buffer) == (
+                    expected or client.getsockopt(*send_buffer)
+                )
