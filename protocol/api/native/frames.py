@@ -10,9 +10,10 @@ A request is opened in two steps, so that one whose body is wrong can still be a
 correlation id: `open_request`, then `decode_body`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import repeat
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -29,7 +30,7 @@ from ...limits import (
 from ...records.kernel import PackedField, PackedMessage
 from ..framing import Frame, ProtocolError
 from ..schema import INT32, INT64, Api, Array, Text, WireType, fields_of
-from ..writing import Written, clip, clip_of, field_kind, in_memory
+from ..writing import AnswersEncoder, Written, clip, clip_of, field_kind, in_memory
 from .decoding import WRONG, decoder, request_decoder
 from .faults import fault_of, quoted
 from .shape import find_fault
@@ -287,16 +288,16 @@ def encode_request(
 
 def encode_response(correlation_id: int, api: Api, version: int, body: object) -> bytes:
     """A response's frame, with its length in front."""
-    return in_memory(answer_encoder(api, version)(correlation_id, body))
+    return in_memory(_response_writer(api.response, version)(correlation_id, NO_ERROR, body))
 
 
-def answer_encoder(api: Api, version: int) -> Callable[[int, object], Written]:
-    """A function that does as `encode_response` for one kind of response; in parts when there are
+def answers_encoder(api: Api, version: int) -> AnswersEncoder:
+    """A function that does as `encode_response` for responses of one kind; in parts when there are
     record sets that are not in memory."""
     write = _response_writer(api.response, version)
 
-    def encode(correlation_id: int, body: object) -> Written:
-        return write(correlation_id, NO_ERROR, body)
+    def encode(correlation_ids: Iterable[int], bodies: Sequence[object]) -> list[Written]:
+        return list(map(write, correlation_ids, repeat(NO_ERROR), bodies))
 
     return encode
 
