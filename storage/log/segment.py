@@ -23,41 +23,40 @@ from .indexed_segment import IndexedSegment
 DELETED_SUFFIX = ".deleted"
 
 
+_Noted = tuple[int, Buffer, int, SetTimes | SetSpans | bytes | None]
+"""Where a set lies, its bytes, the offset behind it and the times of its messages, as the time map
+gets them."""
+
+
 class _Staged:
     """Sets that are not written yet, and what the segment was before the first of them."""
 
     __slots__ = (
         "append_spans",
         "append_time_ms",
+        "before",
         "broken",
         "entries",
         "first_offsets",
-        "largest",
-        "magic_changes",
-        "next_offset",
-        "noted",
         "sets",
-        "since_bytes",
-        "size_bytes",
-        "tail_stamp_ms",
     )
 
     def __init__(self, segment: "Segment", append_time_ms: int) -> None:
-        self.sets: list[Buffer] = []
+        self.sets: list[_Noted] = []
         self.first_offsets: list[int] = []
-        self.noted: list[tuple[int, Buffer, int, SetTimes | SetSpans | bytes | None]] = []
-        """What the time map gets."""
         self.append_time_ms = append_time_ms
         self.append_spans: Sequence[Span] | None = None
         """Append times of another log, instead of `append_time_ms`."""
         self.broken = False
         """Whether one of them was taken by half, because there was no memory."""
-        self.size_bytes = segment.size_bytes
-        self.next_offset = segment.next_offset
-        self.since_bytes = segment.since_bytes
-        self.largest = segment.largest
-        self.tail_stamp_ms = segment.tail_stamp_ms
-        self.magic_changes = len(segment.magic_changes)
+        self.before = (
+            segment.size_bytes,
+            segment.next_offset,
+            segment.since_bytes,
+            segment.largest,
+            segment.tail_stamp_ms,
+            len(segment.magic_changes),
+        )
         self.entries: tuple[int, int] | None = None
         """How many the indexes had, if some were added."""
 
@@ -178,8 +177,8 @@ class Segment(IndexedSegment):
         if staged.broken:
             raise MemoryError
         staged.broken = True
-        position = self.size_bytes
-        staged.sets.append(data)
+        position, next_offset = self.size_bytes, found.last_offset + 1
+        staged.sets.append((position, data, next_offset, times))
         staged.first_offsets += first_offsets or (self.next_offset,)
         if found.marks is not NO_MARKS:
             assert found.marks.positions[0] >= position
@@ -195,9 +194,8 @@ class Segment(IndexedSegment):
         self.since_bytes = found.since_bytes
         self.tail_stamp_ms = None
         self.size_bytes = position + len(data)
-        self.next_offset = found.last_offset + 1
+        self.next_offset = next_offset
         staged.append_spans = append_spans
-        staged.noted.append((position, data, self.next_offset, times))
         staged.broken = False
 
     def commit(self) -> None:
@@ -214,8 +212,9 @@ class Segment(IndexedSegment):
                 disk_room.check_append()
             # A copy of small sets is cheaper than a vectored write of them, and for those of
             # 16 KiB hardly dearer.
-            data = staged.sets[0] if len(staged.sets) == 1 else b"".join(staged.sets)
-            (self._file or self.hold_open()).pwrite(data, staged.size_bytes)
+            sets = staged.sets
+            data = sets[0][1] if len(sets) == 1 else b"".join([one[1] for one in sets])
+            (self._file or self.hold_open()).pwrite(data, sets[0][0])
             if self._indexes_behind:
                 offset_entries, time_entries = staged.entries or self._index_entries
                 self.offset_index.write_from(offset_entries)
@@ -228,22 +227,23 @@ class Segment(IndexedSegment):
             else:
                 self.append_times.add_spans(staged.append_spans, self.next_offset)
             if self.time_map.makes:
-                for noted in staged.noted:
-                    self.time_map.add(*noted)
+                for one in sets:
+                    self.time_map.add(*one)
         except (OSError, MemoryError):
             self._take_back(staged)
             raise
 
     def _take_back(self, staged: "_Staged") -> None:
         """Be as before the first set of `staged`, in memory and on disk."""
-        self.size_bytes, self.next_offset = staged.size_bytes, staged.next_offset
-        self.since_bytes, self.largest = staged.since_bytes, staged.largest
-        self.tail_stamp_ms = staged.tail_stamp_ms
-        if not staged.size_bytes:
+        position, self.next_offset, self.since_bytes, self.largest, self.tail_stamp_ms, changes = (
+            staged.before
+        )
+        self.size_bytes = position
+        if not position:
             self._forget_first_timestamp()
-        del self.magic_changes[staged.magic_changes :]
-        self.time_map.take_back(staged.size_bytes)
-        self._cut_back(staged.size_bytes, *(staged.entries or self._index_entries))
+        del self.magic_changes[changes:]
+        self.time_map.take_back(position)
+        self._cut_back(position, *(staged.entries or self._index_entries))
 
     def _forget_first_timestamp(self) -> None:
         self.__dict__.pop("first_timestamp_ms", None)
