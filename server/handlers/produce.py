@@ -115,25 +115,27 @@ class _Rows:
         """What may be appended."""
         self.of_transactions: list[tuple[str, ProduceResponse]] = []
         """What belongs to transactions, by their ids."""
+        of_all = self.by_partition
         for request in requests:
             topics = request.topics
             if len(topics) != 1 or len(topics[0].partitions) != 1:
                 topics = _last_of_each(topics)
             results: list[ProduceTopicResult] = []
-            response = ProduceResponse(topics=results)
-            by_partition = self.by_partition
+            self.responses.append(response := ProduceResponse(topics=results))
+            by_partition = of_all
             if request.transactional_id is not None:
                 by_partition = defaultdict(list)
                 self.of_transactions.append((request.transactional_id, response))
             for topic in topics:
+                name = topic.name
                 of_topic: list[ProducePartitionResult] = []
                 for one in topic.partitions:
-                    target = topic.name, one.partition
-                    sent = new_sent(target, one.records or b"", partition=one.partition)
+                    number = one.partition
+                    target = name, number
+                    sent = new_sent(target, one.records or b"", partition=number)
                     of_topic.append(sent)
                     by_partition[target].append(sent)
-                results.append(ProduceTopicResult(name=topic.name, partitions=of_topic))
-            self.responses.append(response)
+                results.append(ProduceTopicResult(name=name, partitions=of_topic))
 
 
 def _sent_with(response: ProduceResponse) -> list[Sent]:
