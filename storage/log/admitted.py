@@ -76,18 +76,6 @@ class Admitted(msgspec.Struct):
         """Messages, those inside of wrappers counted one by one."""
         return self.last_offset - self.first_offsets[0] + 1
 
-    @property
-    def noted_times(self) -> SetTimes | SetSpans | bytes | None:
-        """The times of its messages as they are stored: the broker's own wins, and v0 has none."""
-        times, stamp_ms = self.times, self.append_time_ms
-        if self.spans and stamp_ms < 0:
-            return self.spans
-        if times is None:
-            return None
-        if self.walk.magics & 1:
-            return (NO_TIMESTAMP, NO_TIMESTAMP, times[2]) if self.walk.magics == 1 else None
-        return times if stamp_ms < 0 else (stamp_ms, stamp_ms, times[2])
-
 
 def check_entry_size(entry_bytes: int, settings: TopicSettings) -> None:
     """Raise `MessageTooLarge` for an entry (header included) above the topic's limit."""

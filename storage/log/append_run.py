@@ -1,34 +1,25 @@
 """Sets on their way into a log together."""
 
+import msgspec
+
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..producers.producer_states import Producer
 from .appended import Appended
 
 
-class AppendRun:
+class AppendRun(msgspec.Struct):
     """Sets that are appended together, and what becomes of each."""
 
-    __slots__ = (
-        "first_offset",
-        "last_stamp_ms",
-        "now_ms",
-        "outcomes",
-        "producers_before",
-        "settled",
-        "wait_for_sync",
-    )
-
-    def __init__(self, now_ms: int, *, wait_for_sync: bool) -> None:
-        self.now_ms = now_ms
-        self.wait_for_sync = wait_for_sync
-        self.outcomes: list[Appended | Exception] = []
-        self.settled = 0
-        """How many outcomes are final; the others hold if what is staged can be written."""
-        self.first_offset: int | None = None
-        """Where what is staged begins; `None` when nothing is."""
-        self.last_stamp_ms = NO_TIMESTAMP
-        self.producers_before: list[tuple[int, Producer | None]] = []
-        """What was known of the producers of what is staged, by id, oldest first."""
+    now_ms: int
+    wait_for_sync: bool
+    outcomes: list[Appended | Exception] = []
+    settled: int = 0
+    """How many outcomes are final; the others hold if what is staged can be written."""
+    first_offset: int | None = None
+    """Where what is staged begins; `None` when nothing is."""
+    last_stamp_ms: int = NO_TIMESTAMP
+    producers_before: list[tuple[int, Producer | None]] = []
+    """What was known of the producers of what is staged, by id, oldest first."""
 
     def settle(self, failure: Exception | None = None) -> None:
         """What was staged is written, or could not be."""

@@ -10,6 +10,7 @@ from ...protocol.records.latency import LatencyCounts
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..files import RETRIABLE_ERRORS, Buffer
 from ..index.index_file import RELATIVE_OFFSET_MAX
+from ..index.time_map import SetSpans, SetTimes
 from ..producers.producer_runs import ProducerRun
 from ..producers.producer_states import SentBatch
 from .admission import admit, check_stored, give_append_time
@@ -172,7 +173,8 @@ class Appender:
         """Take what was admitted into a run."""
         log = self._log
         states, runs, first_offsets = log.producers.states, admitted.runs, admitted.first_offsets
-        stamp_ms, found, count = admitted.append_time_ms, admitted.walk, admitted.count
+        stamp_ms, found = admitted.append_time_ms, admitted.walk
+        count = admitted.last_offset - first_offsets[0] + 1
         one = admitted.numbered
         if one is not None:
             retried = states.check(one.producer_id, one.epoch, one.sequence, count)
@@ -186,7 +188,7 @@ class Appender:
         appended_ms = stamp_ms if stamp_ms >= 0 else run.now_ms
         try:
             log.segment_list.active.stage(
-                admitted.data, admitted.walk, appended_ms, first_offsets, admitted.noted_times
+                admitted.data, admitted.walk, appended_ms, first_offsets, _times(admitted)
             )
         except OSError as error:
             raise self.not_written(error) from error
@@ -383,6 +385,18 @@ class Appender:
                 log.fail(failure)
                 raise
             log.producers.take_snapshot(log.log_end_offset)
+
+
+def _times(admitted: Admitted) -> SetTimes | SetSpans | bytes | None:
+    """The times of its messages as they are stored: the broker's own wins, and v0 has none."""
+    times, stamp_ms = admitted.times, admitted.append_time_ms
+    if admitted.spans and stamp_ms < 0:
+        return admitted.spans
+    if times is None:
+        return None
+    if admitted.walk.magics & 1:
+        return (NO_TIMESTAMP, NO_TIMESTAMP, times[2]) if admitted.walk.magics == 1 else None
+    return times if stamp_ms < 0 else (stamp_ms, stamp_ms, times[2])
 
 
 def _repeated(batch: SentBatch) -> Appended:

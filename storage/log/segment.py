@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from ...config.topic import TopicSettings
 from ...protocol.errors import StorageError
 from ...protocol.records.kernel import Walk
@@ -28,37 +30,21 @@ _Noted = tuple[int, Buffer, int, SetTimes | SetSpans | bytes | None]
 gets them."""
 
 
-class _Staged:
-    """Sets that are not written yet, and what the segment was before the first of them."""
+class _Staged(msgspec.Struct):
+    """Sets that are not written yet."""
 
-    __slots__ = (
-        "append_spans",
-        "append_time_ms",
-        "before",
-        "broken",
-        "entries",
-        "first_offsets",
-        "sets",
-    )
-
-    def __init__(self, segment: "Segment", append_time_ms: int) -> None:
-        self.sets: list[_Noted] = []
-        self.first_offsets: list[int] = []
-        self.append_time_ms = append_time_ms
-        self.append_spans: Sequence[Span] | None = None
-        """Append times of another log, instead of `append_time_ms`."""
-        self.broken = False
-        """Whether one of them was taken by half, because there was no memory."""
-        self.before = (
-            segment.size_bytes,
-            segment.next_offset,
-            segment.since_bytes,
-            segment.largest,
-            segment.tail_stamp_ms,
-            len(segment.magic_changes),
-        )
-        self.entries: tuple[int, int] | None = None
-        """How many the indexes had, if some were added."""
+    append_time_ms: int
+    before: tuple[int, int, int, tuple[int, int], int | None, int]
+    """What the segment was before the first of them: its size, next offset, bytes since the last
+    index entry, largest time, tail's stamp, and how many changes of the format it had."""
+    sets: list[_Noted] = []
+    first_offsets: list[int] = []
+    append_spans: Sequence[Span] | None = None
+    """Append times of another log, instead of `append_time_ms`."""
+    broken: bool = False
+    """Whether one of them was taken by half, because there was no memory."""
+    entries: tuple[int, int] | None = None
+    """How many the indexes had, if some were added."""
 
 
 class Segment(IndexedSegment):
@@ -172,7 +158,15 @@ class Segment(IndexedSegment):
                 self.before_append(self)
             if self._file is None:
                 self.hold_open()
-            staged = self._staged = _Staged(self, append_time_ms)
+            before = (
+                self.size_bytes,
+                self.next_offset,
+                self.since_bytes,
+                self.largest,
+                self.tail_stamp_ms,
+                len(self.magic_changes),
+            )
+            staged = self._staged = _Staged(append_time_ms, before)
         assert staged.append_time_ms == append_time_ms
         if staged.broken:
             raise MemoryError
