@@ -12,7 +12,8 @@ from ..config.topic import topic_settings
 from ..protocol.records.layout import MESSAGE_CODECS, Codec
 from ..protocol.records.messages.downconversion import downconversion, run
 from ..protocol.records.messages.sets import NewRecord, build_set
-from ..storage.log.admission import LogEnd, admit
+from ..storage.log.admission import admit
+from ..storage.log.admitted import LogEnd
 
 NOW_MS = 1_479_144_272_509
 MESSAGES = 500

@@ -6,6 +6,7 @@ is checked by the log's end offset (`check_end`), and answers of interest are de
 
 import socket
 import ssl
+from struct import Struct
 from typing import Any
 
 from ..config.address import split_address
@@ -17,6 +18,7 @@ from ..protocol.api.schema import Api
 from ..testing.requests import list_offsets, result, results
 
 _LENGTH_BYTES = 4
+_read_length = Struct(">I").unpack_from
 _BUFFER_BYTES = 4 << 20
 """At first: an answer that needs more gets more."""
 _RECEIVE_BYTES = 64 << 10
@@ -75,7 +77,9 @@ class RawClient:
         """Send `requests`, which are `each` frames in a row, so many times; read all answers.
 
         At most `window` sendings are unanswered at a time. All there is room for is one call of the
-        operating system, as in clients that are made for speed.
+        operating system, as in clients that are made for speed. Sendings of several frames go out
+        as soon as one has been answered: the broker is at work while the answers to the other ones
+        are taken.
         """
         if self._repeated[:2] != (requests, window):
             self._repeated = requests, window, memoryview(requests * window)
@@ -86,23 +90,24 @@ class RawClient:
             if room:
                 self._socket.sendall(together[: room * len(requests)])
                 sent += room
-            answered += self._answers()
+            answered += self._answers(each - answered % each if each > 1 else window)
 
-    def _answers(self) -> int:
-        """Take the answers that have come, one at least; how many they are."""
-        count = 0
-        while not count or self._holds_answer:
-            self.answer()
+    def _answers(self, most: int) -> int:
+        """Take the answers that have come, one at least and up to so many; how many they are."""
+        self.answer()
+        count, buffer, end, good_head = 1, self._buffer, self._end, self._good_head
+        begin = self._begin
+        while count < most and begin + _LENGTH_BYTES <= end:
+            content = begin + _LENGTH_BYTES
+            behind = content + _read_length(buffer, begin)[0]
+            if behind > end:
+                break
+            if not buffer.startswith(good_head, content):
+                raise Refused(bytes(self._view[content : min(behind, content + 200)]))
+            begin = behind
             count += 1
+        self._begin = begin
         return count
-
-    @property
-    def _holds_answer(self) -> bool:
-        """Whether a whole answer has come that was not taken yet."""
-        begin = self._begin + _LENGTH_BYTES
-        if begin > self._end:
-            return False
-        return begin + int.from_bytes(self._buffer[self._begin : begin], "big") <= self._end
 
     def answer(self) -> memoryview:
         """The next answer's frame, without its length; good until the next one is read."""

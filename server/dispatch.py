@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +17,7 @@ from ..protocol.api.log.produce import PRODUCE
 from ..protocol.api.native.frames import Request, RequestHead
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api, kind
-from ..protocol.api.writing import Written
+from ..protocol.api.writing import AnswersEncoder, Written
 from ..protocol.errors import NO_ERROR, CodedError, UnsupportedVersion
 from .handlers import HANDLERS_OF_MANY, ONE_AT_A_TIME
 from .handlers.api_versions import unknown_version
@@ -32,14 +32,13 @@ if TYPE_CHECKING:
     from .quotas.meter import Charge, Meter
     from .rights.guard import Allows, Guard
 
-AnswerEncoder = Callable[[int, object], Written]
-
 _SHORT_BYTES: Final = 1024
 """Answers of up to so many bytes to requests that were handled in bulk are sent as one."""
 
 _READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key})
 
 _body_of: Final = attrgetter("body")
+_id_of: Final = attrgetter("correlation_id")
 
 UNKNOWN_API = "unknown"
 """The `api` label of requests that do not exist: what a client makes up is no label."""
@@ -70,7 +69,7 @@ class _Kind:
         self.version = version
         self.handle = handle
         self.read: Callable[[Frame], Request | None] = encoding.reader(api, version)
-        self.encode: AnswerEncoder = encoding.answer_encoder(api, version)
+        self.encode: AnswersEncoder = encoding.answers_encoder(api, version)
         self.find_error: Callable[[Any], int] = error_finder(api.response)  # type: ignore[arg-type] # a class is hashable
         self.most = 1 if api.key in ONE_AT_A_TIME else sys.maxsize
         self.answered = partial(services.figures.answered, api.name)
@@ -165,7 +164,7 @@ class Dispatcher:
             outcomes = [error] * len(requests)
         if charges:
             seconds = (self._time() - began) / len(requests)
-            return self._charged_answers(found, requests, charges, outcomes, seconds)
+            return self._answers_one_by_one(found, requests, charges, outcomes, began, seconds)
         return self._answers(found, requests, outcomes, began)
 
     def answer_in_bulk(self, sources: Sequence[Source]) -> Sequence[tuple[int, Iterable[Answer]]]:
@@ -201,7 +200,7 @@ class Dispatcher:
             found, requests, charges = each
             of_one = next(outcomes)
             made = (
-                self._charged_answers(found, requests, charges, of_one, seconds)
+                self._answers_one_by_one(found, requests, charges, of_one, began, seconds)
                 if charges
                 else self._answers(found, requests, of_one, began)
             )
@@ -254,51 +253,42 @@ class Dispatcher:
         began: float,
     ) -> Iterator[Answer]:
         """The answers to requests of one kind that were handled; short ones are joined."""
-        api, encode, find_error = found.api, found.encode, found.find_error
-        usual = api.response
-        codes: list[int] = []
-        short: list[bytes] = []
+        made: list[Written] = []
+        if set(map(type, outcomes)) == {found.api.response} and len(outcomes) == len(requests):
+            try:
+                made = found.encode(map(_id_of, requests), outcomes)
+            except Exception:  # such as for want of memory: then some of them can be answered
+                made = []
+        if not made:
+            yield from self._answers_one_by_one(found, requests, (), outcomes, began)
+            return
         try:
-            for request, outcome in zip(requests, outcomes, strict=False):
-                failure: Any = outcome
-                made: Written | None = None
-                if type(outcome) is usual:
-                    try:
-                        made = encode(request.correlation_id, outcome)
-                    except Exception as error:  # such as for want of memory
-                        failure = error
-                    else:
-                        codes.append(find_error(outcome))
-                        if type(made) is bytes and len(made) <= _SHORT_BYTES:
-                            short.append(made)
-                            continue
-                if short:
-                    yield b"".join(short)
-                    short.clear()
-                if made is None:
-                    asked = _Asked(api, _head_of(request), began, request.body)
-                    yield self._guarded(asked, partial(self._answer_with, asked, failure))
-                else:
-                    yield made if isinstance(made, bytes) else AnswerInParts(made)
-            if short:
-                yield b"".join(short)
+            if len(made) > 1 and max(map(len, made)) <= _SHORT_BYTES:
+                yield b"".join(made)  # type: ignore[arg-type] # what is in parts is longer
+            else:
+                for each in made:
+                    yield each if isinstance(each, bytes) else AnswerInParts(each)
         finally:
             seconds = self._time() - began
+            codes = list(map(found.find_error, outcomes))
             for code in set(codes):
                 name = error_name(code) if code else NO_ERROR_NAME
                 found.answered(name, seconds, codes.count(code))
 
-    def _charged_answers(
+    def _answers_one_by_one(
         self,
         found: _Kind,
         requests: Sequence[Request],
         charges: "Sequence[Charge | None]",
         outcomes: Sequence[Any],
-        seconds: float,
+        began: float,
+        seconds: float = 0,
     ) -> Iterator[Answer]:
-        """As `_answers`, one by one; each has taken so much of the event loop."""
-        for request, charge, outcome in zip(requests, charges, outcomes, strict=False):
-            asked = _Asked(found.api, _head_of(request), self._time(), request.body, charge)
+        """As `_answers`; each request has taken so much of the event loop."""
+        for request, charge, outcome in zip(
+            requests, charges or repeat(None), outcomes, strict=False
+        ):
+            asked = _Asked(found.api, _head_of(request), began, request.body, charge)
             if charge is not None:
                 charge.add_seconds(seconds)
             yield self._guarded(asked, partial(self._answer_with, asked, outcome))
@@ -327,8 +317,8 @@ class Dispatcher:
             self._count(asked, NO_ERROR)
             return None
         head, code = asked.head, first_error(response)
-        encode = self._encoding.answer_encoder(asked.api, head.version)
-        answer = encode(head.correlation_id, response)
+        encode = self._encoding.answers_encoder(asked.api, head.version)
+        (answer,) = encode((head.correlation_id,), (response,))
         self._count(asked, code)
         return answer if isinstance(answer, bytes) else AnswerInParts(answer)
 

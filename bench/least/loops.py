@@ -35,7 +35,8 @@ from ...protocol.api.log.produce import (
     ProduceResponse,
     ProduceTopicResult,
 )
-from ...protocol.api.native.frames import answer_encoder, reader
+from ...protocol.api.native.frames import answers_encoder, reader
+from ...protocol.api.writing import in_memory
 from ..raw_client import RawClient
 from .listening import listen_at, process
 from .numbering import numbered
@@ -75,7 +76,7 @@ class _Work:
         self._size_bytes = self._offset = self._sets = 0
         version = PRODUCE.last_version(native=True)
         self._request = reader(PRODUCE, version)
-        self._encoded = answer_encoder(PRODUCE, version)
+        self._encoded = answers_encoder(PRODUCE, version)
 
     def _answers(self, data: memoryview, frames: Sequence[memoryview]) -> bytes:
         return self._answer * len(frames)
@@ -97,18 +98,18 @@ class _Work:
         found = numbered(sets, self._offset, now_ms)
         self._write(found.data, found.first_offsets, now_ms)
         self._offset = found.last_offset + 1
-        answers: list[bytes] = []
+        responses: list[ProduceResponse] = []
         for request, offset in zip(requests, found.first_offsets, strict=True):
             assert request is not None
             topic = request.body.topics[0]
             result = ProducePartitionResult(
                 partition=topic.partitions[0].partition, base_offset=offset
             )
-            response = ProduceResponse(
-                topics=[ProduceTopicResult(name=topic.name, partitions=[result])]
+            responses.append(
+                ProduceResponse(topics=[ProduceTopicResult(name=topic.name, partitions=[result])])
             )
-            answers.append(cast(bytes, self._encoded(request.correlation_id, response)))
-        return b"".join(answers)
+        ids = [one.correlation_id for one in requests if one is not None]
+        return b"".join(map(in_memory, self._encoded(ids, responses)))
 
     def _reads(self, data: memoryview, frames: Sequence[memoryview]) -> bytes:
         for _ in frames:

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 from .framing import Frame
 from .native.frames import Request, RequestHead, ResponseHead
 from .schema import Api
-from .writing import Written
+from .writing import AnswersEncoder
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Encoding(Protocol):
         self, correlation_id: int, api: Api, version: int, body: object
     ) -> bytes: ...
 
-    def answer_encoder(self, api: Api, version: int) -> Callable[[int, object], Written]: ...
+    def answers_encoder(self, api: Api, version: int) -> AnswersEncoder: ...
 
     def encode_refusal(
         self, head: RequestHead, api: Api | None, request: object, code: int, message: str

@@ -4,11 +4,12 @@ No I/O: `FrameReader` offers the buffer that the next bytes are to be received i
 how many came. It fits `asyncio.BufferedProtocol`.
 """
 
-from struct import Struct
-from typing import Final, TypeVar
+from typing import Final
 
 from ..errors import HorologError
 from ..limits import GROWTH_FACTOR, LENGTH_BYTES, SLAB_BYTES
+from ..records.kernel import split_frames
+from ..records.layout import Slab
 
 _HTTP_STARTS: Final = frozenset(
     (
@@ -19,13 +20,8 @@ _HTTP_STARTS: Final = frozenset(
 )
 
 
-_read_length: Final = Struct(">i").unpack_from
-
 Frame = bytes | bytearray | memoryview
 """A request or a response, without its length."""
-
-Slab = TypeVar("Slab", bytearray, memoryview)
-"""What frames are parts of: copies of a bytearray, or views."""
 
 
 class ProtocolError(HorologError):
@@ -175,19 +171,18 @@ class FrameReader:
         return self._split(len(self._beginning) + count, content)
 
     def _split(self, end: int, content: Slab) -> list[bytearray | Slab]:
+        slab = self._slab
         frames: list[bytearray | Slab] = []
-        slab, most = self._slab, self._max_frame_bytes
         start = length = 0
         try:
-            while (begin := start + LENGTH_BYTES) <= end:
-                (length,) = _read_length(slab, start)
-                if not (self._opened and 0 < length <= most):
-                    self._check(slab[start:begin], length)
-                after = begin + length
-                if after > end:
-                    break
-                frames.append(content[begin:after])
-                start = after
+            if not self._opened and end >= LENGTH_BYTES:
+                self._open(slab[:LENGTH_BYTES])
+            frames, start, length = split_frames(content, end, self._max_frame_bytes)
+            if start + LENGTH_BYTES <= end and not 0 < length <= self._max_frame_bytes:
+                raise ProtocolError(
+                    f"a frame of {length} bytes; allowed are 1 to {self._max_frame_bytes} "
+                    f"({self._limit_name})"
+                )
         except ProtocolError as fault:
             self.fault = fault
         with memoryview(slab) as view:
@@ -217,20 +212,12 @@ class FrameReader:
         spare.extend(bytes(length - len(spare)))
         return spare
 
-    def _check(self, head: bytes | bytearray, length: int) -> None:
-        """Raise `ProtocolError` for what does not begin with the length of a frame."""
-        if not self._opened:
-            foreign = foreign_protocol(bytes(head))
-            if foreign is not None:
-                raise ForeignProtocol(
-                    foreign, f"the other side speaks {foreign}, not {self._protocol}"
-                )
-            self._opened = True
-        if not 0 < length <= self._max_frame_bytes:
-            raise ProtocolError(
-                f"a frame of {length} bytes; allowed are 1 to {self._max_frame_bytes} "
-                f"({self._limit_name})"
-            )
+    def _open(self, start: bytearray) -> None:
+        """Raise `ForeignProtocol` for the first four bytes of another protocol."""
+        foreign = foreign_protocol(bytes(start))
+        if foreign is not None:
+            raise ForeignProtocol(foreign, f"the other side speaks {foreign}, not {self._protocol}")
+        self._opened = True
 
 
 class _LargeFrame:

@@ -1,6 +1,6 @@
 """What writers of both encodings share: kinds of fields, texts that are cut, frames in parts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -22,6 +22,9 @@ Part = InMemory | Elsewhere
 Written = bytes | list[Part]
 """A frame with its length in front; in parts when there are record sets in it that are not in
 memory."""
+
+AnswersEncoder = Callable[[Iterable[int], Sequence[object]], list[Written]]
+"""Makes the frames of responses of one kind, by the correlation ids of their requests."""
 
 _INTEGERS: Final = {
     8: FieldKind.INT8,

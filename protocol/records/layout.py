@@ -29,10 +29,13 @@ and bit 5 that it is the broker's own mark at a transaction's end (a control bat
 """
 
 from enum import IntEnum, StrEnum
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Bytes in any of Python's holders; a memoryview must be flat, of single bytes."""
+
+Slab = TypeVar("Slab", bytearray, memoryview)
+"""What frames are parts of: copies of a bytearray, or views."""
 
 NO_TIMESTAMP: Final = -1
 

@@ -8,8 +8,6 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn
 
-import msgspec
-
 from ...protocol.api.log.produce import ProducePartitionResult
 from ...protocol.errors import (
     CodedError,
@@ -60,12 +58,11 @@ REJECTION_REASONS: Final[Mapping[int, str]] = MappingProxyType(
 """The `reason` of horolog_rejected_messages_total by error code."""
 
 
-class Sent(msgspec.Struct):
+class Sent(ProducePartitionResult, gc=True):  # type: ignore[call-arg] # a struct, for mypy a class
     """A set on its way into a log, and its result."""
 
-    partition: Partition
+    target: Partition
     record_set: Buffer
-    result: ProducePartitionResult
     log: Log | None = None
     end_offset: int = 0
     """The answer of a set that is to be durable waits until the high watermark is here."""
@@ -77,13 +74,15 @@ class Sent(msgspec.Struct):
 
     def refuse(self, services: Services, error: Exception) -> None:
         """Make `error` its result."""
-        outcome = services.outcomes.of(error, api="produce")
-        self.result.error_code, self.result.error_message = outcome
+        self.error_code, self.error_message = services.outcomes.of(error, api="produce")
 
     def let_go(self, late: asyncio.Future[None]) -> None:
         """Hold the bytes no longer: they are in the log, or no client waits for that."""
         self.record_set = b""
 
+
+new_sent: Final[Callable[..., Sent]] = Sent
+"""Its target, its set and, by name, its partition: for mypy it has no fields of its own."""
 
 _record_set_of: Final[Callable[[Sent], Buffer]] = attrgetter("record_set")
 
@@ -161,10 +160,8 @@ def _take(
         return 1
     append_time_ms, log_start_offset = outcome.append_time_ms, log.log_start_offset
     for one, first_offset in zip(sent, outcome.first_offsets, strict=False):
-        result = one.result
-        result.base_offset, result.log_append_time_ms = first_offset, append_time_ms
-        result.log_start_offset = log_start_offset
-        one.record_set = b""
+        one.base_offset, one.log_append_time_ms = first_offset, append_time_ms
+        one.log_start_offset, one.record_set = log_start_offset, b""
     count = len(outcome.first_offsets)
     if outcome.count:
         commit = None
@@ -195,7 +192,7 @@ def append_later(services: Services, acks: int, log: Log, sent: Sent, sender: Se
     sent.late = asyncio.get_running_loop().create_future()
     sent.late.add_done_callback(sent.let_go)
     append = partial(_append_late, services, acks, log, sent)
-    services.late_appends.add(sender, sent.partition, append)
+    services.late_appends.add(sender, sent.target, append)
 
 
 async def _append_late(services: Services, acks: int, log: Log, sent: Sent) -> None:
@@ -234,7 +231,7 @@ async def _append_late(services: Services, acks: int, log: Log, sent: Sent) -> N
         _sync_if_due(services, log, end_offset, wait_for_sync=wait_for_sync)
         _take(services, acks, log, (sent,), outcome)
     except Exception as error:  # such as for want of memory
-        sent.result.error_code = UnknownServerError.code
+        sent.error_code = UnknownServerError.code
         with suppress(Exception):
             sent.refuse(services, error)
     finally:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, groupby, pairwise
 from operator import attrgetter, itemgetter
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ...protocol.api.log.produce import (
     ProducePartition,
@@ -36,15 +36,12 @@ from .appends import (
     append,
     append_later,
     kept,
+    new_sent,
 )
 from .base import Later, Services
 
 Outcome = ProduceResponse | Later | Exception | None
 
-Answer = tuple[ProduceRequest, ProduceResponse, Sequence[Sent]]
-"""A request, its answer, still without what becomes of its sets, and these."""
-
-_response_of: Final[Callable[[Answer], ProduceResponse]] = itemgetter(1)
 _acks_of: Final[Callable[[ProduceRequest], int]] = attrgetter("acks")
 _topic_of: Final[Callable[[Partition], str]] = itemgetter(0)
 
@@ -102,7 +99,7 @@ def _handle_of(
 class _Rows:
     """What requests bring, by request and by partition."""
 
-    __slots__ = ("acks", "alike", "answers", "by_partition", "of_transactions")
+    __slots__ = ("acks", "alike", "by_partition", "of_transactions", "requests", "responses")
 
     def __init__(self, requests: Sequence[ProduceRequest]) -> None:
         self.acks = requests[0].acks
@@ -111,31 +108,39 @@ class _Rows:
             self.acks != NO_ANSWER and len(set(map(_acks_of, requests))) == 1
         )
         """Whether they want the same `acks`, and their answers can be made together."""
-        self.answers: list[Answer] = []
+        self.requests = requests
+        self.responses: list[ProduceResponse] = []
+        """To each of them: its results are what it sent (`_sent_with`)."""
         self.by_partition: dict[Partition, list[Sent]] = defaultdict(list)
         """What may be appended."""
-        self.of_transactions: list[tuple[str, list[Sent]]] = []
+        self.of_transactions: list[tuple[str, ProduceResponse]] = []
         """What belongs to transactions, by their ids."""
+        of_all = self.by_partition
         for request in requests:
             topics = request.topics
             if len(topics) != 1 or len(topics[0].partitions) != 1:
                 topics = _last_of_each(topics)
             results: list[ProduceTopicResult] = []
-            all_sent: list[Sent] = []
-            by_partition = self.by_partition
+            self.responses.append(response := ProduceResponse(topics=results))
+            by_partition = of_all
             if request.transactional_id is not None:
                 by_partition = defaultdict(list)
-                self.of_transactions.append((request.transactional_id, all_sent))
+                self.of_transactions.append((request.transactional_id, response))
             for topic in topics:
                 name = topic.name
                 of_topic: list[ProducePartitionResult] = []
                 for one in topic.partitions:
-                    partition = name, one.partition
-                    of_topic.append(result := ProducePartitionResult(partition=one.partition))
-                    all_sent.append(sent := Sent(partition, one.records or b"", result))
-                    by_partition[partition].append(sent)
+                    number = one.partition
+                    target = name, number
+                    sent = new_sent(target, one.records or b"", partition=number)
+                    of_topic.append(sent)
+                    by_partition[target].append(sent)
                 results.append(ProduceTopicResult(name=name, partitions=of_topic))
-            self.answers.append((request, ProduceResponse(topics=results), all_sent))
+
+
+def _sent_with(response: ProduceResponse) -> list[Sent]:
+    """The sets of the request that this answers."""
+    return [cast(Sent, one) for topic in response.topics for one in topic.partitions]
 
 
 def _handle_then(
@@ -205,12 +210,12 @@ def _handle_alike(
     rows: _Rows,
     failures: Mapping[str, Exception],
     ends: Sequence[int] = (),
-) -> list[Outcome]:
+) -> Sequence[Outcome]:
     """Answer requests that have the same `acks`. Those of one connection end at the first of
     `ends`, and so on."""
-    acks, answers = rows.acks, rows.answers
-    for transactional_id, sent in rows.of_transactions:
-        _refuse(services, sent, _no_transactions(transactional_id))
+    acks, responses = rows.acks, rows.responses
+    for transactional_id, response in rows.of_transactions:
+        _refuse(services, _sent_with(response), _no_transactions(transactional_id))
     late: list[tuple[Log, Sent]] = []
     for partition, sent in rows.by_partition.items():
         failure = failures.get(partition[0])
@@ -219,21 +224,23 @@ def _handle_alike(
         else:
             _refuse(services, sent, failure)
     if late:
-        _append_late(services, acks, answers, late, ends or (len(answers),))
-        return [_once_appended(services, acks, *answer) for answer in answers]
+        _append_late(services, acks, responses, late, ends or (len(responses),))
+        return [
+            _once_appended(services, acks, request.timeout_ms, response)
+            for request, response in zip(rows.requests, responses, strict=True)
+        ]
     if acks == DURABLE:
-        return _when_durable(
-            services, [(request.timeout_ms, response, sent) for request, response, sent in answers]
-        )
+        timeouts_ms = [request.timeout_ms for request in rows.requests]
+        return _when_durable(services, timeouts_ms, responses)
     if acks == NO_ANSWER:
-        return [_refusal(response) for _, response, _ in answers]
-    return list(map(_response_of, answers))
+        return list(map(_refusal, responses))
+    return responses
 
 
 def _append_late(
     services: Services,
     acks: int,
-    answers: Sequence[Answer],
+    responses: Sequence[ProduceResponse],
     late: Sequence[tuple[Log, Sent]],
     ends: Sequence[int],
 ) -> None:
@@ -242,8 +249,8 @@ def _append_late(
     logs = {id(one): log for log, one in late}
     for begin, end in pairwise((0, *ends)):
         sender = Sender()
-        for _, _, sent in answers[begin:end]:
-            for one in sent:
+        for response in responses[begin:end]:
+            for one in _sent_with(response):
                 log = logs.get(id(one))
                 if log is None:
                     one.record_set = b""
@@ -257,22 +264,17 @@ def _refuse(services: Services, sent: Sequence[Sent], error: Exception) -> None:
 
 
 def _once_appended(
-    services: Services,
-    acks: int,
-    request: ProduceRequest,
-    response: ProduceResponse,
-    sent: Sequence[Sent],
+    services: Services, acks: int, timeout_ms: int, response: ProduceResponse
 ) -> Outcome:
     """The answer to a request when none of its sets waits any more."""
-    answered = request.timeout_ms, response, sent
 
     def answer() -> Outcome:
         if acks == DURABLE:
-            (outcome,) = _when_durable(services, [answered])
+            (outcome,) = _when_durable(services, (timeout_ms,), (response,))
             return outcome
         return response if acks == IN_THE_LOG else _refusal(response)
 
-    late = [one for one in sent if one.late is not None]
+    late = [one for one in _sent_with(response) if one.late is not None]
     if not late:
         return answer()
 
@@ -321,15 +323,15 @@ def _refusal(response: ProduceResponse) -> CloseConnection | None:
 
 
 def _when_durable(
-    services: Services, answers: Sequence[tuple[int, ProduceResponse, Sequence[Sent]]]
+    services: Services, timeouts_ms: Sequence[int], responses: Sequence[ProduceResponse]
 ) -> list[Outcome]:
     """The answers to requests with these timeouts, once all that they brought is as durable as was
     asked for. Those that wait for the same have one wait."""
     outcomes: list[Outcome] = []
     sharing: dict[tuple[object, ...], list[tuple[int, _Unsynced]]] = {}
-    for number, (timeout_ms, response, sent) in enumerate(answers):
+    for number, (timeout_ms, response) in enumerate(zip(timeouts_ms, responses, strict=True)):
         outcomes.append(response)
-        unsynced = _Unsynced(services, timeout_ms, response, sent)
+        unsynced = _Unsynced(services, timeout_ms, response)
         if unsynced.by_partition:
             sharing.setdefault(unsynced.key(), []).append((number, unsynced))
     for alike in sharing.values():
@@ -348,15 +350,13 @@ class _Unsynced:
 
     __slots__ = ("_response", "_services", "by_partition", "timeout_ms")
 
-    def __init__(
-        self, services: Services, timeout_ms: int, response: ProduceResponse, sent: Sequence[Sent]
-    ) -> None:
+    def __init__(self, services: Services, timeout_ms: int, response: ProduceResponse) -> None:
         self._services = services
         self._response = response
         self.timeout_ms = timeout_ms
         self.by_partition = {
-            one.partition: one
-            for one in sent
+            one.target: one
+            for one in _sent_with(response)
             if one.log is not None and not _settled(services, one)
         }
 

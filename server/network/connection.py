@@ -25,11 +25,12 @@ from ..outcomes import CloseConnection
 from .deadline import Deadline, IdleLimit
 from .endpoint import Answerer, Caller, Endpoint, Frames, Source
 from .entrance import UNAUTHENTICATED_FRAME_BYTES, Entrance
-from .file_sending import EncryptedFileSender, FileChanged, FileSender
+from .file_sending import FileChanged
 from .held_memory import FREE_BYTES
 from .host import Host
+from .outgoing import Outgoing
 from .ready_connections import ReadyConnections
-from .sending import MAX_IN_PARTS, Answer, AnswerInParts, AnswerQueue, Made
+from .sending import Answer
 
 VIEWED_BYTES = 32 * 1024
 """From so many bytes on requests are handled where they were received: a copy of less costs
@@ -37,9 +38,6 @@ nothing."""
 
 NO_TLS_HERE = bytes.fromhex("15 0303 0002 02 46")
 """A fatal alert of TLS: protocol_version. Clients show it, and do not wait."""
-
-JOINED_BYTES = 64 * 1024
-"""Answers are joined up to this size: above it the copy costs more than a second write."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -67,20 +65,18 @@ class Connection(asyncio.BufferedProtocol):
         self._answerer = endpoint.answerer
         self._entrance: Entrance | None = None
         """What it has to pass; `None` where anybody is let in."""
-        self._answers = AnswerQueue(self._work)
+        self._outgoing = Outgoing(host, self._work, loop, self._reader_is_late, endpoint.tls)
+        self._answers = self._outgoing.queue
         self._frames: Frames = deque()
         self._transport: asyncio.Transport | None = None
         self._caller = Caller(("", 0), "")
         self._reading = True
-        self._unread = False
         self._finishing = False
         self._broken: tuple[str, str] | None = None
-        self._sender: FileSender | None = None
         self._muted: asyncio.TimerHandle | None = None
         self._working = False
         seconds = host.limits.deadline_seconds
         self._frame_deadline = Deadline(loop, seconds, self._request_is_late)
-        self._unread_deadline = Deadline(loop, seconds, self._reader_is_late)
         self._idle_limit = IdleLimit(
             loop, host.limits.idle_seconds, self._idle_since, self._was_idle
         )
@@ -101,8 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             session = None
         self._caller = self._endpoint.caller(local, host, session, self.mute)
-        high = self._limits.buffer_bytes
-        transport.set_write_buffer_limits(high=high, low=high // 2)
+        self._outgoing.begin(transport)
         self._host.figures.connections_opened += 1
         self._idle_limit.start()
         if self._finishing:
@@ -177,12 +172,12 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def _is_idle(self) -> bool:
         """Whether all before the frames that wait is answered, and all answers are read."""
-        answers = self._answers
+        answers, outgoing = self._answers, self._outgoing
         return not (
             answers.made
             or answers.unmade
-            or self._sender
-            or self._unread
+            or outgoing.sender
+            or outgoing.unread
             or self._finishing
             or self._broken
             or self._working
@@ -199,12 +194,10 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def pause_writing(self) -> None:
-        self._unread = True
-        self._unread_deadline.start()
+        self._outgoing.pause()
 
     def resume_writing(self) -> None:
-        self._unread = False
-        self._unread_deadline.stop()
+        self._outgoing.resume()
         self._work()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -212,11 +205,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reader.let_go()
         self._host.held_memory.forget(self)
         self._frames.clear()
-        self._answers.cancel()
-        if self._sender is not None:
-            self._sender.close()
+        self._outgoing.end()
         self._frame_deadline.stop()
-        self._unread_deadline.stop()
         self._idle_limit.stop()
         self._caller = Caller(("", 0), "")
         if self._muted is not None:
@@ -263,13 +253,10 @@ class Connection(asyncio.BufferedProtocol):
         unfinished request."""
         if self._transport is None:
             return 0
-        answers = self._answers.held_bytes - self._answers.in_files_bytes
-        if self._sender is not None:
-            answers += self._sender.memory_bytes
         requests = sum(map(len, self._frames)) if self._frames else 0
         if self._reader.unfinished:
             requests += self._reader.held_bytes
-        return self._transport.get_write_buffer_size() + answers + requests
+        return self._outgoing.held_bytes() + requests
 
     def give_up(self, total_bytes: int) -> None:
         """Close now: all clients together hold too much, and this one for the longest time."""
@@ -363,7 +350,7 @@ class Connection(asyncio.BufferedProtocol):
         self._working = True
         frames = self._frames
         try:
-            if self._answers or self._sender:
+            if self._outgoing:
                 self._write()
             if frames:
                 left = max(len(frames) - (REQUESTS_IN_A_TURN - taken), 0)
@@ -400,57 +387,24 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _stuck(self) -> bool:
-        limits, answers = self._limits, self._answers
+        answers = self._answers
         return (
-            self._unread
-            or bool(self._sender)
-            or len(answers.unmade) >= limits.max_requests_in_flight
-            or answers.held_bytes >= limits.buffer_bytes
-            or answers.in_parts >= MAX_IN_PARTS
+            len(answers.unmade) >= self._limits.max_requests_in_flight
             or answers.alone > 0
             or self._muted is not None
+            or self._outgoing.is_full
         )
 
     def _write(self) -> None:
-        """Hand the transport all answers whose turn has come, until it has enough."""
-        assert self._transport is not None
-        while not self._unread:
-            if self._sender:
-                self._sender.send()
-                if self._sender:
-                    return
-            if not self._answers.has_come:
-                return
-            answers = self._answers.take(self._limits.buffer_bytes)
-            if not answers:
-                return
-            if not self._transport.get_write_buffer_size():
-                self.held_since = self._loop.time()
-            size = sum(map(len, answers))
-            self._host.figures.sent_bytes += size
-            if AnswerInParts in map(type, answers):
-                self._send_from_files(answers)
-            elif size <= JOINED_BYTES:
-                self._transport.write(b"".join(answers))  # type: ignore[arg-type]
-            else:
-                # `writelines` would do, but in some releases of Python it knows no flow control.
-                for answer in answers:
-                    self._transport.write(answer)  # type: ignore[arg-type]
-
-    def _send_from_files(self, answers: list[Made]) -> None:
-        assert self._transport is not None
-        if self._sender is None:
-            sender = FileSender if self._endpoint.tls is None else EncryptedFileSender
-            self._sender = sender(self._transport, self._host.in_thread, self._work)
-        for answer in answers:
-            self._sender.add(answer.parts if isinstance(answer, AnswerInParts) else (answer,))
+        if self._outgoing.write():
+            self.held_since = self._loop.time()
 
     def _after_work(self) -> None:
         assert self._transport is not None
         ending = self._finishing or self._broken is not None
         if ending:
             self._answers.hurry()
-            if not self._frames and not self._answers and not self._sender:
+            if not self._frames and not self._outgoing:
                 if self._broken is not None:
                     self._drop(*self._broken)
                 else:
@@ -481,7 +435,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _reader_is_late(self) -> None:
-        if self._sender:
+        if self._outgoing.sender:
             self._drop(
                 "slow_reader",
                 "nothing was taken of an answer in "
@@ -514,10 +468,8 @@ class Connection(asyncio.BufferedProtocol):
         count(self._host.figures.connections_dropped, reason)
         self._host.observe("connection_dropped", peer=self.peer, reason=reason, cause=cause)
         self._frames.clear()
-        self._answers.cancel()
-        if self._sender is not None:
-            self._sender.close()
-        if self._unread:
+        self._outgoing.cancel()
+        if self._outgoing.unread:
             self._transport.abort()
         else:
             self._close()

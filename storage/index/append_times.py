@@ -24,6 +24,7 @@ error.
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from itertools import repeat
+from operator import sub
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -225,10 +226,7 @@ class AppendTimes:
         if self._surplus:
             self.cut_back()
         base_offset, blocks, count = self.base_offset, self._blocks, self._count
-        if len(first_offsets) == 1:
-            relatives = [first_offsets[0] - base_offset]
-        else:
-            relatives = [offset - base_offset for offset in first_offsets]
+        relatives = list(map(sub, first_offsets, repeat(base_offset)))
         data = b"".join(map(ENTRY.pack, relatives, repeat(append_time_ms)))
         crc = crc32(data, self._crc)
         self._write(data)

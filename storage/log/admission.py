@@ -5,17 +5,11 @@ whole or refused whole. Most sets are stored as they came, with offsets (and the
 wrapper) written in place; a set that cannot be is rebuilt (`rebuilding`).
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
-
-import msgspec
-
 from ...config.topic import TopicSettings
 from ...protocol.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidRequest,
-    MessageTooLarge,
     UnsupportedForMessageFormat,
 )
 from ...protocol.records.codecs.codec import decompress
@@ -30,75 +24,17 @@ from ...protocol.records.problems import problem_error
 from ..check.entry_rules import BATCH_MAGIC
 from ..files import Buffer
 from ..index.index_file import RELATIVE_OFFSET_MAX
-from ..index.time_map import SetSpans, SetTimes
-from ..names import MAX_OFFSET
-from ..producers.producer_runs import ProducerRun
+from ..index.time_map import SetTimes
+from .admitted import LAST_FIRST_OFFSET, Admitted, LogEnd, check_entry_size, finished
 from .appended import Conversion
 from .batch_admission import SentBatches, batch_spans, check_batches, is_kept, set_times
-from .rebuilding import NOT_NUMBERED, Form, Numbered, Part, rebuild, rebuild_batches
+from .rebuilding import NOT_NUMBERED, Form, Part, rebuild, rebuild_batches
 from .set_times import is_spread, joined_times, set_times_of, wrapper_spans
 from .timestamp_range import check_timestamps
 
 _PLAIN = 1 << Codec.NONE
 _ALL_V1 = 1 << 1
 _BATCHES = 1 << BATCH_MAGIC
-LAST_FIRST_OFFSET = MAX_OFFSET - RELATIVE_OFFSET_MAX
-"""From here on a set could have more messages than there are offsets left."""
-
-
-class LogEnd(NamedTuple):
-    """What admission has to know of the log's end."""
-
-    next_offset: int
-    now_ms: int
-    stamp_ms: int
-    """The append time for LogAppendTime: the clock, or the last stamp if that is later."""
-    stopwatch: Callable[[], float]
-    """Seconds, to measure what conversion takes."""
-    since_bytes: int = 0
-    largest_ms: int = NO_TIMESTAMP
-    magic: int = -1
-    segment_offset: int = 0
-    segment_position: int = 0
-    """State of the active segment, for the places of index entries."""
-    opened_max_bytes: int | None = None
-    """More than so much is not opened, if that is less than `max.decompressed.bytes`."""
-
-    def budget_bytes(self, settings: TopicSettings) -> int:
-        """What all that is compressed in the set may decompress to."""
-        limit = settings.max_decompressed_bytes
-        return limit if self.opened_max_bytes is None else min(limit, self.opened_max_bytes)
-
-
-class Admitted(msgspec.Struct):
-    """A set as it will be stored, or several, one behind the other."""
-
-    data: memoryview | bytearray
-    walk: Walk
-    """The walk over `data`, with index marks."""
-    first_offsets: Sequence[int]
-    """Of each set."""
-    last_offset: int
-    append_time_ms: int
-    """-1 on CreateTime topics."""
-    latency: LatencyCounts
-    conversion: Conversion | None = None
-    numbered: Numbered | None = None
-    """By what a retry of it is recognised, where it is stored with that."""
-    runs: Sequence[ProducerRun] = ()
-    """What is known already to be no retry, by its producers."""
-    fits: bool = False
-    """Whether it is known that no new segment is due for it."""
-    times: SetTimes | None = None
-    """Those that its messages had when it was sent, as far as they are known."""
-    spans: bytes | SetSpans = b""
-    """The same as rows of a time map: of compressed sets whose times are not close together
-    (`time_spans`), and of usual sets, whose times the walk noted (`take_usual`)."""
-
-    @property
-    def count(self) -> int:
-        """Messages, those inside of wrappers counted one by one."""
-        return self.last_offset - self.first_offsets[0] + 1
 
 
 def admit(record_set: Buffer, settings: TopicSettings, target: LogEnd) -> Admitted | None:
@@ -163,7 +99,7 @@ def _admit_plain(
     if settings.stamps_append_time and found.magics == _ALL_V1 and magic != BATCH_MAGIC:
         stamp(data, 0, found.end, target.stamp_ms)
         stored = memoryview(data)[: found.end]
-        admitted = _finish(stored, found.count, _latency(found), settings, target)
+        admitted = finished(stored, found.count, _latency(found), settings, target)
         admitted.times = set_times_of(found)
         return admitted
     part = Part(data, found.end, found.count, found.max_timestamp_ms)
@@ -182,7 +118,7 @@ def _admit_batches(
         return _rebuilt_batches(sent, found, settings, target)
     stored = memoryview(data)[: found.end]
     if set_times(stored, sent, settings, target.stamp_ms):
-        admitted = _finish(stored, found.count, sent.latency, settings, target)
+        admitted = finished(stored, found.count, sent.latency, settings, target)
     else:
         first, last = (found.first_offset,), found.last_offset
         admitted = Admitted(stored, found, first, last, NO_TIMESTAMP, sent.latency)
@@ -213,7 +149,7 @@ def _rebuilt_batches(
         sent.numbered or NOT_NUMBERED,
     )
     stored, converted, headers = rebuild_batches([batch for _, batch in sent.batches], form)
-    admitted = _finish(stored, found.count, sent.latency, settings, target)
+    admitted = finished(stored, found.count, sent.latency, settings, target)
     admitted.numbered = sent.numbered
     if converted:
         seconds = target.stopwatch() - began
@@ -251,15 +187,6 @@ def _check_walk(data: bytearray | memoryview, found: Walk, settings: TopicSettin
 def _is_batch(data: bytearray | memoryview, position: int) -> bool:
     """Whether what begins there is a batch, as far as there is enough of it to tell."""
     return len(data) > position + MAGIC_AT and data[position + MAGIC_AT] == BATCH_MAGIC
-
-
-def check_entry_size(entry_bytes: int, settings: TopicSettings) -> None:
-    """Raise `MessageTooLarge` for an entry (header included) above the topic's limit."""
-    if entry_bytes > settings.max_message_bytes:
-        raise MessageTooLarge(
-            f"a message takes {entry_bytes} bytes with its 12-byte header; the limit is "
-            f"{settings.max_message_bytes} (max.message.bytes)"
-        )
 
 
 def _size_at(data: bytearray | memoryview, position: int) -> int:
@@ -307,7 +234,7 @@ def _admit_compressed(
         set_append_time(stored, 0, size, target.stamp_ms)
     elif part.largest_ms != found.first_timestamp_ms:
         set_timestamp(stored, 0, size, part.largest_ms)
-    admitted = _finish(stored, part.count, latency, settings, target)
+    admitted = finished(stored, part.count, latency, settings, target)
     (admitted.times,) = times
     if is_spread(admitted.times):
         admitted.spans = wrapper_spans(part.data, part.count, size + ENTRY_OVERHEAD)
@@ -332,7 +259,7 @@ def _rebuilt(
     )
     stored, converted = rebuild(parts, form)
     count = sum(part.count for part in parts)
-    admitted = _finish(stored, count, latency, settings, target)
+    admitted = finished(stored, count, latency, settings, target)
     if converted:
         seconds = target.stopwatch() - began
         lowest = (found.magics & -found.magics).bit_length() - 1
@@ -388,38 +315,6 @@ def _open_wrapper(wrapper: Entry, budget_bytes: int, now_ms: int) -> tuple[bytes
             f"{where}: a message has another format than it (magic {wrapper.magic})"
         )
     return inner, walked
-
-
-def _finish(
-    stored: bytearray | memoryview,
-    count: int,
-    latency: LatencyCounts,
-    settings: TopicSettings,
-    target: LogEnd,
-) -> Admitted:
-    """Walk what will be stored, for its size limits and its index marks."""
-    found = walk(
-        stored,
-        0,
-        len(stored),
-        check_crc=False,
-        interval_bytes=settings.index_interval_bytes,
-        since_bytes=target.since_bytes,
-        largest_ms=target.largest_ms,
-        magic=target.magic,
-        segment_offset=target.segment_offset,
-        segment_position=target.segment_position,
-    )
-    assert found.problem is Problem.NONE
-    check_entry_size(found.largest_entry_bytes, settings)
-    return Admitted(
-        stored,
-        found,
-        (target.next_offset,),
-        target.next_offset + count - 1,
-        target.stamp_ms if settings.stamps_append_time else NO_TIMESTAMP,
-        latency,
-    )
 
 
 def give_append_time(admitted: Admitted, stamp_ms: int) -> None:

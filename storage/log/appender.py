@@ -12,8 +12,10 @@ from ..files import RETRIABLE_ERRORS, Buffer
 from ..index.index_file import RELATIVE_OFFSET_MAX
 from ..index.time_map import SetSpans, SetTimes
 from ..producers.producer_runs import ProducerRun
-from ..producers.producer_states import Producer, SentBatch
-from .admission import Admitted, LogEnd, admit, check_stored, give_append_time
+from ..producers.producer_states import SentBatch
+from .admission import admit, check_stored, give_append_time
+from .admitted import Admitted, LogEnd
+from .append_run import AppendRun
 from .appended import NOTHING_APPENDED, Appended
 from .light_sets import OPENED_BYTES, is_light
 from .past_retention import PastRetention
@@ -29,46 +31,6 @@ looked at twice."""
 
 class _TakesLong(Exception):
     """A set is to be appended later."""
-
-
-class AppendRun:
-    """Sets that are appended together, and what becomes of each."""
-
-    __slots__ = (
-        "first_offset",
-        "last_stamp_ms",
-        "now_ms",
-        "outcomes",
-        "producers_before",
-        "settled",
-        "wait_for_sync",
-    )
-
-    def __init__(self, now_ms: int, *, wait_for_sync: bool) -> None:
-        self.now_ms = now_ms
-        self.wait_for_sync = wait_for_sync
-        self.outcomes: list[Appended | Exception] = []
-        self.settled = 0
-        """How many outcomes are final; the others hold if what is staged can be written."""
-        self.first_offset: int | None = None
-        """Where what is staged begins; `None` when nothing is."""
-        self.last_stamp_ms = NO_TIMESTAMP
-        self.producers_before: list[tuple[int, Producer | None]] = []
-        """What was known of the producers of what is staged, by id, oldest first."""
-
-    def settle(self, failure: Exception | None = None) -> None:
-        """What was staged is written, or could not be."""
-        self.first_offset = None
-        self.producers_before.clear()
-        if failure is not None:
-            unsettled = self.outcomes[self.settled :]
-            del self.outcomes[self.settled :]
-            for outcome in unsettled:
-                if isinstance(outcome, Appended) and outcome.count:
-                    self.outcomes += [failure] * len(outcome.first_offsets)
-                else:
-                    self.outcomes.append(outcome)
-        self.settled = len(self.outcomes)
 
 
 class Appender:
@@ -210,45 +172,44 @@ class Appender:
     def _take(self, run: AppendRun, admitted: Admitted) -> Appended:
         """Take what was admitted into a run."""
         log = self._log
-        now_ms, states, runs = run.now_ms, log.producers.states, admitted.runs
+        states, runs, first_offsets = log.producers.states, admitted.runs, admitted.first_offsets
+        stamp_ms, found = admitted.append_time_ms, admitted.walk
+        count = admitted.last_offset - first_offsets[0] + 1
         one = admitted.numbered
         if one is not None:
-            retried = states.check(one.producer_id, one.epoch, one.sequence, admitted.count)
+            retried = states.check(one.producer_id, one.epoch, one.sequence, count)
             if retried is not None:
                 return _repeated(retried)
-            batch = SentBatch(
-                one.sequence, admitted.count, admitted.first_offsets[0], admitted.append_time_ms
-            )
+            batch = SentBatch(one.sequence, count, first_offsets[0], stamp_ms)
             runs = (ProducerRun(one.producer_id, one.epoch, (batch,)),)
-        stamp_ms, found = admitted.append_time_ms, admitted.walk
         if found.batches and log.stamp_batches is not None:
             log.stamp_batches(admitted.data)
         rolled = None if admitted.fits else self._make_room(run, admitted)
+        appended_ms = stamp_ms if stamp_ms >= 0 else run.now_ms
         try:
-            appended_ms = stamp_ms if stamp_ms >= 0 else now_ms
             log.segment_list.active.stage(
-                admitted.data, admitted.walk, appended_ms, admitted.first_offsets, _times(admitted)
+                admitted.data, admitted.walk, appended_ms, first_offsets, _times(admitted)
             )
         except OSError as error:
             raise self.not_written(error) from error
         if run.first_offset is None:
-            run.first_offset = admitted.first_offsets[0]
+            run.first_offset = first_offsets[0]
         run.last_stamp_ms = stamp_ms
         retention_ms, newest_ms = log.settings.retention_ms, found.max_timestamp_ms
-        if 0 <= retention_ms < now_ms - newest_ms and newest_ms != NO_TIMESTAMP:
+        if 0 <= retention_ms < run.now_ms - newest_ms and newest_ms != NO_TIMESTAMP:
             self._past_retention.tell(newest_ms, retention_ms)
         if found.batches:
             log.producers.in_use = True
             for producer_id, epoch, last in runs:
-                before = states.add_run(producer_id, epoch, last, now_ms)
+                before = states.add_run(producer_id, epoch, last, run.now_ms)
                 run.producers_before.append((producer_id, before))
             if runs:
                 states.keep(log.settings.max_producer_ids)
         return Appended(
-            admitted.first_offsets,
+            first_offsets,
             admitted.last_offset,
             stamp_ms,
-            admitted.last_offset - admitted.first_offsets[0] + 1,
+            count,
             len(admitted.data),
             admitted.latency,
             rolled,
@@ -369,31 +330,32 @@ class Appender:
         log = self._log
         first_offset = run.first_offset
         if first_offset is None:
-            run.settle()
             return None
+        active = log.segment_list.active
         try:
-            log.segment_list.active.commit()
+            active.commit()
         except Exception as error:
             failure = self.not_written(error)
             for producer_id, before in reversed(run.producers_before):
                 log.producers.states.put_back(producer_id, before)
             run.settle(failure)
             return failure
-        run.settle()
         log.last_stamp_ms = run.last_stamp_ms
         log.appended_at = log.seams.clock.monotonic()
         if log.unflushed_since is None:
             log.unflushed_since = log.appended_at
         if run.wait_for_sync:
             log.watermark.wait_for_sync(first_offset)
-        log.log_end_offset = log.segment_list.active.next_offset
+        log.log_end_offset = active.next_offset
         log.advance()
         return None
 
     def commit_or_raise(self, run: AppendRun) -> None:
+        """Write what is staged, and go on with the run."""
         failure = self._commit(run)
         if failure is not None:
             raise failure
+        run.settle()
 
     def not_written(self, error: Exception) -> Exception:
         """The error of a failed write; appends end with it unless the reason may pass."""

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from ...config.topic import TopicSettings
 from ...protocol.errors import StorageError
 from ...protocol.records.kernel import Walk
@@ -23,43 +25,26 @@ from .indexed_segment import IndexedSegment
 DELETED_SUFFIX = ".deleted"
 
 
-class _Staged:
-    """Sets that are not written yet, and what the segment was before the first of them."""
+_Noted = tuple[int, Buffer, int, SetTimes | SetSpans | bytes | None]
+"""Where a set lies, its bytes, the offset behind it and the times of its messages, as the time map
+gets them."""
 
-    __slots__ = (
-        "append_spans",
-        "append_time_ms",
-        "broken",
-        "entries",
-        "first_offsets",
-        "largest",
-        "magic_changes",
-        "next_offset",
-        "noted",
-        "sets",
-        "since_bytes",
-        "size_bytes",
-        "tail_stamp_ms",
-    )
 
-    def __init__(self, segment: "Segment", append_time_ms: int) -> None:
-        self.sets: list[Buffer] = []
-        self.first_offsets: list[int] = []
-        self.noted: list[tuple[int, Buffer, int, SetTimes | SetSpans | bytes | None]] = []
-        """What the time map gets."""
-        self.append_time_ms = append_time_ms
-        self.append_spans: Sequence[Span] | None = None
-        """Append times of another log, instead of `append_time_ms`."""
-        self.broken = False
-        """Whether one of them was taken by half, because there was no memory."""
-        self.size_bytes = segment.size_bytes
-        self.next_offset = segment.next_offset
-        self.since_bytes = segment.since_bytes
-        self.largest = segment.largest
-        self.tail_stamp_ms = segment.tail_stamp_ms
-        self.magic_changes = len(segment.magic_changes)
-        self.entries: tuple[int, int] | None = None
-        """How many the indexes had, if some were added."""
+class _Staged(msgspec.Struct):
+    """Sets that are not written yet."""
+
+    append_time_ms: int
+    before: tuple[int, int, int, tuple[int, int], int | None, int]
+    """What the segment was before the first of them: its size, next offset, bytes since the last
+    index entry, largest time, tail's stamp, and how many changes of the format it had."""
+    sets: list[_Noted] = []
+    first_offsets: list[int] = []
+    append_spans: Sequence[Span] | None = None
+    """Append times of another log, instead of `append_time_ms`."""
+    broken: bool = False
+    """Whether one of them was taken by half, because there was no memory."""
+    entries: tuple[int, int] | None = None
+    """How many the indexes had, if some were added."""
 
 
 class Segment(IndexedSegment):
@@ -173,13 +158,21 @@ class Segment(IndexedSegment):
                 self.before_append(self)
             if self._file is None:
                 self.hold_open()
-            staged = self._staged = _Staged(self, append_time_ms)
+            before = (
+                self.size_bytes,
+                self.next_offset,
+                self.since_bytes,
+                self.largest,
+                self.tail_stamp_ms,
+                len(self.magic_changes),
+            )
+            staged = self._staged = _Staged(append_time_ms, before)
         assert staged.append_time_ms == append_time_ms
         if staged.broken:
             raise MemoryError
         staged.broken = True
-        position = self.size_bytes
-        staged.sets.append(data)
+        position, next_offset = self.size_bytes, found.last_offset + 1
+        staged.sets.append((position, data, next_offset, times))
         staged.first_offsets += first_offsets or (self.next_offset,)
         if found.marks is not NO_MARKS:
             assert found.marks.positions[0] >= position
@@ -195,9 +188,8 @@ class Segment(IndexedSegment):
         self.since_bytes = found.since_bytes
         self.tail_stamp_ms = None
         self.size_bytes = position + len(data)
-        self.next_offset = found.last_offset + 1
+        self.next_offset = next_offset
         staged.append_spans = append_spans
-        staged.noted.append((position, data, self.next_offset, times))
         staged.broken = False
 
     def commit(self) -> None:
@@ -214,8 +206,9 @@ class Segment(IndexedSegment):
                 disk_room.check_append()
             # A copy of small sets is cheaper than a vectored write of them, and for those of
             # 16 KiB hardly dearer.
-            data = staged.sets[0] if len(staged.sets) == 1 else b"".join(staged.sets)
-            (self._file or self.hold_open()).pwrite(data, staged.size_bytes)
+            sets = staged.sets
+            data = sets[0][1] if len(sets) == 1 else b"".join([one[1] for one in sets])
+            (self._file or self.hold_open()).pwrite(data, sets[0][0])
             if self._indexes_behind:
                 offset_entries, time_entries = staged.entries or self._index_entries
                 self.offset_index.write_from(offset_entries)
@@ -228,22 +221,23 @@ class Segment(IndexedSegment):
             else:
                 self.append_times.add_spans(staged.append_spans, self.next_offset)
             if self.time_map.makes:
-                for noted in staged.noted:
-                    self.time_map.add(*noted)
+                for one in sets:
+                    self.time_map.add(*one)
         except (OSError, MemoryError):
             self._take_back(staged)
             raise
 
     def _take_back(self, staged: "_Staged") -> None:
         """Be as before the first set of `staged`, in memory and on disk."""
-        self.size_bytes, self.next_offset = staged.size_bytes, staged.next_offset
-        self.since_bytes, self.largest = staged.since_bytes, staged.largest
-        self.tail_stamp_ms = staged.tail_stamp_ms
-        if not staged.size_bytes:
+        position, self.next_offset, self.since_bytes, self.largest, self.tail_stamp_ms, changes = (
+            staged.before
+        )
+        self.size_bytes = position
+        if not position:
             self._forget_first_timestamp()
-        del self.magic_changes[staged.magic_changes :]
-        self.time_map.take_back(staged.size_bytes)
-        self._cut_back(staged.size_bytes, *(staged.entries or self._index_entries))
+        del self.magic_changes[changes:]
+        self.time_map.take_back(position)
+        self._cut_back(position, *(staged.entries or self._index_entries))
 
     def _forget_first_timestamp(self) -> None:
         self.__dict__.pop("first_timestamp_ms", None)

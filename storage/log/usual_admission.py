@@ -11,7 +11,7 @@ from ..files import Buffer
 from ..index.time_map import BLOCK_BYTES, CLOSE_MS
 from ..producers.producer_runs import producer_runs, sets_in_turn
 from ..producers.producer_states import ProducerStates
-from .admission import LAST_FIRST_OFFSET, Admitted
+from .admitted import LAST_FIRST_OFFSET, Admitted
 from .segment import Segment
 from .set_times import set_times_of
 from .timestamp_range import accepted_range
@@ -90,9 +90,5 @@ def admit_usual(
         runs=producer_runs(numbered, offsets, stamp_ms) if numbered else (),
         fits=True,
         spans=found.spans or b"",
-        times=(
-            set_times_of(found)
-            if found.untimed
-            else (found.min_timestamp_ms, found.max_timestamp_ms, found.count)
-        ),
+        times=None if found.spans else set_times_of(found),
     )

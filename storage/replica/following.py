@@ -15,8 +15,9 @@ from ..check.entry_rules import BATCH_MAGIC, OffsetCheck
 from ..files import Buffer
 from ..index.append_times import Span
 from ..index.index_file import RELATIVE_OFFSET_MAX
+from ..log.append_run import AppendRun
 from ..log.appended import NOTHING_APPENDED, Appended
-from ..log.appender import Appender, AppendRun
+from ..log.appender import Appender
 from ..log.segment import Segment
 from ..log.state import LogState
 from .copy_facts import CopyFacts, MalformedFacts

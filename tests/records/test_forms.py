@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.records.kernel import Walk, reference, scan_offset, scan_timestamp, walk
+from horolog.protocol.records.kernel import (
+    Walk,
+    reference,
+    scan_offset,
+    scan_timestamp,
+    split_frames,
+    walk,
+)
 from horolog.protocol.records.kernel.terms import Offsets
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.tests.properties.examples import examples
@@ -85,3 +92,35 @@ def test_both_forms_say_the_same(
         (scan_timestamp, reference.scan_timestamp),
     ):
         assert mine(data, 0, len(data), target) == other(data, 0, len(data), target)
+
+
+@examples(500)
+@given(
+    frames=st.lists(st.tuples(st.binary(max_size=20), st.sampled_from([0, 0, 0, 1, 2**31, -1]))),
+    cut=st.integers(0, 30),
+    most_bytes=st.sampled_from([1, 7, 19, 2**31 - 1]),
+)
+def test_both_forms_split_frames_alike(
+    frames: list[tuple[bytes, int]], cut: int, most_bytes: int
+) -> None:
+    said = [(content, (len(content) + harm) % 2**32) for content, harm in frames]
+    data = bytearray(b"".join(length.to_bytes(4, "big") + content for content, length in said))
+    end = max(len(data) - cut, 0)
+    whole: list[bytearray] = []
+    position = 0
+    for content, length in said:
+        behind = position + 4 + len(content)
+        if behind > end or length != len(content) or not 0 < length <= most_bytes:
+            break
+        whole.append(bytearray(content))
+        position = behind
+    left = data[position:end]
+    length = int.from_bytes(left[:4], "big", signed=True) if len(left) >= 4 else 0
+    if not 0 < length <= min(len(left) - 4, most_bytes):  # else what was harmed is whole by chance
+        expected = whole, position, length
+        assert split_frames(data, end, most_bytes) == expected
+        assert reference.split_frames(data, end, most_bytes) == expected
+    view = memoryview(data)
+    assert split_frames(view, end, most_bytes) == reference.split_frames(view, end, most_bytes)
+    with pytest.raises(IndexError):
+        split_frames(data, len(data) + 1, most_bytes)

@@ -8,7 +8,7 @@ them, without names; native ones are not there. Nearly all are of the versions b
 compact ones; `compact` has the others, whose heads end with tagged fields.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception
@@ -23,7 +23,7 @@ from ..log.fetch import FETCH
 from ..log.produce import PRODUCE
 from ..native.frames import Body, Request, RequestHead, ResponseHead
 from ..schema import INT16, INT32, Api, Text, WireType, is_flexible
-from ..writing import Written, in_memory
+from ..writing import AnswersEncoder, Written, in_memory
 from . import compact
 from .faults import find_fault
 from .fields import UNREADABLE, field_reader, field_writer, message_reader
@@ -185,28 +185,33 @@ def encode_request(
 
 def encode_response(correlation_id: int, api: Api, version: int, body: object) -> bytes:
     """A response's frame, with its length in front."""
-    return in_memory(answer_encoder(api, version)(correlation_id, body))
+    (frame,) = answers_encoder(api, version)((correlation_id,), (body,))
+    return in_memory(frame)
 
 
-def answer_encoder(api: Api, version: int) -> Callable[[int, object], Written]:
-    """A function that does as `encode_response` for one kind of response; in parts when there are
+def answers_encoder(api: Api, version: int) -> AnswersEncoder:
+    """A function that does as `encode_response` for responses of one kind; in parts when there are
     record sets that are not in memory."""
     if is_flexible(api.response, version):
         return _compact_encoder(version)
     write = _response_writer(api.response, version)
     replaced = _REPLACED.get((api.key, version))
 
-    def encode(correlation_id: int, body: object) -> Written:
+    def encode(correlation_ids: Iterable[int], bodies: Sequence[object]) -> list[Written]:
         if replaced is not None:
-            _use_known_codes(body, replaced)
-        return write(correlation_id, body)
+            for body in bodies:
+                _use_known_codes(body, replaced)
+        return list(map(write, correlation_ids, bodies))
 
     return encode
 
 
-def _compact_encoder(version: int) -> Callable[[int, object], Written]:
-    def encode(correlation_id: int, body: object) -> Written:
-        return compact.write(_RESPONSE_HEAD.pack(correlation_id), body, version)
+def _compact_encoder(version: int) -> AnswersEncoder:
+    def encode(correlation_ids: Iterable[int], bodies: Sequence[object]) -> list[Written]:
+        return [
+            compact.write(_RESPONSE_HEAD.pack(one), body, version)
+            for one, body in zip(correlation_ids, bodies, strict=True)
+        ]
 
     return encode
 

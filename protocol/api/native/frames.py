@@ -10,9 +10,10 @@ A request is opened in two steps, so that one whose body is wrong can still be a
 correlation id: `open_request`, then `decode_body`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import repeat
 from typing import Annotated, Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -29,7 +30,7 @@ from ...limits import (
 from ...records.kernel import PackedField, PackedMessage
 from ..framing import Frame, ProtocolError
 from ..schema import INT32, INT64, Api, Array, Text, WireType, fields_of
-from ..writing import Written, clip, clip_of, field_kind, in_memory
+from ..writing import AnswersEncoder, Written, clip, clip_of, field_kind, in_memory
 from .decoding import WRONG, decoder, request_decoder
 from .faults import fault_of, quoted
 from .shape import find_fault
@@ -109,8 +110,13 @@ def _make_request_writer(struct: type[Any], version: int) -> Writer:
     return _array_writer(_NUMBER, _NUMBER, _NUMBER, _TEXT, packed_field(struct, version))
 
 
-def _make_response_writer(struct: type[Any], version: int) -> Writer:
-    return _array_writer(_NUMBER, _NUMBER, packed_field(struct, version))
+def _make_response_encoder(struct: type[Any], version: int) -> AnswersEncoder:
+    write = _array_writer(_NUMBER, _NUMBER, packed_field(struct, version))
+
+    def encode(correlation_ids: Iterable[int], bodies: Sequence[object]) -> list[Written]:
+        return list(map(write, correlation_ids, repeat(NO_ERROR), bodies))
+
+    return encode
 
 
 def _array_writer(*fields: PackedField) -> Writer:
@@ -120,7 +126,9 @@ def _array_writer(*fields: PackedField) -> Writer:
 
 # The casts are there because mypy does not take a class for something hashable.
 _request_writer: Final = cast(Callable[[type[Any], int], Writer], cache(_make_request_writer))
-_response_writer: Final = cast(Callable[[type[Any], int], Writer], cache(_make_response_writer))
+_response_encoder: Final = cast(
+    Callable[[type[Any], int], AnswersEncoder], cache(_make_response_encoder)
+)
 
 _REQUEST: Final = 0x95
 _KIND_BYTES: Final = 3
@@ -287,18 +295,14 @@ def encode_request(
 
 def encode_response(correlation_id: int, api: Api, version: int, body: object) -> bytes:
     """A response's frame, with its length in front."""
-    return in_memory(answer_encoder(api, version)(correlation_id, body))
+    (frame,) = answers_encoder(api, version)((correlation_id,), (body,))
+    return in_memory(frame)
 
 
-def answer_encoder(api: Api, version: int) -> Callable[[int, object], Written]:
-    """A function that does as `encode_response` for one kind of response; in parts when there are
+def answers_encoder(api: Api, version: int) -> AnswersEncoder:
+    """A function that does as `encode_response` for responses of one kind; in parts when there are
     record sets that are not in memory."""
-    write = _response_writer(api.response, version)
-
-    def encode(correlation_id: int, body: object) -> Written:
-        return write(correlation_id, NO_ERROR, body)
-
-    return encode
+    return _response_encoder(api.response, version)
 
 
 def encode_error(correlation_id: int, code: int, message: str) -> bytes:

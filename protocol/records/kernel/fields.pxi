@@ -349,3 +349,20 @@ cdef void set_length(unsigned char *to, Py_ssize_t size) noexcept:
     cdef int position
     for position in range(4):
         to[position] = <unsigned char> (size >> 8 * (3 - position))
+
+
+def split_frames(object content not None, Py_ssize_t end, Py_ssize_t most_bytes):
+    """`reference.split_frames`."""
+    cdef const unsigned char[:] received = content
+    cdef Py_ssize_t start = 0
+    cdef int length = 0
+    cdef list frames = []
+    if not 0 <= end <= received.shape[0]:
+        raise IndexError(f"no {end} bytes in a buffer of {received.shape[0]}")
+    while end - start >= LENGTH_BYTES:
+        length = int32_at(&received[0], start)
+        if length <= 0 or length > most_bytes or length > end - start - LENGTH_BYTES:
+            return frames, start, length
+        start += LENGTH_BYTES + length
+        frames.append(content[start - length : start])
+    return frames, start, 0

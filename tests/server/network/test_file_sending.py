@@ -108,7 +108,7 @@ async def under_way(broker: Broker, client: socket.socket) -> Connection:
     # Else the system may let the socket grow until it holds all that is left.
     shown.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
     await asyncio.get_running_loop().sock_sendall(client, everything())
-    await until(lambda: bool(connection._sender) and connection._unread)
+    await until(lambda: bool(connection._outgoing.sender) and connection._outgoing.unread)
     return connection
 
 

@@ -17,7 +17,7 @@ from .columns import (
     only_times,
     row_ends,
 )
-from .fields import FieldReader, FieldWriter, MessageReader, MessageWriter
+from .fields import FieldReader, FieldWriter, MessageReader, MessageWriter, split_frames
 from .messages import SetEncoder, plain_end, rewrite, stamp
 from .packed import PackedField, PackedMessage
 from .records import (
@@ -81,6 +81,7 @@ __all__ = [
     "row_ends",
     "scan_offset",
     "scan_timestamp",
+    "split_frames",
     "stamp",
     "take_usual",
     "time_blocks",

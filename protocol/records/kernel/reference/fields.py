@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any, Final
 
+from ...layout import Slab
 from ..terms import MOST_FIELDS, NULL_LENGTH, FieldKind, Unreadable
+from .bytes import LENGTH_BYTES, int32_at
 
-_LENGTH_BYTES: Final = 4
 _MOST_BYTES: Final = 2**31 - 1
 FLOAT: Final = Struct(">d")
 _INTEGER_BYTES: Final[dict[str, int]] = {
@@ -124,7 +125,7 @@ class Output:
     """Bytes that were written, and record sets between them, which stay where they are."""
 
     def __init__(self) -> None:
-        self._held = bytearray(_LENGTH_BYTES)
+        self._held = bytearray(LENGTH_BYTES)
         self._parts: list[Any] = []
 
     def put(self, data: bytes) -> None:
@@ -147,10 +148,10 @@ class Output:
         if self._held:
             self._parts.append(bytes(self._held))
         first, *others = self._parts
-        size = sum(map(len, self._parts)) - _LENGTH_BYTES
+        size = sum(map(len, self._parts)) - LENGTH_BYTES
         if size > _MOST_BYTES:
             raise OverflowError(f"a frame of {size} bytes")
-        first = size.to_bytes(_LENGTH_BYTES, "big") + first[_LENGTH_BYTES:]
+        first = size.to_bytes(LENGTH_BYTES, "big") + first[LENGTH_BYTES:]
         try:
             return b"".join((first, *others))
         except TypeError:
@@ -229,3 +230,22 @@ def check_count(values: Sequence[Any], fields: Sequence[Any]) -> None:
     """Raise `ValueError` where there is not one value for each field."""
     if len(values) != len(fields):
         raise ValueError(f"{len(values)} values for {len(fields)} fields")
+
+
+def split_frames(
+    content: Slab, end: int, most_bytes: int
+) -> tuple[list[bytearray | Slab], int, int]:
+    """The whole frames in the first `end` bytes, which begin with their length: parts of `content`,
+    without it. Where what is left begins, and the length that it says if four bytes are there, else
+    0: it is of a frame that is not complete, or not from 1 to `most_bytes`."""
+    if not 0 <= end <= len(content):
+        raise IndexError(f"no {end} bytes in a buffer of {len(content)}")
+    frames: list[bytearray | Slab] = []
+    start = 0
+    while (begin := start + LENGTH_BYTES) <= end:
+        length = int32_at(content, start)
+        if not 0 < length <= min(most_bytes, end - begin):
+            return frames, start, length
+        start = begin + length
+        frames.append(content[begin:start])
+    return frames, start, 0

@@ -1,0 +1,140 @@
+"""Answers of one connection on their way to the client: in their order, as far as it takes them."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from .deadline import Deadline
+from .file_sending import EncryptedFileSender, FileSender
+from .host import Host
+from .sending import MAX_IN_PARTS, AnswerInParts, AnswerQueue, Made
+
+if TYPE_CHECKING:
+    from .tls import TlsPort
+
+JOINED_BYTES: Final = 64 * 1024
+"""Answers are joined up to this size: above it the copy costs more than a second write."""
+
+
+class Outgoing:
+    """What a connection has to send."""
+
+    __slots__ = (
+        "_deadline",
+        "_host",
+        "_limit_bytes",
+        "_make_sender",
+        "_transport",
+        "_unsent_bytes",
+        "_work",
+        "queue",
+        "sender",
+        "unread",
+    )
+
+    def __init__(
+        self,
+        host: Host,
+        work: Callable[[], None],
+        loop: asyncio.AbstractEventLoop,
+        reader_is_late: Callable[[], None],
+        tls: "TlsPort | None",
+    ) -> None:
+        """`work` is called when more can be sent, `reader_is_late` when the client has not taken
+        what it is sent in the time that it has."""
+        self._host = host
+        self._work = work
+        self._limit_bytes = host.limits.buffer_bytes
+        self._deadline = Deadline(loop, host.limits.deadline_seconds, reader_is_late)
+        self._make_sender = FileSender if tls is None else EncryptedFileSender
+        self._transport: asyncio.Transport | None = None
+        self._unsent_bytes: Callable[[], int] = int
+        """What the transport has; without one nothing."""
+        self.queue = AnswerQueue(work)
+        self.sender: FileSender | None = None
+        """Sends answers of which parts are in files; true while it has some."""
+        self.unread = False
+        """Whether the client has too much to read."""
+
+    def begin(self, transport: asyncio.Transport) -> None:
+        """Send by `transport`."""
+        self._transport = transport
+        self._unsent_bytes = transport.get_write_buffer_size
+        transport.set_write_buffer_limits(high=self._limit_bytes, low=self._limit_bytes // 2)
+
+    def __bool__(self) -> bool:
+        """Whether there are answers that the transport does not have."""
+        return bool(self.queue.made or self.queue.unmade or self.sender)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is so much that no further request is to be answered."""
+        queue = self.queue
+        return (
+            self.unread
+            or bool(self.sender)
+            or queue.held_bytes >= self._limit_bytes
+            or queue.in_parts >= MAX_IN_PARTS
+        )
+
+    def held_bytes(self) -> int:
+        """What answers take in memory until the client has them."""
+        held_bytes = self.queue.held_bytes - self.queue.in_files_bytes + self._unsent_bytes()
+        return held_bytes if self.sender is None else held_bytes + self.sender.memory_bytes
+
+    def pause(self) -> None:
+        """The transport has enough."""
+        self.unread = True
+        self._deadline.start()
+
+    def resume(self) -> None:
+        """The transport takes more."""
+        self.unread = False
+        self._deadline.stop()
+
+    def write(self) -> bool:
+        """Hand the transport all answers whose turn has come, until it has enough; whether it had
+        nothing before."""
+        transport, queue = self._transport, self.queue
+        assert transport is not None
+        had_nothing = False
+        while not self.unread:
+            if self.sender:
+                self.sender.send()
+                if self.sender:
+                    break
+            if not queue.has_come:
+                break
+            answers = queue.take(self._limit_bytes)
+            if not answers:
+                break
+            had_nothing = had_nothing or not self._unsent_bytes()
+            size = sum(map(len, answers))
+            self._host.figures.sent_bytes += size
+            if AnswerInParts in map(type, answers):
+                self._send_from_files(transport, answers)
+            elif size <= JOINED_BYTES:
+                transport.write(b"".join(answers))  # type: ignore[arg-type]
+            else:
+                # `writelines` would do, but in some releases of Python it knows no flow control.
+                for answer in answers:
+                    transport.write(answer)  # type: ignore[arg-type]
+        return had_nothing
+
+    def _send_from_files(self, transport: asyncio.Transport, answers: list[Made]) -> None:
+        if self.sender is None:
+            self.sender = self._make_sender(transport, self._host.in_thread, self._work)
+        for answer in answers:
+            self.sender.add(answer.parts if isinstance(answer, AnswerInParts) else (answer,))
+
+    def cancel(self) -> None:
+        """Send nothing more that the transport does not have."""
+        self.queue.cancel()
+        if self.sender is not None:
+            self.sender.close()
+
+    def end(self) -> None:
+        """The transport is gone."""
+        self._transport, self._unsent_bytes = None, int
+        self.cancel()
+        self._deadline.stop()
