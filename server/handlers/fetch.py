@@ -263,6 +263,7 @@ class _Reading(msgspec.Struct):
     version: int
     with_append_times: bool = False
     """Whether the append times that the request asks for are loaded."""
+    reads: bool = True
     available_bytes: int = 0
     """What there is, of each partition up to what is wanted of it at most."""
     topics: list[FetchTopicResult] = msgspec.field(default_factory=list)
@@ -319,6 +320,7 @@ class _Reading(msgspec.Struct):
             committed=committed,
             far=far,
             end_offset=end_offset,
+            at_once_bytes=STRETCH_BYTES if self.reads else 0,
         )
         # Only the first partition that gives anything may exceed its limit, by one message.
         too_large = whole_messages and bool(self.parts) and found.size > limit_bytes

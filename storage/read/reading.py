@@ -25,6 +25,8 @@ class Slice:
     magic: int
     """The format of all entries; -1 when there is nothing to read."""
     high_watermark: int
+    known_data: Buffer | None = None
+    """All of it, and perhaps more, if it was read with the look for its place."""
 
     def read(self) -> bytes:
         if self.segment is None or not self.size:
@@ -35,6 +37,8 @@ class Slice:
         """As `read`; `None` when that would wait for the disk."""
         if self.segment is None or not self.size:
             return b""
+        if self.known_data is not None:
+            return self.known_data[: self.size]
         return self.segment.file.pread_now(self.size, self.position)
 
     def stretch(self) -> FileRange | None:
@@ -58,24 +62,29 @@ def read_slice(
     high_watermark: int,
     whole_first: bool,
     far: bool,
+    at_once_bytes: int,
 ) -> Slice:
-    """The stored bytes from the entry that holds `offset` on and below `end_offset`, as `Log.read`
-    describes."""
+    """The stored bytes from the entry that holds `offset` on and below `end_offset`, as
+    `Reader.read` describes."""
     segment: Segment | None = segments.holding(offset) if offset < end_offset else None
     while segment is not None:
-        start, data = segment.locate_entry(offset, far=far)
+        start, data = segment.locate_entry(
+            offset, far=far, wanted_bytes=max_bytes, at_once_bytes=at_once_bytes
+        )
         end = segment.visible_end(end_offset, far=far)
         if start < end:
             magic, span_end = segment.magic_span(start)
             size = min(max_bytes, end - start, span_end - start)
             if whole_first and not 0 <= _size_of(data) <= size - ENTRY_OVERHEAD:
                 size = max(size, _first_bytes(segment, data, start, end, size))
-            return Slice(segment, start, max(size, 0), magic, high_watermark)
+            size = max(size, 0)
+            known_data = data if size <= len(data) else None
+            return Slice(segment, start, size, magic, high_watermark, known_data)
         segment = segments.after(segment)
     return Slice(None, 0, 0, -1, high_watermark)
 
 
-def _first_bytes(segment: Segment, data: bytes, start: int, end: int, enough: int) -> int:
+def _first_bytes(segment: Segment, data: Buffer, start: int, end: int, enough: int) -> int:
     """How many bytes the entry at `start` takes, of which `data` has its head.
 
     Its CRC does not cover its size, so one that takes more than is `enough`, and much, is checked
@@ -91,7 +100,7 @@ def _first_bytes(segment: Segment, data: bytes, start: int, end: int, enough: in
     return entry_bytes
 
 
-def _size_of(data: bytes) -> int:
+def _size_of(data: Buffer) -> int:
     """What the entry that begins there says of its size."""
     return int.from_bytes(data[SIZE_AT:ENTRY_OVERHEAD], "big", signed=True)
 
