@@ -191,14 +191,16 @@ class SystemFile:
         return None
 
     def in_memory(self, size: int, position: int) -> bool:
-        probe = bytearray(1)
+        fd, buffers, last = self._fd, [bytearray(1)], position + size - 1
         try:
-            for at in range(position, position + size, _PROBE_BYTES):
-                _read_now(self._fd, probe, at)
-            _read_now(self._fd, probe, position + size - 1)
+            for at in (*range(position, last, _PROBE_BYTES), last):
+                os.preadv(fd, buffers, at, _NO_WAIT)
         except BlockingIOError:
             return False
-        return True
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+        return True  # Where a file system cannot tell, a read is taken to be a quick one.
 
     def load(self, size: int, position: int) -> None:
         end = position + size

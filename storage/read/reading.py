@@ -13,6 +13,8 @@ from .file_range import FileRange
 
 _UNCHECKED_BYTES = 1 << 20
 
+_COPIED_BYTES = 4 << 10
+
 
 @value_class
 class Slice:
@@ -26,7 +28,7 @@ class Slice:
     """The format of all entries; -1 when there is nothing to read."""
     high_watermark: int
     known_data: Buffer | None = None
-    """All of it, and perhaps more, if it was read with the look for its place."""
+    """All of its bytes, and perhaps more, if they were read with the look for its place."""
 
     def read(self) -> bytes:
         if self.segment is None or not self.size:
@@ -78,8 +80,11 @@ def read_slice(
             if whole_first and not 0 <= _size_of(data) <= size - ENTRY_OVERHEAD:
                 size = max(size, _first_bytes(segment, data, start, end, size))
             size = max(size, 0)
-            known_data = data if size <= len(data) else None
-            return Slice(segment, start, size, magic, high_watermark, known_data)
+            found = Slice(segment, start, size, magic, high_watermark)
+            if at_once_bytes and size <= len(data):
+                # A view keeps all that was read.
+                found.known_data = data if size > _COPIED_BYTES else bytes(data[:size])
+            return found
         segment = segments.after(segment)
     return Slice(None, 0, 0, -1, high_watermark)
 
