@@ -138,24 +138,17 @@ class _Reading(msgspec.Struct):
     """Those that give anything."""
     budget_bytes: int = 0
     """How many bytes of messages the rest of the answer may have."""
-    at_once_bytes: int = 0
-    """Of so few bytes of a partition the look reads them too: they are answered at once, if at all,
-    and not converted."""
     sets_left: int = MAX_APPEND_TIMES - 2
     """Of how many sets append times may be answered; two more items say where none are known."""
     stretches: int = 0
 
     def look(self, *, as_they_are: bool = False) -> bool:
-        """See where the messages are; `False` when a log has to be prepared first, or looked at for
-        longer, unless it is to be taken as it is."""
-        request, version = self.request, self.version
+        """See where the messages are, with no byte of them read; `False` when a log has to be
+        prepared first, or looked at for longer, unless it is to be taken as it is."""
+        request = self.request
         self.budget_bytes = self.services.settings.max_response_bytes
-        if version >= FIRST_VERSION_WITH_MAX_BYTES:
+        if self.version >= FIRST_VERSION_WITH_MAX_BYTES:
             self.budget_bytes = max(min(self.budget_bytes, request.max_bytes), 0)
-        if version >= FIRST_VERSION_WITH_V2 and (
-            self.with_append_times or not request.include_append_times
-        ):
-            self.at_once_bytes = STRETCH_BYTES
         for topic in request.topics:
             results: list[FetchPartitionResult] = []
             self.topics.append(FetchTopicResult(name=topic.name, partitions=results))
@@ -196,7 +189,6 @@ class _Reading(msgspec.Struct):
             committed=committed,
             far=far,
             end_offset=end_offset,
-            at_once_bytes=self.at_once_bytes,
         )
         # Only the first partition that gives anything may exceed its limit, by one message.
         too_large = whole_messages and bool(self.parts) and found.size > limit_bytes

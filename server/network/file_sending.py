@@ -93,7 +93,7 @@ class FileSender:
             elif budget <= 0:
                 self._rest()
                 return
-            elif self._is_in_memory(part):
+            elif self._sent < self._in_memory or self._look_in_memory(part):
                 budget -= self._send_stretch(part)
         if not self._parts:
             low, high = self._limits
@@ -152,10 +152,8 @@ class FileSender:
             self._parts.popleft()
             self._sent = self._in_memory = 0
 
-    def _is_in_memory(self, stretch: FileRange) -> bool:
+    def _look_in_memory(self, stretch: FileRange) -> bool:
         """Whether the next bytes of it are in memory. If not, a thread is set to read them."""
-        if self._sent < self._in_memory:
-            return True
         size = min(len(stretch) - self._sent, TURN_BYTES)
         position = stretch.position + self._sent
         if stretch.file.in_memory(size, position):

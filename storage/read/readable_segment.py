@@ -27,7 +27,7 @@ from ...protocol.records.layout import (
 from ..check.entry_rules import BATCH_MAGIC, walk_row
 from ..check.salvage import offsets_at
 from ..damage import Damage, first_damage
-from ..files import Buffer, File
+from ..files import File
 from ..index.append_times import AppendTimes
 from ..index.offset_index import OffsetIndex
 from ..index.time_index import TimeIndex
@@ -161,34 +161,25 @@ class ReadableSegment:
         """
         return self.locate_entry(offset)[0]
 
-    def locate_entry(
-        self, offset: int, *, far: bool = True, wanted_bytes: int = 0, at_once_bytes: int = 0
-    ) -> tuple[int, Buffer]:
+    def locate_entry(self, offset: int, *, far: bool = True) -> tuple[int, bytes]:
         """As `locate`, with what was read of the log from there on, if that was read.
 
         Reads from the last entry on that the index or an earlier look knows, entry heads only; see
-        `located` for when that may be far, which without `far` raises `FarAway`. From the entry on
-        `wanted_bytes` are read too, as far as there are so many, if these are at most
-        `at_once_bytes` and no wait for the disk is needed. Raises `StorageError` on bytes that are
-        no entries, and where what is searched may be in the damaged rest of the segment.
+        `located` for when that may be far, which without `far` raises `FarAway`. Raises
+        `StorageError` on bytes that are no entries, and where what is searched may be in the
+        damaged rest of the segment.
         """
         known, behind = self._known_around(offset)
         if not far and behind - known > _LOCATE_BYTES_MAX:
             raise FarAway
         position = known
         end = self.size_bytes if self.damaged is None else self.damaged.position
-        size = _LOCATE_BYTES
+        wanted = _LOCATE_BYTES
         while position < end:
-            data: Buffer | None = None
-            if at_once_bytes and behind - position <= _LOCATE_BYTES:
-                together = min(max(behind - position, 0) + wanted_bytes, end - position)
-                if together <= _LOCATE_BYTES + at_once_bytes:
-                    data = self.file.pread_now(together, position)
-            if data is None:
-                data = self.file.pread(min(size, end - position), position)
+            data = self.file.pread(min(wanted, end - position), position)
             found, stopped = scan_offset(data, 0, len(data), offset)
             if found >= 0:
-                data = memoryview(data)[found:]
+                data = data[found:]
                 self._check_located(data, offset, position + found)
                 return position + found, data
             if found != NOT_FOUND or not stopped:
@@ -196,7 +187,7 @@ class ReadableSegment:
             position += stopped
             if position - known >= _PLACE_BYTES and self._remember(data, position):
                 known = position
-            size = min(size * 2, _LOCATE_BYTES_MAX)
+            wanted = min(wanted * 2, _LOCATE_BYTES_MAX)
         if position > end or self.damaged is not None:
             raise self.damage(min(position, end))
         return position, b""
@@ -226,7 +217,7 @@ class ReadableSegment:
                 end = min(end, behind)
         return start, end
 
-    def _remember(self, data: Buffer, position: int) -> bool:
+    def _remember(self, data: bytes, position: int) -> bool:
         """Remember the entry at `position`, which follows those whose heads are in `data`.
 
         No CRC covers its offset: it is believed when it is above all of theirs.
@@ -242,7 +233,7 @@ class ReadableSegment:
         self._known_positions.add(offset, position)
         return True
 
-    def _check_located(self, data: Buffer, offset: int, position: int) -> None:
+    def _check_located(self, data: bytes, offset: int, position: int) -> None:
         """Check the offset of the entry that was taken for the one that holds `offset`."""
         found = int.from_bytes(data[:8], "big", signed=True)
         if found >= self.next_offset:

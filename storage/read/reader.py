@@ -34,15 +34,13 @@ class Reader:
         committed: bool = False,
         far: bool = True,
         end_offset: int | None = None,
-        at_once_bytes: int = 0,
     ) -> Slice:
         """What is stored from the entry that holds `offset` on, up to the high watermark, or with
         `committed` to the last stable offset.
 
         At most `max_bytes` of one segment and one message format, cut without regard to entries;
         `whole_first` gives the first entry whole even if it is larger, `end_offset` ends the slice
-        before that offset. What has at most `at_once_bytes` is read with the look for its place
-        if it is in memory (`Slice.known_data`), which costs less than to read twice. Raises
+        before that offset. Raises
         `OffsetOutOfRange`, `StorageError`; without `far` `FarAway` where there is something to be
         `prepared` or `located` first.
         """
@@ -64,7 +62,6 @@ class Reader:
             high_watermark=high_watermark,
             whole_first=whole_first,
             far=far,
-            at_once_bytes=at_once_bytes,
         )
 
     def located(self, offset: int) -> bool:

@@ -13,8 +13,6 @@ from .file_range import FileRange
 
 _UNCHECKED_BYTES = 1 << 20
 
-_COPIED_BYTES = 4 << 10
-
 
 @value_class
 class Slice:
@@ -27,8 +25,6 @@ class Slice:
     magic: int
     """The format of all entries; -1 when there is nothing to read."""
     high_watermark: int
-    known_data: Buffer | None = None
-    """All of its bytes, and perhaps more, if they were read with the look for its place."""
 
     def read(self) -> bytes:
         if self.segment is None or not self.size:
@@ -39,8 +35,6 @@ class Slice:
         """As `read`; `None` when that would wait for the disk."""
         if self.segment is None or not self.size:
             return b""
-        if self.known_data is not None:
-            return self.known_data[: self.size]
         return self.segment.file.pread_now(self.size, self.position)
 
     def stretch(self) -> FileRange | None:
@@ -64,32 +58,24 @@ def read_slice(
     high_watermark: int,
     whole_first: bool,
     far: bool,
-    at_once_bytes: int,
 ) -> Slice:
-    """The stored bytes from the entry that holds `offset` on and below `end_offset`, as
-    `Reader.read` describes."""
+    """The stored bytes from the entry that holds `offset` on and below `end_offset`, as `Log.read`
+    describes."""
     segment: Segment | None = segments.holding(offset) if offset < end_offset else None
     while segment is not None:
-        start, data = segment.locate_entry(
-            offset, far=far, wanted_bytes=max_bytes, at_once_bytes=at_once_bytes
-        )
+        start, data = segment.locate_entry(offset, far=far)
         end = segment.visible_end(end_offset, far=far)
         if start < end:
             magic, span_end = segment.magic_span(start)
             size = min(max_bytes, end - start, span_end - start)
             if whole_first and not 0 <= _size_of(data) <= size - ENTRY_OVERHEAD:
                 size = max(size, _first_bytes(segment, data, start, end, size))
-            size = max(size, 0)
-            found = Slice(segment, start, size, magic, high_watermark)
-            if at_once_bytes and size <= len(data):
-                # A view keeps all that was read.
-                found.known_data = data if size > _COPIED_BYTES else bytes(data[:size])
-            return found
+            return Slice(segment, start, max(size, 0), magic, high_watermark)
         segment = segments.after(segment)
     return Slice(None, 0, 0, -1, high_watermark)
 
 
-def _first_bytes(segment: Segment, data: Buffer, start: int, end: int, enough: int) -> int:
+def _first_bytes(segment: Segment, data: bytes, start: int, end: int, enough: int) -> int:
     """How many bytes the entry at `start` takes, of which `data` has its head.
 
     Its CRC does not cover its size, so one that takes more than is `enough`, and much, is checked
@@ -105,7 +91,7 @@ def _first_bytes(segment: Segment, data: Buffer, start: int, end: int, enough: i
     return entry_bytes
 
 
-def _size_of(data: Buffer) -> int:
+def _size_of(data: bytes) -> int:
     """What the entry that begins there says of its size."""
     return int.from_bytes(data[SIZE_AT:ENTRY_OVERHEAD], "big", signed=True)
 
