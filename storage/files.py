@@ -33,6 +33,9 @@ _PROBE_BYTES: Final = 128 << 10
 
 _LOAD_BYTES: Final = 256 << 10
 
+_NO_ACCESS_TIME: Final = getattr(os, "O_NOATIME", 0)
+"""Linux has it."""
+
 _NO_WAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 """Linux has it; elsewhere a read is taken to be a quick one."""
 
@@ -136,6 +139,15 @@ class Files(Protocol):
         ...
 
 
+def _open_to_read(path: Path) -> int:
+    """Open a file of which it is not to be noted when it was read: that would write to the disk."""
+    flags = os.O_RDONLY | os.O_CLOEXEC
+    try:
+        return os.open(path, flags | _NO_ACCESS_TIME)
+    except PermissionError:  # The file is another user's.
+        return os.open(path, flags)
+
+
 def _read_now(fd: int, buffer: bytearray, position: int) -> int:
     """Read what is in memory from `position` on; raises `BlockingIOError` when nothing is."""
     try:
@@ -179,14 +191,16 @@ class SystemFile:
         return None
 
     def in_memory(self, size: int, position: int) -> bool:
-        probe = bytearray(1)
+        fd, buffers, last = self._fd, [bytearray(1)], position + size - 1
         try:
-            for at in range(position, position + size, _PROBE_BYTES):
-                _read_now(self._fd, probe, at)
-            _read_now(self._fd, probe, position + size - 1)
+            for at in (*range(position, last, _PROBE_BYTES), last):
+                os.preadv(fd, buffers, at, _NO_WAIT)
         except BlockingIOError:
             return False
-        return True
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+        return True  # Where a file system cannot tell, a read is taken to be a quick one.
 
     def load(self, size: int, position: int) -> None:
         end = position + size
@@ -287,8 +301,9 @@ class SystemFiles:
         self._spare.give()
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> SystemFile:
-        flags = os.O_RDONLY if read_only else os.O_RDWR
-        flags |= os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        if read_only:
+            return SystemFile(_open_to_read(path), path)
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         fd = os.open(path, flags, self._mode)
         if create and self._owner is not None:
             os.fchown(fd, *self._owner)

@@ -29,9 +29,10 @@ class OpenFiles:
         self._open: OrderedDict[str, File] = OrderedDict()
         self._lent = 0
 
-    def use(self, name: str, path: Path | None = None) -> File:
+    def use(self, name: str, path: Path | None = None, *, read_only: bool = False) -> File:
         """The open file of that name, valid until the next call. `path` is the same as a path,
-        for those who have it: to make one takes nearly as long as to open the file.
+        for those who have it: to make one takes nearly as long as to open the file. Whoever opens a
+        file `read_only` does so in every call.
 
         Raises `OSError`.
         """
@@ -39,7 +40,8 @@ class OpenFiles:
         if file is not None:
             self._open.move_to_end(name)
             return file
-        file = self.making_room(partial(self._files.open, path or Path(name)))
+        opened = partial(self._files.open, path or Path(name), read_only=read_only)
+        file = self.making_room(opened)
         self._open[name] = file
         self._close_surplus()
         return file

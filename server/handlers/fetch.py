@@ -1,7 +1,6 @@
 """fetch: read message sets, at once or when there are enough bytes."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -18,27 +17,20 @@ from ...protocol.api.log.fetch import (
     FetchResponse,
     FetchTopicResult,
 )
-from ...protocol.api.log.list_offsets import BY_APPEND, BY_TIMESTAMP
-from ...protocol.errors import (
-    HorologError,
-    InvalidRequest,
-    OffsetOutOfRange,
-    UnknownFetchSession,
-)
+from ...protocol.errors import UnknownFetchSession
 from ...protocol.limits import MAX_APPEND_TIMES
 from ...protocol.records.kernel import walk
 from ...protocol.records.messages.downconversion import DamagedSlice
 from ...storage.files import Buffer
-from ...storage.log.log import Log
 from ...storage.read.file_range import FileRange
 from ...storage.read.readable_segment import FarAway
 from ...storage.read.reader import Reader
 from ...storage.read.reading import Slice
-from ...storage.read.windows import Place, TimeWindow
 from ..conversions import Limits
-from ..parking import Partition
 from .base import Later, Services, each_alone
 from .epochs import check_epoch
+from .fetch_places import append_times_loaded, get_ready, has_window, partitions_of, place_of
+from .fetch_waiting import Waiting
 
 FIRST_VERSION_WITH_V1 = 2
 """Older fetches speak message format v0 only."""
@@ -77,7 +69,7 @@ def _answer(services: Services, request: FetchRequest, version: int) -> FetchRes
         reading.look(as_they_are=True)
         return _when_enough(reading)
 
-    getting_ready = services.work.start(_get_ready(services, request, Reader.located))
+    getting_ready = services.work.start(get_ready(services, request, Reader.located))
     return Later(getting_ready, look_again)
 
 
@@ -89,7 +81,7 @@ def _when_enough(reading: "_Reading") -> FetchResponse | Later:
     services, request, version = reading.services, reading.request, reading.version
     wait_ms = min(request.max_wait_ms, services.settings.fetch_max_wait_ms)
     if wait_ms > 0 and not reading.is_enough():
-        waiting = _Waiting(services, request)
+        waiting = Waiting(services, request)
         if not waiting.over:
             named = sum(len(topic.partitions) for topic in request.topics)
             if services.fetches.has_room(named):
@@ -115,134 +107,10 @@ def _read(services: Services, request: FetchRequest, version: int) -> FetchRespo
         reading.look(as_they_are=True)
         return reading.answer()
 
-    if request.include_append_times and not _append_times_loaded(services, request):
-        loading = services.work.start(_get_ready(services, request, Reader.append_times_loaded))
+    if request.include_append_times and not append_times_loaded(services, request):
+        loading = services.work.start(get_ready(services, request, Reader.append_times_loaded))
         return Later(loading, answer)
     return answer()
-
-
-def _append_times_loaded(services: Services, request: FetchRequest) -> bool:
-    for topic in request.topics:
-        for partition in topic.partitions:
-            with suppress(HorologError, OSError):  # reading meets the same and tells the client
-                log = services.logs.find(topic.name, partition.partition)
-                if not log.reader.append_times_loaded(partition.fetch_offset):
-                    return False
-    return True
-
-
-async def _get_ready(
-    services: Services, request: FetchRequest, look: Callable[[Reader, int], bool]
-) -> None:
-    """Have the logs prepared, and looked at until `look` has no more to do, a bounded piece of work
-    at a time. What fails here fails again when it is read, which tells the client."""
-    await services.logs.prepare(services.logs.unprepared(_partitions(request)))
-    turns = services.work.turns()
-    for topic in request.topics:
-        for wanted in topic.partitions:
-            with suppress(HorologError, OSError):
-                log = services.logs.find(topic.name, wanted.partition)
-                while not look(log.reader, wanted.fetch_offset):
-                    await turns.give_way()
-                if _has_window(wanted):
-                    place = _look_for(log, wanted, log.high_watermark)
-                    if place.unready is not None and wanted.window_by == BY_APPEND:
-                        while not log.reader.append_times_loaded(place.offset):
-                            await turns.give_way()
-                    elif place.unready is not None:
-                        await services.time_maps.make(log, place.unready)
-
-
-def _is_not_here_yet(log: Log, wanted: FetchPartition) -> bool:
-    """Whether a follower has not been told yet whether there is such an offset."""
-    return log.follows and wanted.fetch_offset > log.log_end_offset
-
-
-def _has_window(wanted: FetchPartition) -> bool:
-    return wanted.window_from_ms >= 0 or wanted.window_until_ms >= 0
-
-
-def _place(log: Log, wanted: FetchPartition, *, committed: bool, far: bool) -> Place:
-    """Where to go on with the window of a partition. Raises `FarAway` without `far` where something
-    has to be made ready first, `InvalidRequest`, and what looking raises."""
-    if wanted.window_by not in ("", BY_TIMESTAMP, BY_APPEND):
-        raise InvalidRequest(
-            f"window_by is {wanted.window_by!r}; it must be {BY_TIMESTAMP!r} or {BY_APPEND!r}, or "
-            "not be given"
-        )
-    if not (far or log.prepared):
-        raise FarAway
-    end_offset = log.last_stable_offset if committed else log.high_watermark
-    if not log.log_start_offset <= wanted.fetch_offset < end_offset:
-        return Place(wanted.fetch_offset, end_offset, 0)
-    place = _look_for(log, wanted, end_offset)
-    if place.unready is None:
-        return place
-    if not far:
-        raise FarAway
-    if place.offset > wanted.fetch_offset:
-        return place
-    # The map could not be made. What it would be of is read as a whole.
-    return Place(place.offset, min(place.unready.next_offset, end_offset), place.skipped_bytes)
-
-
-def _look_for(log: Log, wanted: FetchPartition, end_offset: int) -> Place:
-    window = TimeWindow.between(wanted.window_from_ms, wanted.window_until_ms)
-    if wanted.window_by == BY_APPEND:
-        return log.windows.place_by_append(wanted.fetch_offset, window, end_offset)
-    return log.windows.place(wanted.fetch_offset, window, end_offset)
-
-
-def _partitions(request: FetchRequest) -> Iterator[Partition]:
-    for topic in request.topics:
-        for partition in topic.partitions:
-            yield topic.name, partition.partition
-
-
-class _Waiting:
-    """How much of what a fetch asks for is there. Only what moved is looked at again."""
-
-    def __init__(self, services: Services, request: FetchRequest) -> None:
-        self._services = services
-        self._min_bytes = request.min_bytes
-        self._committed = request.isolation_level == READ_COMMITTED
-        self._wanted: dict[Partition, FetchPartition] = {}
-        self._available: dict[Partition, int] = {}
-        self._total = 0
-        for topic in request.topics:
-            for partition in topic.partitions:
-                self._wanted[topic.name, partition.partition] = partition
-        self.over = not self._wanted
-        """Whether to answer: there is enough, there is an error, or waiting cannot help."""
-        for key in self._wanted:
-            self.satisfied(key)
-            if self.over:
-                break
-
-    def partitions(self) -> Iterator[Partition]:
-        return iter(self._wanted)
-
-    def satisfied(self, key: Partition) -> bool:
-        """Look at one partition again; True when the fetch is to be answered."""
-        wanted = self._wanted[key]
-        try:
-            check_epoch(self._services, wanted.current_leader_epoch)
-            log = self._services.logs.find(*key)
-            if _is_not_here_yet(log, wanted):
-                return self.over
-            if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
-                raise OffsetOutOfRange
-            readable = log.reader.readable_bytes(wanted.fetch_offset, committed=self._committed)
-        except (HorologError, OSError):
-            self.over = True  # reading it meets the same error and tells the client
-            return True
-        available = min(readable, max(wanted.partition_max_bytes, 0))
-        self._total += available - self._available.get(key, 0)
-        self._available[key] = available
-        # A read never spans segments, so nothing that comes adds to a read of a closed one.
-        closed = readable > 0 and wanted.fetch_offset < log.segments[-1].base_offset
-        self.over = self.over or closed or self._total >= self._min_bytes
-        return self.over
 
 
 class _Part(msgspec.Struct):
@@ -277,10 +145,11 @@ class _Reading(msgspec.Struct):
     def look(self, *, as_they_are: bool = False) -> bool:
         """See where the messages are, with no byte of them read; `False` when a log has to be
         prepared first, or looked at for longer, unless it is to be taken as it is."""
+        request = self.request
         self.budget_bytes = self.services.settings.max_response_bytes
         if self.version >= FIRST_VERSION_WITH_MAX_BYTES:
-            self.budget_bytes = max(min(self.budget_bytes, self.request.max_bytes), 0)
-        for topic in self.request.topics:
+            self.budget_bytes = max(min(self.budget_bytes, request.max_bytes), 0)
+        for topic in request.topics:
             results: list[FetchPartitionResult] = []
             self.topics.append(FetchTopicResult(name=topic.name, partitions=results))
             for wanted in topic.partitions:
@@ -297,19 +166,20 @@ class _Reading(msgspec.Struct):
     def _look_at(
         self, topic: str, wanted: FetchPartition, result: FetchPartitionResult, *, far: bool
     ) -> None:
+        request, offset = self.request, wanted.fetch_offset
         check_epoch(self.services, wanted.current_leader_epoch)
         log = self.services.logs.find(topic, wanted.partition)
         limit_bytes = max(min(wanted.partition_max_bytes, self.budget_bytes), 0)
         whole_messages = self.version >= FIRST_VERSION_WITH_MAX_BYTES
-        committed = self.request.isolation_level == READ_COMMITTED
+        committed = request.isolation_level == READ_COMMITTED
         result.log_start_offset = log.log_start_offset
         result.last_stable_offset = log.last_stable_offset
-        if _is_not_here_yet(log, wanted):
+        if offset > log.log_end_offset and log.follows:
             result.high_watermark = log.high_watermark
-            return
-        offset, end_offset = wanted.fetch_offset, None
-        if _has_window(wanted):
-            place = _place(log, wanted, committed=committed, far=far)
+            return  # The offset may come from the leader.
+        end_offset = None
+        if has_window(wanted):
+            place = place_of(log, wanted, committed=committed, far=far)
             result.next_offset, result.skipped_bytes = place.offset, place.skipped_bytes
             offset, end_offset = place.offset, place.end_offset
         found = log.reader.read(
@@ -322,14 +192,14 @@ class _Reading(msgspec.Struct):
         )
         # Only the first partition that gives anything may exceed its limit, by one message.
         too_large = whole_messages and bool(self.parts) and found.size > limit_bytes
-        if self.with_append_times and self.request.include_append_times and not too_large:
+        if self.with_append_times and request.include_append_times and not too_large:
             if not self.sets_left:
                 result.high_watermark = result.last_stable_offset = found.high_watermark
                 return
-            found, told = log.reader.append_times(found, offset, self.sets_left)
-            self.sets_left -= told.sets
+            found, known = log.reader.append_times(found, offset, self.sets_left)
+            self.sets_left -= known.sets
             result.append_times = [
-                AppendTime(offset=offset, append_time_ms=time_ms) for offset, time_ms in told.spans
+                AppendTime(offset=offset, append_time_ms=time_ms) for offset, time_ms in known.spans
             ]
         result.high_watermark = found.high_watermark
         if committed:
@@ -344,20 +214,20 @@ class _Reading(msgspec.Struct):
 
     def is_enough(self) -> bool:
         """Whether the fetch is to be answered for what there is. Where a partition is named twice,
-        of which the last one counts, that is left to `_Waiting` to say."""
+        of which the last one counts, that is left to `Waiting` to say."""
         if self.available_bytes < self.request.min_bytes:
             return False
         topics = self.request.topics
         if len(topics) == 1 and len(topics[0].partitions) == 1:
             return True
-        named = list(_partitions(self.request))
+        named = list(partitions_of(self.request))
         return len(set(named)) == len(named)
 
     def _refuse(self, result: FetchPartitionResult, error: Exception) -> None:
         result.error_code, result.error_message = self.services.outcomes.of(error, api="fetch")
 
     def answer(self) -> FetchResponse | Later:
-        """The response, or what becomes of it once all is in a format that the reader knows."""
+        """The response, or a later one once all is in a format that the reader knows."""
         response = FetchResponse(topics=self.topics)
         newest = newest_format(self.version)
         unreadable = []

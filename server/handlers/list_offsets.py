@@ -62,11 +62,11 @@ handle_many: Final = each_alone(_answer)
 
 
 def _visible_end(log: Log, request: ListOffsetsRequest) -> int:
-    """The first offset that who asks does not see."""
+    """The first offset that the asker does not see."""
     if request.replica_id != CONSUMER:
         return log.log_end_offset
     committed = request.isolation_level == READ_COMMITTED
-    return log.last_stable_offset if committed else log.high_watermark
+    return log.last_stable_offset if committed else log.watermark.offset
 
 
 async def _finish(
@@ -122,7 +122,7 @@ class _Listing:
                 _check_by(wanted, self._version)
             check_epoch(self._services, wanted.current_leader_epoch)
             log = self._services.logs.find(topic, wanted.partition)
-            if not log.prepared and wanted.timestamp not in (LATEST, EARLIEST):
+            if not log.segment_list.prepared and wanted.timestamp not in (LATEST, EARLIEST):
                 yield log
                 log = self._services.logs.find(topic, wanted.partition)
             if self._version < FIRST_VERSION_WITH_TIMES:

@@ -26,8 +26,11 @@ PILOT_BYTES: Final = 16 << 10
 """Bytes that go through the transport when the socket is full."""
 
 
+_SHORTER: Final = "a log file is shorter than it was"
+
+
 class FileChanged(Exception):
-    """What was promised is not in the file any more: the rest of an answer cannot be sent."""
+    """Bytes of an answer are not in the file any more: the rest of the answer cannot be sent."""
 
 
 class FileSender:
@@ -43,6 +46,8 @@ class FileSender:
         self._go_on = go_on
         self._limits = transport.get_write_buffer_limits()
         self._parts: deque[Part] = deque()
+        self.memory_bytes = 0
+        """What is left and takes memory."""
         self._sent = 0  # of the stretch in front
         self._in_memory = 0  # of the stretch in front, as far as is known
         self._waiting = False  # for a thread or for the loop
@@ -52,18 +57,17 @@ class FileSender:
         """Whether something is left to send."""
         return bool(self._parts)
 
-    @property
-    def memory_bytes(self) -> int:
-        """What is left and takes memory."""
-        return sum(len(part) for part in self._parts if isinstance(part, InMemory))
-
     def add(self, parts: Iterable[Part]) -> None:
         """Have more sent, behind what is left."""
-        self._parts.extend(parts)
+        for part in parts:
+            self._parts.append(part)
+            if isinstance(part, InMemory):
+                self.memory_bytes += len(part)
 
     def close(self) -> None:
         """Forget what is left; the connection is gone."""
         self._parts.clear()
+        self.memory_bytes = 0
         if self._socket is not None:
             self._socket.detach()
             self._socket = None
@@ -84,11 +88,12 @@ class FileSender:
             if not isinstance(part, FileRange):
                 assert isinstance(part, InMemory)
                 self._parts.popleft()
+                self.memory_bytes -= len(part)
                 self._send_bytes(part)
             elif budget <= 0:
                 self._rest()
                 return
-            elif self._is_in_memory(part):
+            elif self._sent < self._in_memory or self._look_in_memory(part):
                 budget -= self._send_stretch(part)
         if not self._parts:
             low, high = self._limits
@@ -117,25 +122,29 @@ class FileSender:
         return self._socket
 
     def _send_stretch(self, stretch: FileRange) -> int:
-        """Send what the socket takes of it; returns how many bytes that were."""
+        """Send what is in memory of it, as far as the socket takes it; returns how many bytes."""
         if not stretch.intact:
             raise FileChanged("the end of a log was cut off while it was being sent")
-        position = stretch.position + self._sent
-        size = self._in_memory - self._sent
-        target = self._raw_socket().fileno()
+        target, source = self._raw_socket().fileno(), stretch.file.fileno()
+        begin, end = stretch.position + self._sent, stretch.position + self._in_memory
+        position = begin
         try:
-            sent = os.sendfile(target, stretch.file.fileno(), position, size)
+            while position < end:
+                sent = os.sendfile(target, source, position, end - position)
+                if not sent:
+                    raise FileChanged(_SHORTER)
+                position += sent
         except BlockingIOError:
-            pilot = stretch.file.pread(min(size, PILOT_BYTES), position)
+            pilot = stretch.file.pread(min(end - position, PILOT_BYTES), position)
+            if not pilot:
+                raise FileChanged(_SHORTER) from None
             self._transport.write(pilot)
-            sent = len(pilot)
+            position += len(pilot)
         except ConnectionError:
             self._transport.abort()
             return 0
-        if not sent:
-            raise FileChanged("a log file is shorter than it was")
-        self._advance(sent, stretch)
-        return sent
+        self._advance(position - begin, stretch)
+        return position - begin
 
     def _advance(self, sent: int, stretch: FileRange) -> None:
         self._sent += sent
@@ -143,10 +152,8 @@ class FileSender:
             self._parts.popleft()
             self._sent = self._in_memory = 0
 
-    def _is_in_memory(self, stretch: FileRange) -> bool:
+    def _look_in_memory(self, stretch: FileRange) -> bool:
         """Whether the next bytes of it are in memory. If not, a thread is set to read them."""
-        if self._sent < self._in_memory:
-            return True
         size = min(len(stretch) - self._sent, TURN_BYTES)
         position = stretch.position + self._sent
         if stretch.file.in_memory(size, position):
@@ -197,7 +204,7 @@ class EncryptedFileSender(FileSender):
         size = min(self._in_memory - self._sent, PIECE_BYTES)
         piece = stretch.file.pread(size, position)
         if not piece:
-            raise FileChanged("a log file is shorter than it was")
+            raise FileChanged(_SHORTER)
         self._transport.write(piece)
         self._advance(len(piece), stretch)
         return len(piece)

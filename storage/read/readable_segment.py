@@ -105,7 +105,7 @@ class ReadableSegment:
     @property
     def file(self) -> File:
         """The log file, open; valid until another segment's file is asked for."""
-        return self._file or self._seams.open_files.use(self._log_name, self.log_path)
+        return self._file or self.open_files.use(self._log_name, self.log_path, read_only=True)
 
     def hold_open(self) -> File:
         """Keep the log file open until `release`: it has bytes that are not synced."""

@@ -114,10 +114,11 @@ class Reader:
         as `prepare`, which should have been done before.
         """
         log = self._log
-        if not log.prepared:
+        listed = log.segment_list
+        if not listed.prepared:
             # Else segments whose times are not known would be passed over without a word.
             log.prepare()
-        segment = log.segment_list.segments[bisect_left(log.segment_list.closed_max_ms, target_ms)]
+        segment = listed.segments[bisect_left(listed.closed_max_ms, target_ms)]
         looked_at = None
         if segment.largest_possible_ms >= target_ms:
             looked_at = segment
@@ -125,7 +126,7 @@ class Reader:
             opened_bytes = min(log.settings.max_decompressed_bytes, OPENED_BYTES)
             found = look_for_time(segment, start, target_ms, opened_bytes)
             if found is not None:
-                end_offset = log.log_end_offset if to_log_end else log.high_watermark
+                end_offset = log.log_end_offset if to_log_end else log.watermark.offset
                 return Search(None, found if found.offset < end_offset else None)
         view = self._view(to_log_end=to_log_end)
         return Search(search.find_time(view, target_ms, looked_at))

@@ -389,9 +389,9 @@ class _ForOneThread(OpenFiles):
         super().__init__(files, limit)
         self._thread = get_ident()
 
-    def use(self, name: str, path: Path | None = None) -> File:
+    def use(self, name: str, path: Path | None = None, *, read_only: bool = False) -> File:
         assert get_ident() == self._thread, f"{name} is used in another thread"
-        return super().use(name, path)
+        return super().use(name, path, read_only=read_only)
 
 
 @pytest.mark.parametrize("timed", [True, False])

@@ -5,7 +5,7 @@ import errno
 import io
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.server.broker import Broker
 from horolog.server.handlers.fetch import STRETCH_BYTES
 from horolog.server.network.connection import Connection
+from horolog.server.network.file_sending import FileSender
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
@@ -261,3 +262,28 @@ async def test_what_is_not_in_memory_is_read_in_a_thread(
         held.let_go()
     assert (await client.frame()).endswith(filled)
     assert files.did("load") == 1
+
+
+async def test_parts_take_memory_until_they_are_sent_or_given_up() -> None:
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    transport, _ = await loop.create_unix_connection(asyncio.Protocol, sock=ours)
+
+    def in_thread(_: Callable[[], None]) -> asyncio.Future[None]:
+        raise AssertionError("nothing has to be read")
+
+    sender = FileSender(transport, in_thread, lambda: None)
+    with theirs:
+        sender.add([b"head", memoryview(b"messages")])
+        assert sender.memory_bytes == 12
+        sender.send()
+        assert (bool(sender), sender.memory_bytes) == (False, 0)
+        theirs.setblocking(False)
+        received = b""
+        while len(received) < 12:
+            received += await loop.sock_recv(theirs, 100)
+        assert received == b"headmessages"
+        sender.add([b"given up"])
+        sender.close()
+        assert sender.memory_bytes == 0
+        transport.close()
