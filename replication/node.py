@@ -196,16 +196,16 @@ class Node:
         leader = self.serves(now_s)
         if leader is None:
             self._effect_refusal(connection)
-        elif isinstance(message, Hello):
-            if message.epoch in (NO_EPOCH, leader.epoch):
-                leader.greeted(connection, message)
-            else:
-                self._effect_refusal(connection)
         elif isinstance(message, Fetch):
             leader.fetched(now_s, connection, message)
         elif isinstance(message, Confirm):
             leader.confirmed(connection, message)
-        self._hand_over_if_done(now_s)
+        elif message.epoch in (NO_EPOCH, leader.epoch):
+            leader.greeted(connection, message)
+        else:
+            self._effect_refusal(connection)
+        if self._handing_to is not None:
+            self._hand_over_if_done(now_s)
 
     def _effect_refusal(self, connection: Connection) -> None:
         self.effects.append(Send(connection, Refusal(self.highest_epoch)))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 
 from ...protocol.api.cluster.replicate import ReplicateResponse
 from ...replication.messages import Position
@@ -58,7 +59,7 @@ class Channel:
         """When the follower said something last."""
         self.closed = False
         """Whether nothing that comes from it counts any more."""
-        self.told: tuple[tuple[int, Known], ...] = ()
+        self.told: Sequence[tuple[int, Known]] = []
         """The followers that it was told of, and where they are."""
         self.unplaced: dict[Partition, tuple[str, Position]] = {}
         """By partition, topic ids and positions of a topic that is not known here, yet."""

@@ -169,10 +169,11 @@ class StoredDirectory:
     def raised_starts(self, known: dict[Partition, int]) -> list[Partition]:
         """Partitions whose logs begin later than `known` says, which is brought up to date."""
         # Every second thousands of logs begin where they did.
-        starts = dict(zip(self.logs, map(_start_of, self.logs.values()), strict=True))
-        if starts == known:
+        starts = list(map(_start_of, self.logs.values()))
+        if starts == list(known.values()):
             return []
-        raised = [key for key, start in starts.items() if start > known.get(key, start)]
+        found = dict(zip(self.logs, starts, strict=True))
+        raised = [key for key, start in found.items() if start > known.get(key, start)]
         known.clear()
-        known.update(starts)
+        known.update(found)
         return raised
