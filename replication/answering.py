@@ -78,7 +78,7 @@ def _note_sent(
 def _joins_with(
     session: Session, part: LedPartition, reached: int | None, unsynced_bytes: int
 ) -> int:
-    """Up to where a follower that is not in sync has to sync. It is told to where it has all that
+    """Up to where a follower that is not in sync has to sync. It syncs where it has all that
     it joins with, and before that now and then: else syncs, one for each answer, are all it does.
     """
     wanted = max(part.sync_to, part.log.high_watermark)

@@ -310,7 +310,7 @@ class Leader:
             counted=session.member in self.isr.counted,
         )
         session.waits = False
-        session.told = True
+        session.was_answered = True
         self._effects.append(Send(session.connection, Fetched(self.epoch, parts)))
 
     # Who is in sync.

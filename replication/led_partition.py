@@ -43,7 +43,7 @@ class LedPartition:
 
     @property
     def synced_offset(self) -> int:
-        """What is below it is on this broker's stable storage; 0 where nobody ever waits for that."""
+        """Up to where this broker has synced it; 0 where no producer ever waits for a sync."""
         return self.log.synced_offset if self._sync else 0
 
     @property

@@ -71,7 +71,7 @@ class Node:
 
     @property
     def highest_epoch(self) -> int:
-        """That this directory was ever told of."""
+        """That this directory has ever seen."""
         return self.directory.identity.highest_epoch
 
     def remember(self, identity: Identity) -> None:
@@ -113,7 +113,7 @@ class Node:
             self.leader.await_commit(partition, first_offset, next_offset, token)
 
     def readable(self, now_s: float) -> bool:
-        """Whether a client may be told what is below the watermarks, as by the leader."""
+        """Whether a client may get what is below the watermarks, as from the leader."""
         leader = self.serves(now_s)
         return leader is not None and leader.readable
 
@@ -181,7 +181,7 @@ class Node:
             self.follower.closed()
 
     def learn(self, epoch: int) -> None:
-        """Somebody knows of `epoch`. Who leads or follows in an older one stops at once."""
+        """`epoch` exists. Who leads or follows in an older one stops at once."""
         if epoch > self.highest_epoch:
             self.remember(self.identity._replace(highest_epoch=epoch))
         if self.leader is not None and epoch > self.leader.epoch:

@@ -46,7 +46,7 @@ from .stored_directory import StoredDirectory
 from .stored_metadata import METADATA
 
 TICK_S: Final = 0.1
-"""How often the state machine is told what time it is."""
+"""How often the state machine gets the time."""
 
 REMIND_S: Final = 0.005
 """How long a watermark that moved waits for messages to go with to the followers. Their readers
@@ -135,7 +135,7 @@ class Cluster:
         """What carries out an effect; all others are the decider's."""
 
     def replication_settings(self) -> ReplicationSettings:
-        """What `replication/` is told of the settings, whoever decides."""
+        """The settings that `replication/` goes by, whoever decides."""
         settings = self.settings
         return ReplicationSettings(
             lag_max_s=settings.replica_lag_time_max_ms / 1000,
@@ -201,7 +201,7 @@ class Cluster:
         return self.decider.waits_for
 
     @property
-    def told(self) -> str:
+    def leader_hint(self) -> str:
         """Who leads, for a client that asked the wrong broker."""
         if self.node.follower is not None:
             return f"broker {self.broker_id} follows the leader at {self.following.address}"
@@ -210,14 +210,14 @@ class Cluster:
     # The state machine.
 
     def happens(self, step: Callable[[float], Any]) -> Any:
-        """Tell the state machine of an event, and do what it wants."""
+        """Give the state machine an event, and carry out its effects."""
         try:
             return step(self.now_s)
         finally:
             self.settle()
 
     def settle(self) -> None:
-        """Do what the state machine wants done, and what that brings about."""
+        """Carry out the effects of the state machine, and those that these bring about."""
         node = self.node
         while node.effects:
             effects = node.effects[:]
@@ -235,7 +235,7 @@ class Cluster:
     def _change_role(self, led: bool) -> None:
         leader = self.node.leader
         if led:
-            self.store.leads_no_more(NotLeader(self.told))
+            self.store.leads_no_more(NotLeader(self.leader_hint))
             self._groups.moved_away()
         if leader is None:
             self.stored.follow()
@@ -281,7 +281,7 @@ class Cluster:
     def _answer(self, effect: Answer) -> None:
         commit = effect.token
         assert isinstance(commit, Commit)
-        commit.settle(effect.outcome, "" if self.leads else self.told)
+        commit.settle(effect.outcome, "" if self.leads else self.leader_hint)
         self._committed[commit.partition] = None
 
     def _answer_clients(self) -> None:

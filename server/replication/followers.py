@@ -1,4 +1,4 @@
-"""The followers of a leader: their requests, and what they are told."""
+"""The followers of a leader: their requests, and the answers."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -95,14 +95,14 @@ class Followers:
             return True
         if len(channel.unplaced) >= MAX_PARTITIONS:
             raise InvalidRequest(
-                f"broker {channel.broker_id} tells positions in {MAX_PARTITIONS} partitions that "
+                f"broker {channel.broker_id} sends positions in {MAX_PARTITIONS} partitions that "
                 "are not here"
             )
         channel.unplaced[partition] = topic_id, position
         return False
 
     def place(self, came: Iterable[Partition]) -> None:
-        """Believe what was said of partitions that are there now."""
+        """Take the positions in partitions that are there now."""
         leader, logs = self._cluster.node.leader, self._cluster.stored.logs
         if leader is None:
             return
@@ -232,20 +232,20 @@ class Followers:
             channel.say(response)
 
     def _describe(self, channel: Channel, response: ReplicateResponse) -> None:
-        """Say how far the follower is behind, who is in sync, and where the followers are, if that
-        is not what was said before."""
+        """Add how far the follower is behind, who is in sync, and the addresses of the followers,
+        if these are not those of the last list."""
         response.behind_messages = self.behind(channel)
         response.in_sync = self.in_sync()
         known = self.known
-        told = [(one, known[one]) for one in self.there() if one in known]
-        if told == channel.told:
+        listed = [(one, known[one]) for one in self.there() if one in known]
+        if listed == channel.listed:
             return
-        channel.told = told
+        channel.listed = listed
         response.members = [
             ReplicaPlace(
                 broker_id=broker_id, address=known.address, kafka_address=known.kafka_address
             )
-            for broker_id, known in told
+            for broker_id, known in listed
         ]
 
     def there(self) -> list[int]:
@@ -279,7 +279,7 @@ class Followers:
         return total
 
     def look(self) -> None:
-        """Forget connections that nobody uses any more."""
+        """Forget connections that are not used any more."""
         now_s = self._cluster.now_s
         for channel in list(self._channels.values()):
             if not channel.waits and now_s - channel.heard_s > SILENT_S:

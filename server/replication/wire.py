@@ -263,4 +263,4 @@ def _read_stored(part: ReplicatedPart) -> Stored | None:
 
 
 def _read_epochs(begins: Sequence[EpochBegin]) -> tuple[EpochStart, ...]:
-    return tuple(EpochStart(one.epoch, one.offset) for one in begins)
+    return tuple([EpochStart(one.epoch, one.offset) for one in begins])
