@@ -25,15 +25,16 @@ def next_parts(
     parts: list[Part] = []
     left: set[Partition] = set()
     session.more = set()
-    told = session.changed | session.moved
+    news = session.changed | session.moved
     session.moved = set()
-    for partition in sorted(told):
+    for partition in sorted(news):
         part = partitions[partition]
         log, stored = part.log, None
+        first = log.log_start_offset
         end = session.goes_on_at(partition)
         starts: tuple[EpochStart, ...] = ()
-        if _has_more(session, part, partition, end):
-            assert end is not None
+        sure = partition not in session.unsure
+        if end is not None and sure and first <= end < log.log_end_offset:
             if room <= 0:
                 left.add(partition)
                 continue
@@ -45,14 +46,14 @@ def next_parts(
         if not counted:
             reached = end if stored is None else stored.next_offset
             wanted = _joins_with(session, part, reached, SYNC_AFTER_ANSWERS * max_bytes)
-        begins_anew = end is None or end < log.log_start_offset
+        begins_anew = end is None or end < first
         parts.append(
             Part(
                 partition,
                 session.diverging.pop(partition, None),
                 stored,
                 starts,
-                log.log_start_offset,
+                first,
                 NOTHING if end is None else log.high_watermark,
                 wanted,
                 log.producers_at_start() if begins_anew else None,
@@ -60,12 +61,6 @@ def next_parts(
         )
     session.changed = left
     return tuple(parts)
-
-
-def _has_more(session: Session, part: LedPartition, partition: Partition, end: int | None) -> bool:
-    if end is None or partition in session.unsure:
-        return False
-    return part.log.log_start_offset <= end < part.log.log_end_offset
 
 
 def _note_sent(
@@ -83,7 +78,7 @@ def _note_sent(
 def _joins_with(
     session: Session, part: LedPartition, reached: int | None, unsynced_bytes: int
 ) -> int:
-    """Up to where a follower that is not in sync has to sync. It is told to where it has all that
+    """Up to where a follower that is not in sync has to sync. It syncs where it has all that
     it joins with, and before that now and then: else syncs, one for each answer, are all it does.
     """
     wanted = max(part.sync_to, part.log.high_watermark)

@@ -24,7 +24,7 @@ class Follower:
         """`begins_anew` is called before a log is emptied that is copied again from its start."""
         self.leader_id = leader_id
         self.epoch = epoch
-        """`NO_EPOCH` until the leader says it, where a person said whom to follow."""
+        """`NO_EPOCH` until the leader says it, where a person chose whom to follow."""
         self.connection: Connection | None = None
         self._directory = directory
         self._settings = settings
@@ -40,8 +40,8 @@ class Follower:
         """Whether something of the last answer could not be appended."""
         self._changed: set[Partition] = set()
         self._not_reached: set[Partition] = set()
-        self._told: set[Partition] = set()
-        """Partitions of which the leader was told a position on this connection."""
+        self._reported: set[Partition] = set()
+        """Partitions of which a position was sent on this connection."""
         self._was_cut = False
         """Whether a log was cut on this connection, so that topics may have gone with it."""
 
@@ -98,17 +98,17 @@ class Follower:
         self._welcomed = self._ever_welcomed = True
         self._changed = set(self._directory.logs)
         self._not_reached = set(self._directory.logs)
-        self._told = set(self._directory.logs)
+        self._reported = set(self._directory.logs)
         self._was_cut = False
         self._fetch(now_s)
 
     def add_partition(self, partition: Partition) -> None:
         """A partition that the leader's metadata names is there now."""
-        if self._was_cut and partition in self._told:
+        if self._was_cut and partition in self._reported:
             # It went with metadata that the leader never had, and knows nothing of that: what is
             # on its way goes on behind messages that are gone.
             self.drop()
-        self._told.add(partition)
+        self._reported.add(partition)
         self._not_reached.add(partition)
         self._position_changed(partition)
 
@@ -159,30 +159,31 @@ class Follower:
             self._was_cut = True
             self.cut(log, part.diverging, part)
             self._changed.add(part.partition)
-        elif part.log_start_offset > log.log_end_offset:
+        elif part.log_start_offset > before:
             self._was_cut = True
             self._begin_anew(log, part)
             self._changed.add(part.partition)
         else:
-            self._append(log, part)
-        if log.log_end_offset != before:
+            self._append(log, part, before)
+        end = log.log_end_offset
+        if end != before:
             self._changed.add(part.partition)
         if part.log_start_offset > log.log_start_offset:
-            log.raise_log_start(min(part.log_start_offset, log.log_end_offset))
+            log.raise_log_start(min(part.log_start_offset, end))
             self._changed.add(part.partition)
-        watermark = min(part.high_watermark, log.log_end_offset)
+        watermark = min(part.high_watermark, end)
         if part.diverging is None and watermark > log.high_watermark:
             log.set_high_watermark(watermark)
-        if 0 <= part.high_watermark <= log.log_end_offset:
+        if 0 <= part.high_watermark <= end:
             self._not_reached.discard(part.partition)
-        wanted = min(part.sync_to, log.log_end_offset)
-        if wanted > log.synced_offset:
+        wanted = min(part.sync_to, end)
+        if wanted and wanted > log.synced_offset:
             self._effects.append(Sync(part.partition))
 
-    def _append(self, log: PartitionLog, part: Part) -> None:
+    def _append(self, log: PartitionLog, part: Part, first: int) -> None:
+        """Append to a log that ends at `first`."""
         if part.stored is None:
             return
-        first = log.log_end_offset
         for epoch, offset in part.epoch_starts:
             if epoch > latest(log.epoch_starts):
                 log.begin_epoch(epoch, max(offset, first))
@@ -233,17 +234,14 @@ class Follower:
         self._effects.append(Send(self.connection, Fetch(self.epoch, positions, self._ahead)))
 
     def _positions(self, partitions: set[Partition]) -> tuple[Position, ...]:
-        logs = self._directory.logs
-        return tuple(
-            Position(
-                partition,
-                logs[partition].log_end_offset,
-                latest(logs[partition].epoch_starts),
-                logs[partition].synced_offset,
-                logs[partition].log_start_offset,
-            )
-            for partition in sorted(partitions)
+        found = []
+        for partition in sorted(partitions):
+            log = self._directory.logs.get(partition)
             # Of a log that is damaged nothing is confirmed: whoever lacks what was stored once is
             # not in sync.
-            if partition in logs and logs[partition].damaged_from is None
-        )
+            if log is not None and log.damaged_from is None:
+                end, last_epoch = log.log_end_offset, latest(log.epoch_starts)
+                found.append(
+                    Position(partition, end, last_epoch, log.synced_offset, log.log_start_offset)
+                )
+        return tuple(found)

@@ -28,7 +28,7 @@ def next_epoch(highest_epoch: int, broker_id: int) -> int:
 
 
 class HandNode(Node):
-    """Follows the broker that it is told to, or leads."""
+    """Follows the broker that a person chose, or leads."""
 
     def __init__(
         self,

@@ -148,12 +148,16 @@ class Leader:
             self._answer_followers()
 
     def _advance(self, partition: Partition, part: LedPartition) -> None:
-        end, synced = part.log.log_end_offset, part.log.synced_offset
+        end, synced = part.log.log_end_offset, part.synced_offset
         for session in self._in_sync:
             if session is None:
                 return
-            end = min(end, session.ends.get(partition, -1))
-            synced = min(synced, session.synced.get(partition, -1))
+            of_session = session.ends.get(partition, -1)
+            if of_session < end:
+                end = of_session
+            of_session = session.synced.get(partition, -1)
+            if of_session < synced:
+                synced = of_session
         if part.advance(end, synced) and self.sessions:
             # It goes with the next messages. A fetch answered with it alone costs as much as one
             # with messages, and nobody here waits for a follower to know it.
@@ -306,7 +310,7 @@ class Leader:
             counted=session.member in self.isr.counted,
         )
         session.waits = False
-        session.told = True
+        session.was_answered = True
         self._effects.append(Send(session.connection, Fetched(self.epoch, parts)))
 
     # Who is in sync.

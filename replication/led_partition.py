@@ -42,6 +42,11 @@ class LedPartition:
             self.wait_for_sync(log.high_watermark, self.election_end)
 
     @property
+    def synced_offset(self) -> int:
+        """Up to where this broker has synced it; 0 where no producer ever waits for a sync."""
+        return self.log.synced_offset if self._sync else 0
+
+    @property
     def readable(self) -> bool:
         """Whether all that an earlier leader may have shown is below the watermark (KIP-207)."""
         return self.log.high_watermark >= self.election_end
@@ -81,6 +86,8 @@ class LedPartition:
     def committed(self) -> list[Token]:
         """Who does not wait any more; each is given once."""
         done: list[Token] = []
+        if not self._acks:
+            return done
         limit = self.log.high_watermark
         if self._sync:
             limit = min(limit, self.synced_everywhere)

@@ -71,7 +71,7 @@ class Node:
 
     @property
     def highest_epoch(self) -> int:
-        """That this directory was ever told of."""
+        """That this directory has ever seen."""
         return self.directory.identity.highest_epoch
 
     def remember(self, identity: Identity) -> None:
@@ -113,7 +113,7 @@ class Node:
             self.leader.await_commit(partition, first_offset, next_offset, token)
 
     def readable(self, now_s: float) -> bool:
-        """Whether a client may be told what is below the watermarks, as by the leader."""
+        """Whether a client may get what is below the watermarks, as from the leader."""
         leader = self.serves(now_s)
         return leader is not None and leader.readable
 
@@ -181,7 +181,7 @@ class Node:
             self.follower.closed()
 
     def learn(self, epoch: int) -> None:
-        """Somebody knows of `epoch`. Who leads or follows in an older one stops at once."""
+        """`epoch` exists. Who leads or follows in an older one stops at once."""
         if epoch > self.highest_epoch:
             self.remember(self.identity._replace(highest_epoch=epoch))
         if self.leader is not None and epoch > self.leader.epoch:
@@ -196,16 +196,16 @@ class Node:
         leader = self.serves(now_s)
         if leader is None:
             self._effect_refusal(connection)
-        elif isinstance(message, Hello):
-            if message.epoch in (NO_EPOCH, leader.epoch):
-                leader.greeted(connection, message)
-            else:
-                self._effect_refusal(connection)
         elif isinstance(message, Fetch):
             leader.fetched(now_s, connection, message)
         elif isinstance(message, Confirm):
             leader.confirmed(connection, message)
-        self._hand_over_if_done(now_s)
+        elif message.epoch in (NO_EPOCH, leader.epoch):
+            leader.greeted(connection, message)
+        else:
+            self._effect_refusal(connection)
+        if self._handing_to is not None:
+            self._hand_over_if_done(now_s)
 
     def _effect_refusal(self, connection: Connection) -> None:
         self.effects.append(Send(connection, Refusal(self.highest_epoch)))

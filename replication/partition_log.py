@@ -108,7 +108,7 @@ class Identity(NamedTuple):
     in_doubt: bool = False
     """Whether something that this member confirmed may be missing."""
     highest_epoch: int = NO_EPOCH
-    """The highest leader epoch that this directory was told of."""
+    """The highest leader epoch that this directory has seen."""
     counted_revision: int = 0
     """The last revision of the cluster's state whose ISR this member counted as its leader."""
     record: frozenset[Member] = frozenset()

@@ -1,4 +1,4 @@
-"""When followers are told of a watermark that moved, and of nothing else."""
+"""When followers get a watermark that moved, and nothing else with it."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from .session import Session
 
 
 class Reminders:
-    """One reminder is under way at a time, while there is something to tell."""
+    """One reminder is under way at a time, while a watermark has moved."""
 
     def __init__(self, sessions: Mapping[Connection, Session], effects: list[Effect]) -> None:
         self._sessions = sessions
@@ -15,20 +15,20 @@ class Reminders:
         self._under_way = False
 
     def want(self) -> None:
-        """Have followers told of watermarks that moved, if nothing else is told them soon."""
+        """Have watermarks that moved sent to followers, if no other answer goes to them soon."""
         if not self._under_way:
             self._under_way = True
             for session in self._sessions.values():
-                session.told = False
+                session.was_answered = False
             self._effects.append(Remind())
 
     def due(self) -> list[Session]:
-        """A few milliseconds are over: who is to be told now. Who was told something meanwhile is
-        so again soon, or after as long again; who does not wait asks for it first."""
+        """A few milliseconds are over: who gets an answer now. Who got one meanwhile gets another
+        soon, or after as long again; who does not wait asks for it first."""
         self._under_way = False
         waiting = [it for it in self._sessions.values() if it.waits and it.moved]
-        if any(session.told for session in waiting):
-            due = [session for session in waiting if not session.told]
+        if any(session.was_answered for session in waiting):
+            due = [session for session in waiting if not session.was_answered]
             self.want()
             return due
         return waiting

@@ -20,7 +20,7 @@ class Mark(NamedTuple):
 
 
 class Session:
-    """A follower's confirmations on one connection, and what it is to be told."""
+    """A follower's confirmations on one connection, and what its next answer is to have."""
 
     __slots__ = (
         "behind",
@@ -36,12 +36,12 @@ class Session:
         "sent",
         "starts",
         "synced",
-        "told",
         "unplaced",
         "unsure",
         "unsynced",
         "unsynced_bytes",
         "waits",
+        "was_answered",
     )
 
     def __init__(self, connection: Connection, member: Member, partitions: set[Partition]) -> None:
@@ -63,7 +63,7 @@ class Session:
         self.unsynced: set[Partition] = set()
         """Partitions in which somebody waits for a sync that it has not confirmed."""
         self.unsynced_bytes = 0
-        """What it was sent since it was told to sync, while it is not in sync."""
+        """What it was sent since a sync was wanted last, while it is not in sync."""
         self.sent: dict[Partition, int] = {}
         """Where what it was sent ends, since it last fetched without being ahead."""
         self.unsure: dict[Partition, int] = {}
@@ -72,11 +72,11 @@ class Session:
         self.more: set[Partition] = set()
         """Partitions of which there was perhaps more than was sent last."""
         self.changed: set[Partition] = set()
-        """Partitions of which there is something to tell at once."""
+        """Partitions of which there is news that is sent at once."""
         self.moved: set[Partition] = set()
-        """Partitions whose watermark moved. It goes with what is told next, or a little later."""
-        self.told = False
-        """Whether it was told something since a reminder was wanted last."""
+        """Partitions whose watermark moved. It goes with the next answer, or a little later."""
+        self.was_answered = False
+        """Whether it got an answer since a reminder was wanted last."""
         self.waits = False
         """Whether a fetch waits for an answer."""
         self.fetched_s: float | None = None

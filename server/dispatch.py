@@ -140,9 +140,10 @@ class Dispatcher:
 
     def waits_for_others(self, frame: Frame) -> bool:
         """Whether a request goes on with those of all connections that have some in this pass of
-        the loop: all but reads, which gain nothing by that."""
+        the loop: all but reads, and kinds that are never handled together, such as a follower's
+        fetches: they gain nothing by that."""
         found = self._kind_of(frame)
-        return found is None or found >> 8 not in _READS
+        return found is not None and found >> 8 not in _READS
 
     def answer(self, frames: Frames, most: int, caller: Caller) -> Iterable[Answer]:
         """Take the next request off `frames` and answer it, as `answer_one`.

@@ -217,19 +217,20 @@ class Maintenance:
 
     async def _flush(self) -> None:
         now = self._clock.monotonic()
-        # Thousands of logs with nothing to do are looked at every second.
-        unsynced = [
+        # Thousands of logs with nothing to do are looked at every second. A request waits for a
+        # sync where the watermark is not at the end; if the one asked for could not begin, this
+        # one may.
+        due = [
             log
             for log in self._directory.open_logs()
-            if log.unflushed_since is not None or log.watermark.offset < log.log_end_offset
+            if log.watermark.offset < log.log_end_offset
+            or (
+                (since := log.unflushed_since) is not None
+                and (now - since) * 1000 >= log.settings.flush_ms
+            )
         ]
-        for log in unsynced:
-            since = log.unflushed_since
-            due = since is not None and (now - since) * 1000 >= log.settings.flush_ms
-            # A request waits for a sync; if the one asked for could not begin, this one may.
-            awaited = log.high_watermark < log.log_end_offset
-            if due or awaited:
-                self._commits.request(log.flusher)
+        for log in due:
+            self._commits.request(log.flusher)
 
     async def _write_recovery_points(self) -> None:
         if self._synced:

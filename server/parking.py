@@ -148,6 +148,10 @@ class ParkingLot:
         advanced = self._advanced
         self._advanced = {}
         for partition in advanced:
-            for parked in list(self.by_partition.get(partition, ())):
-                if parked in self._parked and parked.satisfied(partition):
-                    self._release(parked)
+            self.look_at(partition)
+
+    def look_at(self, partition: Partition) -> None:
+        """`advanced`, by who is not in the middle of an append: its requests are looked at now."""
+        for parked in list(self.by_partition.get(partition, ())):
+            if parked in self._parked and parked.satisfied(partition):
+                self._release(parked)

@@ -60,7 +60,7 @@ class ByHand:
         return self.node.why_not_promote() or ""
 
     async def prepare(self) -> None:
-        """Nobody else is asked."""
+        """There is no one else to ask."""
 
     def start(self) -> None:
         if self._cluster.settings.cluster_alone:

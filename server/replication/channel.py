@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 
 from ...protocol.api.cluster.replicate import ReplicateResponse
 from ...replication.messages import Position
@@ -39,14 +40,14 @@ class AnswerWait(SharedWait):
 
 @value_class
 class Known:
-    """What a broker said of itself."""
+    """The addresses that a broker gave."""
 
     address: str
     kafka_address: str
 
 
 class Channel:
-    """What is to be said on a connection that a follower opened, and whether it waits for that.
+    """The answers on a connection that a follower opened, and whether it waits for one.
 
     Answers go in the order in which they were made: each fetch is answered with one.
     """
@@ -55,11 +56,11 @@ class Channel:
         self.number = number
         self.broker_id = broker_id
         self.heard_s = now_s
-        """When the follower said something last."""
+        """When the last request of the follower came."""
         self.closed = False
         """Whether nothing that comes from it counts any more."""
-        self.told: tuple[tuple[int, Known], ...] = ()
-        """The followers that it was told of, and where they are."""
+        self.listed: Sequence[tuple[int, Known]] = []
+        """The followers that its last list had, with their addresses."""
         self.unplaced: dict[Partition, tuple[str, Position]] = {}
         """By partition, topic ids and positions of a topic that is not known here, yet."""
         self.state: StateReading | None = None
@@ -114,7 +115,7 @@ class Channel:
         return self._outbox.popleft() if self._outbox else None
 
     def close(self) -> None:
-        """Let nothing more come from it; what was said before is still to be got."""
+        """Take nothing more from it; answers that were made before can still be taken."""
         self.closed = True
         self._wake()
         if self._reading is None:

@@ -6,7 +6,7 @@ back as events.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -16,7 +16,6 @@ from ...protocol.cluster_errors import NotLeader
 from ...protocol.errors import RequestTimedOut
 from ...replication.effects import Answer, Close, Connect, Effect, Remind, Send, Sync
 from ...replication.leader import Leader
-from ...replication.messages import Confirm, Position
 from ...replication.node import Node
 from ...replication.partition_log import Partition
 from ...replication.settings import ReplicationSettings
@@ -38,6 +37,7 @@ from .followers import Followers
 from .following import Following
 from .identity_file import IdentityFile
 from .leadership import ClusterLeadership
+from .merging import merged
 from .people import People
 from .places import Places
 from .serving import Serving
@@ -46,7 +46,7 @@ from .stored_directory import StoredDirectory
 from .stored_metadata import METADATA
 
 TICK_S: Final = 0.1
-"""How often the state machine is told what time it is."""
+"""How often the state machine gets the time."""
 
 REMIND_S: Final = 0.005
 """How long a watermark that moved waits for messages to go with to the followers. Their readers
@@ -122,9 +122,20 @@ class Cluster:
         self._looked_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
+        self._committed: dict[Partition, None] = {}
+        """Partitions with sets of which it is known what became of them, for who waits for that."""
+        self._carriers: dict[type[Effect], Callable[[Any], None]] = {
+            Send: self._send,
+            Answer: self._answer,
+            Sync: self._sync,
+            Remind: self._remind_later,
+            Connect: self._connect,
+            Close: self._close,
+        }
+        """What carries out an effect; all others are the decider's."""
 
     def replication_settings(self) -> ReplicationSettings:
-        """What `replication/` is told of the settings, whoever decides."""
+        """The settings that `replication/` goes by, whoever decides."""
         settings = self.settings
         return ReplicationSettings(
             lag_max_s=settings.replica_lag_time_max_ms / 1000,
@@ -190,7 +201,7 @@ class Cluster:
         return self.decider.waits_for
 
     @property
-    def told(self) -> str:
+    def leader_hint(self) -> str:
         """Who leads, for a client that asked the wrong broker."""
         if self.node.follower is not None:
             return f"broker {self.broker_id} follows the leader at {self.following.address}"
@@ -199,20 +210,23 @@ class Cluster:
     # The state machine.
 
     def happens(self, step: Callable[[float], Any]) -> Any:
-        """Tell the state machine of an event, and do what it wants."""
+        """Give the state machine an event, and carry out its effects."""
         try:
             return step(self.now_s)
         finally:
             self.settle()
 
     def settle(self) -> None:
-        """Do what the state machine wants done, and what that brings about."""
+        """Carry out the effects of the state machine, and those that these bring about."""
         node = self.node
         while node.effects:
             effects = node.effects[:]
             node.effects.clear()
-            for effect in _merged(effects):
-                self._carry_out(effect)
+            for effect in merged(effects):
+                carry_out = self._carriers.get(type(effect)) or self.decider.carry_out
+                carry_out(effect)
+        if self._committed:
+            self._answer_clients()
         role = node.leader
         if role is not self._role:
             led, self._role = self._role is not None, role
@@ -221,7 +235,7 @@ class Cluster:
     def _change_role(self, led: bool) -> None:
         leader = self.node.leader
         if led:
-            self.store.leads_no_more(NotLeader(self.told))
+            self.store.leads_no_more(NotLeader(self.leader_hint))
             self._groups.moved_away()
         if leader is None:
             self.stored.follow()
@@ -236,29 +250,28 @@ class Cluster:
         self.observe("leads", epoch=leader.epoch, broker=self.broker_id)
         self.start_work(write_lines_to_lead(self, leader.epoch))
 
-    def _carry_out(self, effect: Effect) -> None:
-        if isinstance(effect, Send):
-            if isinstance(effect.connection, Channel):
-                self.followers.say(effect.connection, effect.message)
-            else:
-                self.following.say(effect.connection, effect.message)
-        elif isinstance(effect, Sync):
-            stored = self.stored.logs.get(effect.partition)
-            if stored is not None:
-                self._commits.request(stored.log.flusher)
-        elif isinstance(effect, Answer):
-            self._answer(effect)
-        elif isinstance(effect, Remind):
-            self._loop.call_later(REMIND_S, self._remind)
-        elif isinstance(effect, Connect):
-            self.following.connect(effect.broker_id)
-        elif isinstance(effect, Close):
-            if isinstance(effect.connection, Channel):
-                effect.connection.close()
-            else:
-                self.following.close(effect.connection)
+    def _send(self, effect: Send) -> None:
+        if isinstance(effect.connection, Channel):
+            self.followers.say(effect.connection, effect.message)
         else:
-            self.decider.carry_out(effect)
+            self.following.say(effect.connection, effect.message)
+
+    def _sync(self, effect: Sync) -> None:
+        stored = self.stored.logs.get(effect.partition)
+        if stored is not None:
+            self._commits.request(stored.log.flusher)
+
+    def _connect(self, effect: Connect) -> None:
+        self.following.connect(effect.broker_id)
+
+    def _close(self, effect: Close) -> None:
+        if isinstance(effect.connection, Channel):
+            effect.connection.close()
+        else:
+            self.following.close(effect.connection)
+
+    def _remind_later(self, effect: Remind) -> None:
+        self._loop.call_later(REMIND_S, self._remind)
 
     def _remind(self) -> None:
         if not self._stopped:
@@ -268,8 +281,14 @@ class Cluster:
     def _answer(self, effect: Answer) -> None:
         commit = effect.token
         assert isinstance(commit, Commit)
-        commit.settle(effect.outcome, "" if self.leads else self.told)
-        self._produces.advanced(commit.partition)
+        commit.settle(effect.outcome, "" if self.leads else self.leader_hint)
+        self._committed[commit.partition] = None
+
+    def _answer_clients(self) -> None:
+        """Let those go on that wait for what was settled."""
+        committed, self._committed = self._committed, {}
+        for partition in committed:
+            self._produces.look_at(partition)
 
     async def settled(self, commit: Commit, ask: Callable[[], None]) -> None:
         """Ask for something, and wait until it is known what became of it."""
@@ -295,7 +314,7 @@ class Cluster:
             self.followers.look()
             self.following.look()
             self.standing.look()
-            if self.now_s - self._looked_s >= STARTS_S:
+            if self.leads and self.now_s - self._looked_s >= STARTS_S:
                 self._looked_s = self.now_s
                 self._look_at_starts()
         except Exception as error:
@@ -303,9 +322,9 @@ class Cluster:
 
     def _look_at_starts(self) -> None:
         raised = self.stored.raised_starts(self._starts)
-        if self.leads:
-            for partition in raised:
-                self.node.trimmed(partition, None)
+        for partition in raised:
+            self.node.trimmed(partition, None)
+        if raised:
             self.settle()
 
     # Topics and logs.
@@ -377,30 +396,3 @@ class Cluster:
     def start_work(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Run a task for as long as the broker runs."""
         return self.work.start(work)
-
-
-def _merged(effects: Iterable[Effect]) -> Iterator[Effect]:
-    """The effects, with confirmations that follow each other on one connection as one."""
-    pending: Send | None = None
-    positions: dict[Partition, Position] = {}
-    for effect in effects:
-        message = effect.message if isinstance(effect, Send) else None
-        if isinstance(effect, Send) and isinstance(message, Confirm):
-            same = pending is not None and pending.connection == effect.connection
-            if pending is not None and not same:
-                yield _confirm(pending, positions)
-                positions = {}
-            pending = effect
-            positions |= {one.partition: one for one in message.positions}
-            continue
-        if pending is not None:
-            yield _confirm(pending, positions)
-            pending, positions = None, {}
-        yield effect
-    if pending is not None:
-        yield _confirm(pending, positions)
-
-
-def _confirm(last: Send, positions: dict[Partition, Position]) -> Send:
-    assert isinstance(last.message, Confirm)
-    return Send(last.connection, Confirm(last.message.epoch, tuple(positions.values())))

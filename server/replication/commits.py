@@ -1,4 +1,4 @@
-"""What clients wait for: that all in-sync replicas have it."""
+"""The waits of clients until all in-sync replicas have a set."""
 
 from collections.abc import Callable
 
@@ -15,31 +15,31 @@ from ...replication.partition_log import Partition
 class Commit:
     """The wait for one set, or for a trim. It is the token that `replication/` knows it by."""
 
-    __slots__ = ("_tell", "done", "error", "partition")
+    __slots__ = ("_on_settled", "done", "error", "partition")
 
     def __init__(
-        self, partition: Partition, tell: Callable[[CodedError | None], None] | None = None
+        self, partition: Partition, on_settled: Callable[[CodedError | None], None] | None = None
     ) -> None:
-        """`tell` is called once it is known what became of it, with the error, if there is one."""
+        """`on_settled` is called with the error, if there is one, once the outcome is known."""
         self.partition = partition
-        self._tell = tell
+        self._on_settled = on_settled
         self.done = False
         self.error: CodedError | None = None
-        """What the client is told, when it is not as it asked."""
+        """The error of the answer, if the outcome is not what the client asked for."""
 
-    def settle(self, outcome: Outcome, told: str) -> None:
-        """It is known what became of it. `told` says who leads."""
+    def settle(self, outcome: Outcome, leader_hint: str) -> None:
+        """The outcome is known. `leader_hint` says who leads."""
         self.done = True
         if outcome is not Outcome.DONE:
-            self.error = error_of(outcome, told)
-        if self._tell is not None:
-            self._tell(self.error)
+            self.error = error_of(outcome, leader_hint)
+        if self._on_settled is not None:
+            self._on_settled(self.error)
 
 
-def error_of(outcome: Outcome, told: str) -> CodedError:
-    """What a client is told that was not served."""
+def error_of(outcome: Outcome, leader_hint: str) -> CodedError:
+    """The error of the answer to a client that was not served."""
     if outcome is Outcome.NOT_LEADER:
-        return NotLeader(told)
+        return NotLeader(leader_hint)
     if outcome is Outcome.NOT_ENOUGH_REPLICAS:
         return NotEnoughReplicas(
             "fewer brokers are in sync than min.insync.replicas; nothing was done "

@@ -27,7 +27,7 @@ CHECKED_BYTES: Final = 1 << 20
 
 
 class DamageWatch:
-    """Tells the state machine of damage.
+    """Reports damage to the state machine.
 
     Messages go to followers unlooked at. A follower that finds them damaged takes none of them and
     comes again; where it ends as it did the last time, the leader looks at what it would send.
@@ -41,7 +41,7 @@ class DamageWatch:
         """By follower, its connection, and where it ended on that at first, where it was behind."""
 
     def look(self) -> None:
-        """Tell of damage that was met; of a leader's again and again, until another one leads."""
+        """Report damage that was met; that of a leader again and again, until another one leads."""
         cluster = self._cluster
         stored = cluster.stored
         met, stored.damage_met = stored.damage_met, False
@@ -74,7 +74,7 @@ class DamageWatch:
         try:
             found = stored.log.replica.read(offset, CHECKED_BYTES).found
         except (CodedError, OSError):
-            return  # That was met already, and told.
+            return  # That was met already, and reported.
         if found.segment is not None and found.size:
             self._cluster.start_work(self._check(stored, found))
 

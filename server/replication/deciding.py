@@ -7,7 +7,7 @@ from ...replication.node import Node
 
 
 class Decider(Protocol):
-    """Makes a broker's node, and carries out what only this kind of node wants."""
+    """Makes a broker's node, and carries out the effects that only this kind of node has."""
 
     @property
     def node(self) -> Node: ...
@@ -42,11 +42,11 @@ class Decider(Protocol):
         ...
 
     def tick(self, now_s: float) -> None:
-        """Tell the node what time it is."""
+        """Give the node the time."""
         ...
 
     def carry_out(self, effect: Effect) -> None:
-        """Do what nobody else knows how to do."""
+        """Carry out an effect that only this kind of node has."""
         ...
 
     def promote(self, now_s: float, *, accept_loss: bool) -> str | None:

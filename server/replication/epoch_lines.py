@@ -73,7 +73,7 @@ async def _run(cluster: "Cluster", writes: _Writes) -> None:
 
     def run(first: int) -> None:
         for _, write in writes[first::THREADS]:
-            with suppress(OSError):  # Whoever appends tries again, and tells.
+            with suppress(OSError):  # Whoever appends tries again, and reports.
                 write.run()
 
     await asyncio.gather(*(cluster.in_reading_thread(partial(run, at)) for at in range(THREADS)))

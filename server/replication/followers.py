@@ -1,4 +1,4 @@
-"""The followers of a leader: their requests, and what they are told."""
+"""The followers of a leader: their requests, and the answers."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -95,14 +95,14 @@ class Followers:
             return True
         if len(channel.unplaced) >= MAX_PARTITIONS:
             raise InvalidRequest(
-                f"broker {channel.broker_id} tells positions in {MAX_PARTITIONS} partitions that "
+                f"broker {channel.broker_id} sends positions in {MAX_PARTITIONS} partitions that "
                 "are not here"
             )
         channel.unplaced[partition] = topic_id, position
         return False
 
     def place(self, came: Iterable[Partition]) -> None:
-        """Believe what was said of partitions that are there now."""
+        """Take the positions in partitions that are there now."""
         leader, logs = self._cluster.node.leader, self._cluster.stored.logs
         if leader is None:
             return
@@ -142,8 +142,11 @@ class Followers:
         return refusal(self._cluster.node.highest_epoch, self._cluster.broker_id)
 
     def _event(self, channel: Channel, message: FromFollower) -> None:
-        node = self._cluster.node
-        self._cluster.happens(lambda now_s: node.from_follower(now_s, channel, message))
+        cluster = self._cluster
+        try:
+            cluster.node.from_follower(cluster.now_s, channel, message)
+        finally:
+            cluster.settle()
 
     def _greet(self, request: ReplicateRequest, call: Call) -> ReplicateResponse:
         cluster = self._cluster
@@ -195,20 +198,32 @@ class Followers:
         """Carry out `Send`."""
         cluster = self._cluster
         response = write_response(message, cluster.broker_id)  # type: ignore[arg-type]
+        if isinstance(message, Fetched):
+            self._describe(channel, response)
+            self._say_fetched(channel, message, response)
+            return
         if isinstance(message, Welcome):
             response.cluster_id = cluster.directory.cluster_id()
             response.kafka_address = cluster.kafka_address
-        if isinstance(message, Welcome | Fetched):
-            response.behind_messages = self.behind(channel)
-            response.in_sync = self.in_sync()
-            self._tell(channel, response)
-            for part in response.parts:
-                stored = cluster.stored.logs.get((part.topic, part.partition))
-                if stored is not None:
-                    part.topic_id = stored.topic_id
-                    part.first_visible_offset = stored.log.log_start_offset
-        cold = unread(message, response)  # type: ignore[arg-type]
-        states = _without_state(message, response)
+            self._describe(channel, response)
+        channel.say(response)
+
+    def _say_fetched(self, channel: Channel, message: Fetched, response: ReplicateResponse) -> None:
+        """Answer with messages, once all of them are read."""
+        cluster = self._cluster
+        logs = cluster.stored.logs
+        cold: list[tuple[ReplicatedPart, Slice]] = []
+        states: list[tuple[ReplicatedPart, StoredMetadata]] = []
+        for part, written in zip(message.parts, response.parts, strict=True):
+            stored = logs.get(part.partition)
+            if stored is not None:
+                written.topic_id = stored.topic_id
+                written.first_visible_offset = stored.log.log_start_offset
+            found = unread(part, written)
+            if found is not None:
+                cold.append((written, found))
+            if isinstance(part.producers, StoredMetadata):
+                states.append((written, part.producers))
         if cold or states:
             # A producer is not to wait until a disk has found what a new follower asks for.
             reading = cluster.in_reading_thread(partial(_read, channel, cold, states))
@@ -216,17 +231,21 @@ class Followers:
         else:
             channel.say(response)
 
-    def _tell(self, channel: Channel, response: ReplicateResponse) -> None:
-        """Say where the followers are, if that is not what was said before."""
-        told = tuple((one, self.known[one]) for one in self.there() if one in self.known)
-        if told == channel.told:
+    def _describe(self, channel: Channel, response: ReplicateResponse) -> None:
+        """Add how far the follower is behind, who is in sync, and the addresses of the followers,
+        if these are not those of the last list."""
+        response.behind_messages = self.behind(channel)
+        response.in_sync = self.in_sync()
+        known = self.known
+        listed = [(one, known[one]) for one in self.there() if one in known]
+        if listed == channel.listed:
             return
-        channel.told = told
+        channel.listed = listed
         response.members = [
             ReplicaPlace(
                 broker_id=broker_id, address=known.address, kafka_address=known.kafka_address
             )
-            for broker_id, known in told
+            for broker_id, known in listed
         ]
 
     def there(self) -> list[int]:
@@ -239,12 +258,12 @@ class Followers:
         for one in self._channels.values():
             if not one.closed:
                 sent_s[one.broker_id] = now_s if one.waits else one.heard_s
-        return sorted(broker_id for broker_id, at_s in sent_s.items() if at_s >= since_s)
+        return sorted([broker_id for broker_id, at_s in sent_s.items() if at_s >= since_s])
 
     def in_sync(self) -> list[int]:
         """The in-sync replicas, of a broker that leads."""
         leader = self._cluster.node.leader
-        return [] if leader is None else sorted(one.broker_id for one in leader.isr.members)
+        return [] if leader is None else sorted([one.broker_id for one in leader.isr.members])
 
     def behind(self, channel: Channel) -> int:
         """How many messages a follower has not said to have."""
@@ -255,11 +274,12 @@ class Followers:
         total = 0
         for partition in session.behind:
             log = leader.partitions[partition].log
-            total += log.log_end_offset - session.ends.get(partition, log.log_start_offset)
+            end = session.ends.get(partition)
+            total += log.log_end_offset - (log.log_start_offset if end is None else end)
         return total
 
     def look(self) -> None:
-        """Forget connections that nobody uses any more."""
+        """Forget connections that are not used any more."""
         now_s = self._cluster.now_s
         for channel in list(self._channels.values()):
             if not channel.waits and now_s - channel.heard_s > SILENT_S:
@@ -278,19 +298,6 @@ class Followers:
             if channel.broker_id == broker_id and not channel.closed:
                 return channel
         return None
-
-
-def _without_state(
-    message: FromFollower | FromLeader, response: ReplicateResponse
-) -> list[tuple[ReplicatedPart, StoredMetadata]]:
-    """The part of a response that is to have a part of the metadata log's stored state."""
-    if not isinstance(message, Fetched):
-        return []
-    return [
-        (written, part.producers)
-        for part, written in zip(message.parts, response.parts, strict=True)
-        if isinstance(part.producers, StoredMetadata)
-    ]
 
 
 def _read(

@@ -1,4 +1,4 @@
-"""The leader of a follower: the connection to it, and what it says."""
+"""The leader of a follower: the connection to it, and its answers."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +42,7 @@ _end_of: Final[Callable[[StoredLog], int]] = attrgetter("log.log_end_offset")
 
 
 class Following:
-    """Opens connections to the leader, and hears what it says."""
+    """Opens connections to the leader, and takes its answers."""
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
@@ -50,7 +50,7 @@ class Following:
         self._given = "" if given == NOBODY else given
         self._pause_s = FIRST_PAUSE_S
         self._links: dict[Link, asyncio.Task[None]] = {}
-        self._told: str | None = None
+        self._reported: str | None = None
         self.leader_id = GIVEN
         """Who leads, once it has said so; `GIVEN` before."""
         self.address = self._given
@@ -58,7 +58,7 @@ class Following:
         self.kafka_address = ""
         """Where it takes clients of Kafka's protocol, if anywhere."""
         self.answered_s = cluster.now_s
-        """When the leader said something last."""
+        """When the last answer of the leader came."""
         self.behind_messages = 0
         """What this broker lacked then."""
         self.in_sync: Sequence[int] = ()
@@ -117,7 +117,7 @@ class Following:
         cluster, node = self._cluster, self._cluster.node
         connected = False
         try:
-            if self._told is not None:
+            if self._reported is not None:
                 await asyncio.sleep(self._pause_s)
                 self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
             failure = cluster.store.metadata.failure
@@ -140,10 +140,10 @@ class Following:
             link.close()
 
     def _failed(self, link: Link, error: Exception) -> None:
-        """Say once why the leader is not followed."""
+        """Report once why the leader is not followed."""
         text = error.message if isinstance(error, HorologError) else repr(error)
-        if text != self._told:
-            self._told = text
+        if text != self._reported:
+            self._reported = text
             self._cluster.observe("leader_not_followed", address=link.address, error=text)
 
     def _take_at_once(self, link: Link, response: ReplicateResponse) -> bool:
@@ -154,7 +154,7 @@ class Following:
         if self._waits_for(response, message):
             return False
         self._note(response)
-        self._tell(link, response, message)
+        self._deliver(link, response, message)
         return True
 
     def _read(self, response: ReplicateResponse) -> FromLeader:
@@ -164,15 +164,16 @@ class Following:
         return read_response(response)
 
     def _waits_for(self, response: ReplicateResponse, message: FromLeader) -> bool:
-        """Whether a disk has to be waited for before the rest of an answer is told."""
+        """Whether the disk has to write before the state machine gets an answer."""
         assert isinstance(message, Fetched)
         logs = self._cluster.stored.logs
-        return any(
-            written.state_bytes
-            or logs[part.partition].log_start_offset < part.log_start_offset
-            or (part.stored is not None and logs[part.partition].needs_lines(part.stored))
-            for written, part in zip(response.parts, message.parts, strict=True)
-        )
+        for written, part in zip(response.parts, message.parts, strict=True):
+            log = logs[part.partition]
+            if written.state_bytes or log.log_start_offset < part.log_start_offset:
+                return True
+            if part.stored is not None and log.needs_lines(part.stored):
+                return True
+        return False
 
     async def _take(self, link: Link, response: ReplicateResponse) -> None:
         cluster, node = self._cluster, self._cluster.node
@@ -198,15 +199,15 @@ class Following:
         if link.closed:
             return
         before = node.follower.epoch if node.follower is not None else None
-        self._tell(link, response, message)
+        self._deliver(link, response, message)
         if welcome and node.follower is not None and before != node.follower.epoch:
-            self._told = None
+            self._reported = None
             cluster.observe(
                 "follows", leader=response.broker_id, address=link.address, epoch=response.epoch
             )
 
-    def _tell(self, link: Link, response: ReplicateResponse, message: FromLeader) -> None:
-        """Tell the state machine, and do what it wants."""
+    def _deliver(self, link: Link, response: ReplicateResponse, message: FromLeader) -> None:
+        """Give an answer to the state machine, and carry out its effects."""
         cluster, node = self._cluster, self._cluster.node
         if isinstance(message, Fetched):
             self._follow_starts(response)

@@ -31,7 +31,7 @@ class KnownIdentity:
     broker_id: int
     identity: Identity
     boot_id: str = ""
-    """Of the kernel that ran when it was written; empty where the system does not tell."""
+    """Of the kernel that ran when it was written; empty where the system has none."""
 
 
 def encode_identity(known: KnownIdentity) -> bytes:
@@ -88,9 +88,9 @@ class IdentityFile:
     """The file in a data directory, for one run of a broker.
 
     The state machine needs what it stores to be synced before it goes on, and so the loop waits for
-    the disk. An epoch that was heard of, and the revision of a state that is to be counted, may be
-    there earlier than it knows of them: they only grow. So whoever hears of them first stores them
-    ahead, in a thread, and nothing is left to be written when the state machine hears of them.
+    the disk. A new epoch, and the revision of a state that is to be counted, may be
+    there earlier than it knows of them: they only grow. So whoever learns of them first stores them
+    ahead, in a thread, and nothing is left to be written when the state machine learns of them.
     """
 
     def __init__(self, files: Files, data_dir: Path, broker_id: int) -> None:
@@ -175,7 +175,7 @@ def _further(identity: Identity, other: Identity) -> Identity:
 
 
 def boot_id(files: Files) -> str:
-    """What the kernel calls its run; empty where it does not tell."""
+    """What the kernel calls its run; empty where it has none."""
     try:
         return files.read_bytes(_BOOT_ID).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):

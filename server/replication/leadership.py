@@ -26,15 +26,15 @@ class ClusterLeadership:
 
     def check_coordinates(self) -> None:
         if not self._cluster.leads:
-            raise NotCoordinator(self._cluster.told)
+            raise NotCoordinator(self._cluster.leader_hint)
 
     def check_positions(self) -> None:
         cluster = self._cluster
         outcome = cluster.node.refusal(cluster.now_s, acks_all=True)
         if outcome is Outcome.NOT_LEADER:
-            raise NotCoordinator(cluster.told)
+            raise NotCoordinator(cluster.leader_hint)
         if outcome is not None:
-            raise CoordinatorNotAvailable(error_of(outcome, cluster.told).message)
+            raise CoordinatorNotAvailable(error_of(outcome, cluster.leader_hint).message)
 
     def begin_append(self) -> None:
         self._cluster.node.begin_append(METADATA)

@@ -102,10 +102,10 @@ class Link:
         except Exception as error:
             self._incoming.put_nowait(error)
 
-    # What the connection tells of a request.
+    # Called by the connection with the outcome of a request.
 
     def done(self) -> bool:
-        """Whether nobody wants an answer."""
+        """Whether no answer is wanted any more."""
         return self.closed
 
     def set_result(self, response: ReplicateResponse, /) -> None:

@@ -135,7 +135,7 @@ class People:
         if leader is None:
             raise NotLeader(
                 f"broker {cluster.broker_id} does not lead, so it cannot hand over to broker "
-                f"{request.broker_id}. {cluster.told}"
+                f"{request.broker_id}. {cluster.leader_hint}"
             )
         if request.broker_id not in {one.broker_id for one in leader.isr.members}:
             raise PolicyViolation(
@@ -191,5 +191,5 @@ class People:
         if not cluster.leads:
             raise RequestTimedOut(
                 f"broker {cluster.broker_id} does not lead after {LEADS_WITHIN_S:g} s, and may: "
-                f"{cluster.waits_for or cluster.told}"
+                f"{cluster.waits_for or cluster.leader_hint}"
             )

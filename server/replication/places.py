@@ -1,4 +1,4 @@
-"""Who leads and where, as clients are told."""
+"""Who leads and where, in the answers to clients."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,7 @@ class Places:
         leader = self._leader_id()
         place = self._others(call).get(leader)
         if place is None:
-            raise CoordinatorNotAvailable(self._cluster.told)
+            raise CoordinatorNotAvailable(self._cluster.leader_hint)
         return FindCoordinatorResponse(node_id=leader, host=place[0], port=place[1])
 
     def _leader_id(self) -> int:
@@ -72,10 +72,10 @@ class Places:
     def _others(self, call: Call) -> dict[int, tuple[str, int]]:
         """The other brokers that are there, where clients of this protocol find them."""
         cluster = self._cluster
-        told: dict[int, Any] = {}
+        placed: dict[int, Any] = {}
         if cluster.leads:
             followers = cluster.followers
-            told = {
+            placed = {
                 broker_id: followers.known[broker_id]
                 for broker_id in followers.there()
                 if broker_id in followers.known
@@ -83,10 +83,10 @@ class Places:
         elif cluster.node.follower is not None and cluster.following.leader_id:
             by_etcd = bool(cluster.settings.cluster_etcd)
             others = cluster.followers.known if by_etcd else cluster.following.others
-            told = {**others, cluster.following.leader_id: cluster.following}
+            placed = {**others, cluster.following.leader_id: cluster.following}
         addresses = {
             broker_id: one.kafka_address if call.kafka else one.address.rpartition("://")[2]
-            for broker_id, one in told.items()
+            for broker_id, one in placed.items()
         }
         return {
             broker_id: split_address(address) for broker_id, address in addresses.items() if address

@@ -1,7 +1,7 @@
 """Reads at a follower: what clients may have of a copy, and when they may not.
 
 A follower answers up to its own high watermark, to who allows it. It gives nothing of a partition
-before it has had, since it was told to follow, all that was committed there: what it had before may
+before it has had, since it began to follow, all that was committed there: what it had before may
 be cut off, and less than others have shown. Nor does it give what was read while a log was cut.
 """
 
@@ -77,7 +77,7 @@ class FollowerReads:
 
     def _not_now(self, partition: Partition, why: str) -> ReplicaNotAvailable:
         topic, number = partition
-        return ReplicaNotAvailable(f"{topic}-{number} {why}; {self._cluster.told}")
+        return ReplicaNotAvailable(f"{topic}-{number} {why}; {self._cluster.leader_hint}")
 
     def _heard_ms(self) -> int:
         cluster = self._cluster

@@ -110,8 +110,8 @@ class Serving:
         return OffsetNotAvailable(text) if api_key in READS else LeaderNotAvailable(text)
 
     def _not_led(self, api_key: int) -> CodedError:
-        told = self._cluster.told
-        return NotCoordinator(told) if api_key in _OF_GROUPS else NotLeader(told)
+        hint = self._cluster.leader_hint
+        return NotCoordinator(hint) if api_key in _OF_GROUPS else NotLeader(hint)
 
     def gated(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
         """Handlers that refuse what is for the leader, and what was asked of one that is none any
@@ -230,7 +230,7 @@ class Serving:
         cluster = self._cluster
         outcome = cluster.node.refusal(cluster.now_s, acks_all)
         if outcome is not None:
-            raise error_of(outcome, cluster.told)
+            raise error_of(outcome, cluster.leader_hint)
 
     def begin_append(self, log: Log, acks: int) -> None:
         """To be called before something is appended, behind `check_append`; raises why it may
@@ -243,7 +243,7 @@ class Serving:
             raise NotLeader(f"{log.topic}-{log.partition} cannot be replicated: its log is damaged")
         outcome = cluster.node.refusal(cluster.now_s, acks == -1, partition)
         if outcome is not None:
-            raise error_of(outcome, cluster.told)
+            raise error_of(outcome, cluster.leader_hint)
         cluster.node.begin_append(partition)
 
     @staticmethod
@@ -261,8 +261,8 @@ class Serving:
         partition = log.topic, log.partition
         commit = Commit(partition) if acks == -1 else None
         node = cluster.node
-        tell = node.await_commit if outcome.repeated else node.appended
-        tell(partition, outcome.first_offsets[0], outcome.last_offset + 1, commit)
+        note = node.await_commit if outcome.repeated else node.appended
+        note(partition, outcome.first_offsets[0], outcome.last_offset + 1, commit)
         cluster.settle()
         return commit
 
@@ -273,7 +273,7 @@ class Serving:
         cluster = self._cluster
         partition = log.topic, log.partition
         if partition not in cluster.stored.logs or not cluster.leads:
-            raise NotLeader(cluster.told)
+            raise NotLeader(cluster.leader_hint)
         commit = Commit(partition)
         await cluster.settled(commit, lambda: cluster.node.trimmed(partition, commit))
         if commit.error is not None:

@@ -34,7 +34,7 @@ class Standing:
         self._leader: Leader | None = None
 
     def look(self) -> None:
-        """Take note of who is in another state than before, and tell."""
+        """Note and report the brokers that are in another state than before."""
         cluster = self._cluster
         self._note_sessions(cluster.node.leader)
         states = self.states()
@@ -47,8 +47,8 @@ class Standing:
                 continue
             self._since[broker_id] = state, now_ms
             if cluster.leads and broker_id != cluster.broker_id:
-                told = {} if before is None else {"before": before[0]}
-                cluster.observe("replica_state", broker=broker_id, state=state, **told)
+                change = {} if before is None else {"before": before[0]}
+                cluster.observe("replica_state", broker=broker_id, state=state, **change)
 
     def _note_sessions(self, leader: Leader | None) -> None:
         if leader is not self._leader:
@@ -94,7 +94,7 @@ class Standing:
 
     @property
     def leader_is_silent(self) -> bool:
-        """Whether the leader that is followed has said nothing for too long."""
+        """Whether the leader that is followed has not answered for too long."""
         cluster = self._cluster
         silent_s = cluster.now_s - cluster.following.answered_s
         return silent_s * 1000 > cluster.settings.replica_lag_time_max_ms
@@ -106,7 +106,7 @@ class Standing:
             return ""
         known = cluster.node.follower is not None and cluster.following.leader_id
         who = f"broker {cluster.following.leader_id} leads: " if known else ""
-        return f"{who}{cluster.told}"
+        return f"{who}{cluster.leader_hint}"
 
     def not_ready(self) -> str:
         """Why clients had better ask another broker; empty for a leader and a follower in sync."""
@@ -115,18 +115,19 @@ class Standing:
         if cluster.leads:
             return ""
         if node.follower is None:
-            return cluster.told
+            return cluster.leader_hint
         for partition in cluster.stored.hurt():
             return f"{partition[0]}-{partition[1]} is damaged here, and has to be copied anew"
         if node.identity.in_doubt:
-            return f"in doubt: {cluster.told}, and may lack what it had confirmed until it has all"
+            hint = cluster.leader_hint
+            return f"in doubt: {hint}, and may lack what it had confirmed until it has all"
         if self.leader_is_silent:
             silent_s = cluster.now_s - following.answered_s
             return f"the leader at {following.address} has said nothing for {silent_s:.1f} s"
         if cluster.broker_id not in following.in_sync:
             lacks = f"lacks {following.behind_messages:,} messages"
             failing = "".join(f"; {text}" for text in list(cluster.stored.failing.values())[:1])
-            return f"catching up: {cluster.told}, and {lacks}{failing}"
+            return f"catching up: {cluster.leader_hint}, and {lacks}{failing}"
         return ""
 
     # How far behind.

@@ -53,7 +53,7 @@ class StoredDirectory:
         self._identity.store(identity)
 
     async def store_ahead(self, coming: Identity, work: Work) -> None:
-        """Let the loop wait for no disk when the state machine hears of an epoch or a revision.
+        """Let the loop wait for no disk when the state machine gets a new epoch or revision.
 
         Raises `StorageError`.
         """
@@ -132,7 +132,7 @@ class StoredDirectory:
             stored = StoredLog(log, self, self.directory.topics()[key[0]].topic_id)
             self._look_for_damage(key, stored)
             if log.has_epochs and log.epochs.unreadable:
-                # Nobody knows what is in it: it is to be copied anew.
+                # Its messages cannot be placed in any epoch: it is copied anew.
                 self.damaged = True
                 log.replica.begin_anew(log.log_start_offset)
         except (HorologError, OSError) as error:
@@ -169,10 +169,11 @@ class StoredDirectory:
     def raised_starts(self, known: dict[Partition, int]) -> list[Partition]:
         """Partitions whose logs begin later than `known` says, which is brought up to date."""
         # Every second thousands of logs begin where they did.
-        starts = dict(zip(self.logs, map(_start_of, self.logs.values()), strict=True))
-        if starts == known:
+        starts = list(map(_start_of, self.logs.values()))
+        if starts == list(known.values()):
             return []
-        raised = [key for key, start in starts.items() if start > known.get(key, start)]
+        found = dict(zip(self.logs, starts, strict=True))
+        raised = [key for key, start in found.items() if start > known.get(key, start)]
         known.clear()
-        known.update(starts)
+        known.update(found)
         return raised

@@ -118,7 +118,7 @@ class StoredLog:
         return starts
 
     def begin_epoch(self, epoch: int, offset: int) -> None:
-        """Where this broker leads. A follower's `append_stored` is told of epochs beside the
+        """Where this broker leads. A follower's `append_stored` gets the epochs beside the
         messages, and writes them itself."""
         log = self.log
         if self._leads and log.epochs.history.last_epoch != epoch:
@@ -197,7 +197,7 @@ class StoredLog:
     # Roles.
 
     def lead(self) -> None:
-        """The broker leads: the log expires by itself, and nobody's transaction is to go on."""
+        """The broker leads: the log expires by itself, and no transaction goes on."""
         log = self.log
         self._leads = True
         log.expires = True

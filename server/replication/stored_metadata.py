@@ -80,4 +80,4 @@ class StoredMetadata(StoredLog):
 
 
 def _nothing() -> None:
-    """Nobody wants to know yet."""
+    """In the place of `moved` until that is set."""

@@ -62,11 +62,14 @@ def read_positions(
 ) -> Fetch | Confirm:
     """What a follower says later, without the positions that `place` does not know: it is given
     topic ids with them. Raises `InvalidRequest`."""
-    told = [(one.topic_id, _read_position(one)) for one in request.positions]
-    positions = tuple(position for topic_id, position in told if place(topic_id, position))
+    known = []
+    for one in request.positions:
+        position = _read_position(one)
+        if place(one.topic_id, position):
+            known.append(position)
     if request.says == Says.FETCH:
-        return Fetch(request.epoch, positions, request.ahead)
-    return Confirm(request.epoch, positions)
+        return Fetch(request.epoch, tuple(known), request.ahead)
+    return Confirm(request.epoch, tuple(known))
 
 
 def _read_position(one: ReplicaPosition) -> Position:
@@ -175,15 +178,12 @@ def _write_part(part: Part, stretches: Stretches) -> ReplicatedPart:
     return written
 
 
-def unread(message: FromLeader, response: ReplicateResponse) -> list[tuple[ReplicatedPart, Slice]]:
-    """The parts of a response whose messages have to be got from the disk, and where they are."""
-    if not isinstance(message, Fetched):
-        return []
-    return [
-        (written, part.stored.data.found)
-        for part, written in zip(message.parts, response.parts, strict=True)
-        if part.stored is not None and part.stored.data is not None and written.records is None
-    ]
+def unread(part: Part, written: ReplicatedPart) -> Slice | None:
+    """Where messages of a part are that have to be got from the disk; `None` where all are read."""
+    if written.records is not None or part.stored is None or part.stored.data is None:
+        return None
+    copied: Copied = part.stored.data
+    return copied.found
 
 
 def read_all(parts: Iterable[tuple[ReplicatedPart, Slice]]) -> None:
@@ -263,4 +263,4 @@ def _read_stored(part: ReplicatedPart) -> Stored | None:
 
 
 def _read_epochs(begins: Sequence[EpochBegin]) -> tuple[EpochStart, ...]:
-    return tuple(EpochStart(one.epoch, one.offset) for one in begins)
+    return tuple([EpochStart(one.epoch, one.offset) for one in begins])

@@ -1,4 +1,4 @@
-"""Clusters without etcd: people promote brokers, and tell the others whom to follow."""
+"""Clusters without etcd: people promote brokers, and choose whom the others follow."""
 
 from random import Random
 
@@ -81,10 +81,10 @@ class HandOracle(Oracle):
 class HandFaults(Faults):
     """A follower's disk may be swapped for an empty one.
 
-    Not that of a leader, nor for an old copy: where nobody can be asked, nobody would notice.
+    Not that of a leader, nor for an old copy: with no broker to ask, none would notice.
     """
 
-    told: dict[int, int | None]
+    chosen: dict[int, int | None]
 
     def watch(self, directory: SimulatedDirectory) -> None:
         """No copies are kept."""
@@ -92,15 +92,15 @@ class HandFaults(Faults):
     def may_swap(self, machine: Machine) -> bool:
         others = [it for it in self._simulation.machines.values() if it is not machine]
         left = any(it.directory.identity.highest_epoch > NO_EPOCH for it in others)
-        return left and self.told[machine.broker_id] is not None
+        return left and self.chosen[machine.broker_id] is not None
 
 
 class HandSimulation(Simulation):
     """Two or three brokers, which wait for all of them or for one."""
 
     def __init__(self, seed: int, options: Options | None = None) -> None:
-        self.told: dict[int, int | None] = {}
-        """By broker, whom it was told to follow; `None`: it leads."""
+        self.chosen: dict[int, int | None] = {}
+        """By broker, whom a person chose for it to follow; `None`: it leads."""
         options = options or Options()
         options.brokers = Random(seed).choice((2, 2, 3))
         super().__init__(seed, options)
@@ -108,7 +108,7 @@ class HandSimulation(Simulation):
     def draw(self) -> None:
         self.machines[1].directory.store(Identity())
         self.faults = HandFaults(self, self.random)
-        self.faults.told = self.told
+        self.faults.chosen = self.chosen
         self.draw_settings()
 
     def make_oracle(self) -> Oracle:
@@ -124,14 +124,14 @@ class HandSimulation(Simulation):
             self.oracle.of_all = self.settings.min_insync == len(self.machines)
 
     def make_node(self, machine: Machine, node_class: type) -> HandNode:
-        told = self.told.setdefault(machine.broker_id, None if machine.broker_id == 1 else 1)
+        chosen = self.chosen.setdefault(machine.broker_id, None if machine.broker_id == 1 else 1)
         node: HandNode = node_class(
             machine.directory,
             Incarnation(machine.broker_id, machine.run),
             self.settings,
             machine.new_nonce,
             may_have_lost=machine.lost_power,
-            follows=told,
+            follows=chosen,
             brokers=len(self.machines),
             create=self.now_s == 0.0 and machine.broker_id == 1,
         )
@@ -149,14 +149,14 @@ class HandSimulation(Simulation):
         super().step()
 
     def person(self) -> None:
-        """Somebody promotes a broker, restarts it to follow another, or plans a promotion."""
+        """A person promotes a broker, restarts it to follow another, or plans a promotion."""
         machine = self.machines[self.random.randint(1, len(self.machines))]
         node = machine.active
         chance = self.random.random()
         if isinstance(node, HandNode) and chance < 0.5:
             self.loss_accepted = self.random.random() < 0.2
             if node.promote(machine.now_s, accept_loss=self.loss_accepted) is None:
-                self.told[machine.broker_id] = None
+                self.chosen[machine.broker_id] = None
             self.loss_accepted = False
             machine.settle()
         elif chance < 0.7:
@@ -172,13 +172,13 @@ class HandSimulation(Simulation):
         return max(leaders, key=lambda it: it.directory.identity.highest_epoch, default=None)
 
     def restart(self, machine: Machine, follows: int | None) -> None:
-        self.told[machine.broker_id] = follows
+        self.chosen[machine.broker_id] = follows
         if machine.node is not None:
             machine.stop(silent=False)
         machine.start()
 
     def heal(self) -> None:
-        """All faults end; one leads, and the others are told to follow it."""
+        """All faults end; one leads, and the others are started to follow it."""
         self.network.cut.clear()
         for machine in self.machines.values():
             machine.paused_until_s = 0.0
@@ -216,12 +216,12 @@ class HandSimulation(Simulation):
             machine.node.promote(machine.now_s, accept_loss=True)
             machine.settle()
             self.loss_accepted = False
-            self.told[machine.broker_id] = None
+            self.chosen[machine.broker_id] = None
 
     def _is_well(self, leader: Machine) -> bool:
-        everybody = {machine.directory.member for machine in self.machines.values()}
+        all_members = {machine.directory.member for machine in self.machines.values()}
         node = leader.node
-        if node is None or node.leader is None or node.leader.isr.members != everybody:
+        if node is None or node.leader is None or node.leader.isr.members != all_members:
             return False
         for partition, log in leader.directory.logs.items():
             for machine in self.machines.values():

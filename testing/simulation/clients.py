@@ -38,13 +38,13 @@ class Trim(NamedTuple):
 
 
 class Clients:
-    """Everybody who talks to the brokers."""
+    """All clients of the brokers."""
 
     def __init__(self, simulation: "Simulation", random: Random) -> None:
         self._simulation = simulation
         self._random = random
         self._writes: list[Write | None] = [None, None, None]
-        """What each producer has sent and nobody has answered yet."""
+        """What each producer has sent and got no answer to yet."""
         self._ids = [0, 1, 2]
         self._next_id = 3
         self._numbers = [0, 0, 0]

@@ -19,7 +19,7 @@ TOPIC: Partition = ("topic0", 0)
 
 
 class Watcher(Protocol):
-    """Is told before a log changes in a way that concerns the promises."""
+    """Called before a log changes in a way that concerns the promises."""
 
     def watermark(self, log: "SimulatedLog", offset: int) -> None: ...
 
@@ -258,4 +258,4 @@ class SimulatedDirectory:
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """In the place of a witness."""

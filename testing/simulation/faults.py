@@ -130,7 +130,7 @@ class Faults:
             self._simulation.network.cut.discard(self._random.choice(cut))
 
     def _break(self) -> None:
-        """A connection breaks; one side, or both, hear of it."""
+        """A connection breaks; one side, or both, learn of it."""
         simulation = self._simulation
         if simulation.network.wires:
             wire = self._random.choice(simulation.network.wires)
@@ -150,7 +150,7 @@ class Faults:
         machine.paused_until_s = self._simulation.now_s + self._random.choice((0.5, 1.2)) * lease_s
 
     def _wait(self) -> None:
-        """Time goes by, and everybody does a little."""
+        """Time goes by, and each broker does a little."""
         for _ in range(self._random.choice((2, 5))):
             self._simulation.now_s += 0.5
             for machine in self._simulation.machines.values():

@@ -41,13 +41,13 @@ def _leaders(simulation: "Simulation") -> "list[Machine]":
 
 
 def _is_well(simulation: "Simulation") -> bool:
-    """One leader, everybody in its ISR, everywhere the same messages."""
+    """One leader, all brokers in its ISR, everywhere the same messages."""
     leaders = _leaders(simulation)
     if len(leaders) != 1 or leaders[0].node is None or leaders[0].node.leader is None:
         return False
     leader = leaders[0].node.leader
-    everybody = {machine.directory.member for machine in simulation.machines.values()}
-    if simulation.etcd.state.isr != everybody or leader.isr.members != everybody:
+    all_members = {machine.directory.member for machine in simulation.machines.values()}
+    if simulation.etcd.state.isr != all_members or leader.isr.members != all_members:
         return False
     first = leaders[0].directory
     for partition, log in first.logs.items():
@@ -90,7 +90,7 @@ def _accept_loss(simulation: "Simulation") -> None:
 
 
 def _write(simulation: "Simulation") -> None:
-    """Somebody writes, and is answered."""
+    """A producer writes, and gets an answer."""
     machine = _leaders(simulation)[0]
     if simulation.min_insyncs[DATA] > len(simulation.machines):
         return
@@ -102,7 +102,7 @@ def _write(simulation: "Simulation") -> None:
         simulation.round()
         for machine in _leaders(simulation):
             simulation.clients.deliver(write, machine)
-    raise Violation(f"nobody answers a write: {_report(simulation)}")
+    raise Violation(f"no broker answers a write: {_report(simulation)}")
 
 
 def _report(simulation: "Simulation") -> str:

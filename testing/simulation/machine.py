@@ -34,7 +34,7 @@ _watched: dict[type[Node], type[Node]] = {}
 
 
 def _watching(node_class: type[Node]) -> type[Node]:
-    """`node_class`, which tells the oracle before it leads."""
+    """`node_class`, which calls the oracle before it leads."""
     found = _watched.get(node_class)
     if found is None:
 

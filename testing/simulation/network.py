@@ -44,7 +44,7 @@ class Network:
         return (sender, receiver) not in self.cut
 
     def left(self, wire: Wire, by_follower: bool, silent: bool = False) -> None:
-        """One side has closed; `silent`: the other does not hear of it."""
+        """One side has closed; `silent`: the other does not learn of it."""
         mine, other = (
             (wire.to_follower, wire.to_leader)
             if by_follower

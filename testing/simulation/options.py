@@ -21,7 +21,7 @@ class Options:
     node_class: type[Node] = ClusterNode
     log_class: type[SimulatedLog] = SimulatedLog
     own_min_insync: bool = False
-    """Whether topics have their own `min.insync.replicas`, which somebody alters."""
+    """Whether topics have their own `min.insync.replicas`, which a person alters."""
     one_nonce: bool = False
     """Whether all directories have the same nonce, so that a broker's id is all there is."""
 

@@ -21,9 +21,9 @@ class PartitionTruth:
         self.start = 0
         """Below it a leader has let messages expire."""
         self.trimmed = 0
-        """Below it a client was told that everything is gone."""
+        """Below it a client got the answer that all messages are gone."""
         self.shown = 0
-        """The highest watermark that a client was told of by a leader."""
+        """The highest watermark that a client got from a leader."""
         self.excused = _NEVER
         """From here on no member of the ISR has kept its disk."""
         self.lost_at_epoch = -1
@@ -133,7 +133,7 @@ class Oracle:
         self.cut(log, offset)
 
     def started(self, log: SimulatedLog, offset: int) -> None:
-        """Only leaders let messages expire. Who recovers, with nobody in the ISR, takes over how
+        """Only leaders let messages expire. Who recovers, with an empty ISR, takes over how
         far others had let them."""
         truth = self.truth(log.partition)
         if log.directory in self.leaders and self.leaders[log.directory][0] >= truth.lost_at_epoch:
@@ -206,7 +206,7 @@ class Oracle:
             self.truths["topic0", 0].excused = 0
         if not self._one_has_all(keep):
             for truth in self.truths.values():
-                # Nobody leads by itself then: each is the greatest somewhere.
+                # None leads by itself then: each is the greatest somewhere.
                 truth.excused = min(truth.excused, len(truth.committed))
 
     def _one_has_all(self, directories: list[SimulatedDirectory]) -> bool:
@@ -267,7 +267,7 @@ def _common(log: SimulatedLog, truth: PartitionTruth) -> int:
 
 
 def _counted_last(state: ClusterState, directories: list[SimulatedDirectory]) -> frozenset[Member]:
-    """The ISR that a leader counted last, while nobody is in it any more."""
+    """The ISR that a leader counted last, while it is empty."""
     there = {directory.member: directory.identity.counted_revision for directory in directories}
     counted = max((there.get(kept.member, 0) for kept in state.kept), default=0)
     return frozenset(kept.member for kept in state.kept if kept.revision >= counted)

@@ -20,7 +20,7 @@ from .oracle import Oracle
 _STEPS_S = (0.0, 0.0, 0.0, 0.02, 0.1, 0.3)
 
 ALTERED = 0.02
-"""How often somebody alters `min.insync.replicas` of the topics."""
+"""How often a person alters `min.insync.replicas` of the topics."""
 
 ETCD = 0
 """In the place of a broker's id."""
@@ -117,7 +117,7 @@ class Simulation:
             self.round()
 
     def alter_min_insyncs(self, *partitions: Partition) -> None:
-        """Somebody gives topics their own `min.insync.replicas`, or none."""
+        """A person gives topics their own `min.insync.replicas`, or none."""
         for partition in partitions:
             value = self._alters.choice((self.settings.min_insync, *self.options.min_insyncs))
             if not self.options.own_min_insync:
@@ -191,7 +191,7 @@ class Simulation:
             del self.replies[number]
 
     def round(self) -> None:
-        """Everybody has the time to do what there is to do."""
+        """Each broker has the time to do what there is to do."""
         for machine in self.machines.values():
             machine.tick()
         for _ in range(60):

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from horolog.protocol.api.broker.api_versions import API_VERSIONS, ApiVersionsRequest
+from horolog.protocol.api.cluster.replicate import REPLICATE, ReplicateRequest, Says
 from horolog.protocol.api.framing import ProtocolError
 from horolog.protocol.api.groups.offset_commit import (
     OffsetCommitPartition,
@@ -22,9 +23,11 @@ from horolog.protocol.api.groups.offset_commit import (
 from horolog.protocol.api.groups.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.log.describe_log import DescribeLogRequest, DescribeLogTopic
+from horolog.protocol.api.log.fetch import FETCH
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.registry import APIS
+from horolog.protocol.api.schema import Api
 from horolog.protocol.api.topics.alter_configs import AlterConfigsRequest
 from horolog.protocol.api.topics.describe_configs import (
     DescribeConfigsRequest,
@@ -53,6 +56,18 @@ CALLER = Caller(("127.0.0.1", 7070), "127.0.0.1")
 
 def test_every_request_has_a_handler() -> None:
     assert set(HANDLERS) == set(APIS)
+
+
+async def test_only_what_may_be_handled_together_waits_for_others(broker: Broker) -> None:
+    """A follower's fetch is answered at once: producers wait for what it confirms."""
+
+    def waits(api: Api, body: object) -> bool:
+        frame = native.encode_request(api, api.last_version(native=True), 1, "c", body)
+        return broker.dispatcher.waits_for_others(frame[4:])
+
+    assert waits(PRODUCE, produce("a", message_set(1)))
+    assert not waits(FETCH, fetch("a", (0, 0)))
+    assert not waits(REPLICATE, ReplicateRequest(says=Says.FETCH, connection=1))
 
 
 async def test_api_versions_tells_what_is_served(client: Wire) -> None:

@@ -45,6 +45,18 @@ async def test_an_advance_that_satisfies_wakes(lot: ParkingLot) -> None:
     assert len(lot) == 0
 
 
+async def test_a_look_wakes_at_once(lot: ParkingLot) -> None:
+    """Who is not in the middle of an append has those that are ready go on in this pass."""
+    condition = Condition()
+    ready, other = lot.park([A], condition, FOREVER_MS), lot.park([B], condition, FOREVER_MS)
+    lot.look_at(A)
+    assert not ready.done()
+    condition.answer = True
+    lot.look_at(A)
+    assert (ready.done(), other.done()) == (True, False)
+    assert condition.asked == [A, A]
+
+
 async def test_other_partitions_are_not_asked_about(lot: ParkingLot) -> None:
     condition = Condition(answer=True)
     ready = lot.park([A], condition, FOREVER_MS)

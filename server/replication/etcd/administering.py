@@ -67,7 +67,7 @@ async def create(
             _check_nobody_runs(name, seen)
             if seen.view is not None:
                 epoch = max(epoch, seen.view.state.epoch)
-            # A new nonce, for a new entry into the ISR: kept before anybody can name it.
+            # A new nonce, for a new entry into the ISR: kept before any broker can name it.
             nonce = SystemRandom().getrandbits(62) + 1
             identity.store(Identity(nonce, highest_epoch=epoch))
             state = ClusterState(epoch, None, frozenset({Member(broker_id, nonce)}))

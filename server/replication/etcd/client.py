@@ -15,7 +15,7 @@ from .access import Access
 from .errors import EtcdError, EtcdMisconfigured, EtcdUnreachable, LeaseNotFound
 
 ANSWER_MAX_BYTES: Final = 16 << 20
-"""etcd takes requests of up to 1.5 MB unless told otherwise; an answer has some values of them."""
+"""etcd takes requests of up to 1.5 MB by default; an answer has some values of them."""
 
 ATTEMPT_S: Final = 1.0
 """For one endpoint, where there is another one to ask; else all the time that there is."""

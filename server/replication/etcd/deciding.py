@@ -64,7 +64,7 @@ class ByEtcd:
         self._why_not = "etcd has not answered yet"
         self._failure = ""
         """Why the last read came to nothing; empty if it did not."""
-        self._told = ""
+        self._reported = ""
         self._cluster_id = ""
         self._latest_revision = 0
         self._member_revision = 0
@@ -282,8 +282,8 @@ class ByEtcd:
         kind = "etcd_refuses" if isinstance(error, EtcdMisconfigured) else "etcd_not_reached"
         if isinstance(error, StorageError):
             kind = "replication_failed"
-        if text != self._told:
-            self._told = text
+        if text != self._reported:
+            self._reported = text
             self._cluster.observe(kind, error=text)
 
     async def _deliver(self, seen: Seen, sent: Sent) -> None:
@@ -299,7 +299,7 @@ class ByEtcd:
         if why_not:
             self._take_no_part()
             return
-        self._told = ""
+        self._reported = ""
         self._cluster_id = seen.cluster_id
         self._member_revision = seen.member_revisions.get(cluster.broker_id, 0)
         self._note_places(seen)
@@ -329,7 +329,7 @@ class ByEtcd:
     # What a person wants.
 
     def promote(self, now_s: float, *, accept_loss: bool) -> str | None:
-        """Only where nobody leads, nor can be elected."""
+        """Only where no broker leads or can be elected."""
         node, view = self.node, self.node.view
         if self._why_not or view is None or self._failure:
             return self.waits_for

@@ -17,7 +17,7 @@ class Sent:
     revision: int
     """The latest one of etcd that was seen."""
     epoch: int
-    """The highest one that this directory was told of."""
+    """The highest one that this directory has seen."""
 
 
 class Joining:
@@ -40,7 +40,7 @@ class Joining:
         self.joined = False
 
     def first_state(self) -> ClusterState:
-        """Of a cluster that begins with this broker's data: it is in sync, nobody leads yet."""
+        """Of a cluster that begins with this broker's data: it is in sync, and none leads yet."""
         epoch = max(0, self._stored.identity.highest_epoch)
         member = Member(self._stored.broker_id, self._stored.identity.nonce)
         return ClusterState(epoch, None, frozenset({member}))
