@@ -4,6 +4,8 @@ import base64
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from ..client.produce.encoding import Headers
@@ -14,6 +16,8 @@ from .streams import is_terminal
 
 NOTHING: Final = "-"
 """Shown to people where a key, value, time or offset is absent."""
+
+_NO_FIELDS: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 class AsIs(str):
@@ -35,9 +39,14 @@ def emit(lines: Iterable[str]) -> None:
         raise OutputClosed from None
 
 
-def json_line(fields: Mapping[str, object]) -> str:
+def emit_object(fields: Mapping[str, object] = _NO_FIELDS, /, **more: object) -> None:
+    """Print one object, as `json_line`."""
+    emit([json_line(fields, **more)])
+
+
+def json_line(fields: Mapping[str, object] = _NO_FIELDS, /, **more: object) -> str:
     """One object on one line. ASCII, so that no reader takes a character for a line's end."""
-    return json.dumps(fields)
+    return json.dumps({**fields, **more})
 
 
 def json_bytes(data: bytes | None) -> object:
@@ -100,6 +109,16 @@ def shown_span(seconds: float) -> str:
         if number:
             parts.append(f"{number} {name}")
     return " ".join(parts[:2])
+
+
+def shown_place(path: Path, position: int | None) -> str:
+    """A file for people, or a byte in it."""
+    return str(path) if position is None else f"{path} at byte {position}"
+
+
+def plural(number: int, noun: str) -> str:
+    """The noun as it stands behind a number."""
+    return noun if number == 1 else f"{noun}s"
 
 
 def table(

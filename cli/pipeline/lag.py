@@ -88,17 +88,15 @@ def _as_row(row: TimeLag) -> tuple[str, ...]:
 
 def _as_json(row: TimeLag) -> str:
     return json_line(
-        {
-            "name": row.name,
-            "topic": row.topic,
-            "partition": row.partition,
-            "offset": row.position,
-            "end": row.end_offset,
-            "lag": row.messages,
-            "lag_s": row.behind_s,
-            "estimated": row.estimated,
-            "catch_up_s": row.catch_up_s,
-            "read_until_ms": json_time(row.read_until_ms),
-            "newest_ms": json_time(row.newest_ms),
-        }
+        name=row.name,
+        topic=row.topic,
+        partition=row.partition,
+        offset=row.position,
+        end=row.end_offset,
+        lag=row.messages,
+        lag_s=row.behind_s,
+        estimated=row.estimated,
+        catch_up_s=row.catch_up_s,
+        read_until_ms=json_time(row.read_until_ms),
+        newest_ms=json_time(row.newest_ms),
     )

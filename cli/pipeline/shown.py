@@ -67,15 +67,13 @@ def show_plan(plan: ReadPlan, as_json: bool) -> None:
     if as_json:
         emit(
             json_line(
-                {
-                    "plan": plan.topic,
-                    "partition": one.partition,
-                    "start": one.start_offset,
-                    "end": one.end_offset,
-                    "rows": one.rows,
-                    "from_ms": json_time(plan.from_ms),
-                    "to_ms": json_time(plan.to_ms),
-                }
+                plan=plan.topic,
+                partition=one.partition,
+                start=one.start_offset,
+                end=one.end_offset,
+                rows=one.rows,
+                from_ms=json_time(plan.from_ms),
+                to_ms=json_time(plan.to_ms),
             )
             for one in plan.ranges
         )
