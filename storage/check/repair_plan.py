@@ -6,6 +6,7 @@ a consumer has seen is given to another message.
 """
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -218,8 +219,7 @@ class _Planning:
         """Plan one segment; also how many bad bytes there are at its end."""
         path = self._folder / f"{base_offset:020d}.log"
         following = following_base(self._checksums, base_offset, limit)
-        file = self._files.open(path, read_only=True)
-        try:
+        with closing(self._files.open(path, read_only=True)) as file:
             size_bytes = file.size()
             found = list(
                 stretches(
@@ -238,8 +238,6 @@ class _Planning:
                     ),
                 )
             )
-        finally:
-            file.close()
         good = tuple(stretch for stretch in found if stretch.good)
         bad = tuple(stretch for stretch in found if not stretch.good)
         overlaps = bool(good) and base_offset < due
