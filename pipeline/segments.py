@@ -26,7 +26,7 @@ from .segment_files import Part, SegmentFiles, pack, read_checksums, read_log_st
 from .windows import Window
 
 TASK_BYTES: Final = 128 * 1024 * 1024
-"""As `spark.sql.files.maxPartitionBytes`, when nobody has changed it."""
+"""The default of `spark.sql.files.maxPartitionBytes`."""
 
 _VIEW_BYTES: Final = 4 * 1024 * 1024
 _MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
