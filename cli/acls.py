@@ -24,7 +24,7 @@ from ..protocol.api.security.acl_terms import (
 )
 from ..protocol.api.security.acls import AclFilter
 from ..server.security.acl_filters import Filter, as_creation, asked_acl
-from ..server.security.acl_store import ACLS_FILE_MODE, Acls, problem_of, written
+from ..server.security.acl_store import Acls, problem_of, written
 from ..server.security.acls import Acl, AclTable, Decision, Reason, Resource
 from .asking import ask
 from .errors import CommandFailed, WrongUsage
@@ -329,7 +329,7 @@ class _Directory:
         return None
 
     def _with(self, work: Callable[[Acls], T]) -> T:
-        return in_directory(self._path, ACLS_FILE_MODE, lambda files: work(Acls(files, self._path)))
+        return in_directory(self._path, lambda files: work(Acls(files, self._path)))
 
 
 def _place(data_dir: Path | None, server: Servers) -> Place:

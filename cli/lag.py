@@ -96,6 +96,5 @@ def _as_row(name: str, found: PositionLag) -> tuple[str, ...]:
     lag = found.lag
     if lag is None:
         return (*place, NOTHING, NOTHING, NOTHING)
-    behind = NOTHING if lag.seconds is None else shown_span(lag.seconds)
-    catch_up = NOTHING if lag.catch_up_seconds is None else shown_span(lag.catch_up_seconds)
+    behind, catch_up = shown_span(lag.seconds), shown_span(lag.catch_up_seconds)
     return (*place, str(lag.messages), f"~{behind}" if lag.estimated else behind, catch_up)

@@ -86,8 +86,15 @@ def shown_time(timestamp_ms: int | None) -> str:
     return NOTHING if timestamp_ms is None or timestamp_ms < 0 else format_time(timestamp_ms)
 
 
-def shown_size(size_bytes: int) -> str:
+def shown_number(number: int | None) -> str:
+    """A number for people, as it is."""
+    return NOTHING if number is None else str(number)
+
+
+def shown_size(size_bytes: int | None) -> str:
     """A size for people, in the unit that fits."""
+    if size_bytes is None:
+        return NOTHING
     if size_bytes < 1024:
         return f"{size_bytes} B"
     size = float(size_bytes)
@@ -98,8 +105,10 @@ def shown_size(size_bytes: int) -> str:
     return f"{size / 1024:.1f} TiB"
 
 
-def shown_span(seconds: float) -> str:
+def shown_span(seconds: float | None) -> str:
     """A length of time for people, in its two largest units: `350 ms`, `1 min 5 s`, `7 d 2 h`."""
+    if seconds is None:
+        return NOTHING
     if seconds < 1:
         return f"{round(seconds * 1000)} ms"
     left = round(seconds)

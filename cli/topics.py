@@ -13,7 +13,7 @@ from .asking import ask
 from .completion import complete_topic
 from .errors import WrongUsage
 from .options import DEFAULT_SERVER, INT32_MAX, Json, Server, check_text, group, name_values
-from .output import NOTHING, emit, emit_object, json_line, plural, shown_size, table
+from .output import emit, emit_object, json_line, plural, shown_number, shown_size, table
 
 topics = group("Create, list, describe, change and delete topics.")
 
@@ -231,8 +231,8 @@ def _as_text(description: TopicDescription, logs: list[_Log]) -> list[str]:
             str(log.start_offset),
             str(log.end_offset),
             str(log.high_watermark),
-            NOTHING if log.size_bytes is None else shown_size(log.size_bytes),
-            NOTHING if log.segments is None else str(log.segments),
+            shown_size(log.size_bytes),
+            shown_number(log.segments),
         )
         for log in logs
     ]

@@ -23,7 +23,6 @@ from ..protocol.sasl.plain import MAX_PASSWORD_BYTES
 from ..protocol.sasl.scram import credential_of, salted_password
 from ..server.security.users import (
     DEFAULT_ITERATIONS,
-    USERS_FILE_MODE,
     Change,
     Entry,
     Removal,
@@ -188,7 +187,6 @@ class _Directory:
     def _with(self, work: Callable[[Users], T]) -> T:
         return in_directory(
             self._path,
-            USERS_FILE_MODE,
             lambda files: work(Users(files, self._path, os.urandom)),
         )
 

@@ -11,7 +11,7 @@ from ...pipeline.jobs.latency_png import NoMatplotlib, check_matplotlib, report_
 from ...pipeline.jobs.ranges import plan_by_append_time
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server, check_texts
-from ..output import NOTHING, emit, emit_object, json_line, json_time, shown_span, shown_time, table
+from ..output import emit, emit_object, json_line, json_time, shown_span, shown_time, table
 from ..streams import note
 from .shown import From, To, length_ms, refusals, show_plan, times_between
 from .spark import DEFAULT_MASTER, Conf, Master, spark_session
@@ -151,7 +151,7 @@ def _as_row(row: Latencies) -> tuple[str, ...]:
     return (
         row.topic or "all",
         "all" if row.partition is None else str(row.partition),
-        NOTHING if row.start_ms is None else shown_time(row.start_ms),
+        shown_time(row.start_ms),
         str(row.count),
         *(_span(value) for value in (row.p50_ms, row.p95_ms, row.p99_ms, row.max_ms)),
         str(row.skewed),

@@ -6,6 +6,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from ...server.security.documents import FILE_MODE
 from ...storage.directory.lock import DirectoryLock
 from ...storage.files import SystemFiles, make_directory_safely
 
@@ -21,10 +22,10 @@ DataDir = Annotated[
 T = TypeVar("T")
 
 
-def in_directory(path: Path, mode: int, work: Callable[[SystemFiles], T]) -> T:
+def in_directory(path: Path, work: Callable[[SystemFiles], T]) -> T:
     """Do work on the files of a data directory while its lock is held. The directory is made when
-    it is missing; `mode` is that of files that are made."""
-    files = SystemFiles(mode)
+    it is missing."""
+    files = SystemFiles(FILE_MODE)
     if not files.is_directory(path):
         make_directory_safely(files, path)
     lock = DirectoryLock(files, path, advice="stop that broker, or ask it with --server")

@@ -21,7 +21,7 @@ from ...server.quotas.rules import (
     problem_of_name,
     problem_of_value,
 )
-from ...server.quotas.store import QUOTAS_FILE_MODE, Change, Quotas
+from ...server.quotas.store import Change, Quotas
 from ..asking import ask
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server, check_text, check_texts, group
@@ -234,9 +234,7 @@ class _Directory:
                 raise error
 
     def _with(self, work: Callable[[Quotas], T]) -> T:
-        return in_directory(
-            self._path, QUOTAS_FILE_MODE, lambda files: work(Quotas(files, self._path))
-        )
+        return in_directory(self._path, lambda files: work(Quotas(files, self._path)))
 
 
 def _place(data_dir: Path | None, server: Servers) -> Place:
