@@ -5,7 +5,6 @@ everything else beside it: the repair can be planned and run again. A log file i
 by one that was built and synced beside it.
 """
 
-from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +19,7 @@ from ..files import File, Files, replace_file
 from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import SegmentChecksums, format_checksums, parse_checksums
 from ..log.segment import Segment
-from ..names import parse_segment_file
+from ..names import segment_bases
 from ..open_files import OpenFiles
 from ..producers.producer_budget import ProducerBudget
 from ..producers.producer_snapshots import newest_first
@@ -185,11 +184,8 @@ class PartitionRepair:
                 with closing(self._files.open(path)) as file:
                     file.sync()
 
-    def _bases(self) -> Iterator[int]:
-        for name in self._files.names(self._plan.folder):
-            parsed = parse_segment_file(name)
-            if parsed is not None and parsed.kind == "log" and not parsed.suffix:
-                yield parsed.base_offset
+    def _bases(self) -> list[int]:
+        return segment_bases(self._files.names(self._plan.folder))
 
     def _write_checksums(self) -> None:
         bases = set(self._bases())

@@ -15,7 +15,7 @@ from ...values import value_class
 from ..files import Files
 from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import end_offset, following_base
-from ..names import parse_segment_file
+from ..names import parse_segment_file, segment_bases
 from .findings import Finding
 from .salvage import OFFSETS_PER_BYTE, LogRun, stretches
 from .verify import PartitionCheck
@@ -182,9 +182,7 @@ class _Planning:
     def _bases(self) -> list[int]:
         """The base offsets of the segments that there are."""
         aside = {path.name for path in self._plan.aside}
-        names = [name for name in self._files.names(self._folder) if name not in aside]
-        found = [parse_segment_file(name) for name in names]
-        return [f.base_offset for f in found if f is not None and f.kind == "log" and not f.suffix]
+        return segment_bases(name for name in self._files.names(self._folder) if name not in aside)
 
     def _plan_logs(self, errors: Sequence[Finding]) -> None:
         bases = self._bases()
