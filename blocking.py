@@ -151,7 +151,7 @@ class Producer(_Blocking):
         """As `send`, but returns as soon as the message is in the buffer; the future gets its
         place, or the error."""
         client: _Producer = self._client
-        told: concurrent.futures.Future[SentRecord] = concurrent.futures.Future()
+        result: concurrent.futures.Future[SentRecord] = concurrent.futures.Future()
 
         async def enqueue() -> None:
             waiter = await client.enqueue(
@@ -163,22 +163,22 @@ class Producer(_Blocking):
                 partition=partition,
                 headers=headers,
             )
-            waiter.add_done_callback(partial(_tell, told))
+            waiter.add_done_callback(partial(_settle, result))
 
         self._run(enqueue)
-        return told
+        return result
 
 
-def _tell(
-    told: "concurrent.futures.Future[SentRecord]", waiter: "asyncio.Future[SentRecord]"
+def _settle(
+    result: "concurrent.futures.Future[SentRecord]", waiter: "asyncio.Future[SentRecord]"
 ) -> None:
     error = waiter.exception()
-    if not told.set_running_or_notify_cancel():
+    if not result.set_running_or_notify_cancel():
         return
     if error is not None:
-        told.set_exception(error)
+        result.set_exception(error)
     else:
-        told.set_result(waiter.result())
+        result.set_result(waiter.result())
 
 
 def _windows(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
-from statistics import median
+from statistics import fmean, median
 
 from ..clock import SystemClock
 from ..config.topic import topic_settings
@@ -103,13 +103,9 @@ def _sync_time(directory: Path) -> None:
         times.sync()
         seconds["log and append times"].append(time.perf_counter() - began)
     for what, taken in seconds.items():
-        print(f"a sync of {what}: {median(taken) * 1000:.2f} ms, mean {_mean(taken) * 1000:.2f} ms")
+        print(f"a sync of {what}: {median(taken) * 1000:.2f} ms, mean {fmean(taken) * 1000:.2f} ms")
     for file in (alone, log, times):
         file.close()
-
-
-def _mean(taken: list[float]) -> float:
-    return sum(taken) / len(taken)
 
 
 if __name__ == "__main__":

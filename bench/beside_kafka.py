@@ -25,6 +25,7 @@ from .figure import median_ratio, times_in_turns
 from .kafka_sides import Side, Sides, both, bounded, check_answer, found_offset
 from .librdkafka import consumed, produced
 from .raw_client import Refused
+from .results import are_known
 
 RESULTS: Final = Path("build") / "bench-kafka.json"
 
@@ -288,9 +289,7 @@ MEASUREMENTS: Final[dict[str, Callable[[Sides], Iterator[Compared]]]] = {
 
 
 def main(names: list[str]) -> int:
-    unknown = [name for name in names if name not in MEASUREMENTS]
-    if unknown:
-        sys.stderr.write(f"unknown: {', '.join(unknown)}; there are {', '.join(MEASUREMENTS)}\n")
+    if not are_known(names, MEASUREMENTS):
         return 2
     figures: list[Compared] = []
     print(f"{'':<26} {'Kafka':>12} {'Horolog':>12} {'ratio':>7} {'fsync':>12}")

@@ -107,7 +107,12 @@ def echo_request() -> bytes:
 
 def resident_bytes(server: ServerProcess) -> int:
     """Resident memory of a broker now."""
-    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return process_bytes(server.process.pid)
+
+
+def process_bytes(pid: int) -> int:
+    """The same of any process."""
+    status = Path(f"/proc/{pid}/status").read_text()
     found = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
     assert found is not None
     return int(found[1]) * 1024

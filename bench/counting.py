@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator
-from statistics import median
 from typing import Final
 
 from ..clock import SystemClock
@@ -10,7 +9,7 @@ from ..protocol.records.kernel import walk
 from ..protocol.records.kernel.terms import Offsets
 from ..server.metrics.figures import Figures
 from .brokers import sets
-from .figure import Figure
+from .figure import Figure, times_in_turns
 from .producing import produce_rate
 
 _TRIES: Final = 300
@@ -38,13 +37,7 @@ def latency_count_cost() -> Iterator[Figure]:
             figures.appended(count, len(data), latency)
 
     works: tuple[Callable[[], object], ...] = (walking(-1), walking(now_ms), adding_up)
-    times: list[list[float]] = [[] for _ in works]
-    for _ in range(_TRIES):
-        for number, work in enumerate(works):
-            began = time.perf_counter()
-            work()
-            times[number].append(time.perf_counter() - began)
-    without, with_counts, adding = map(median, times)
+    without, with_counts, adding = times_in_turns(works, rounds=_TRIES, each=1)
     adding /= _SETS
     (produced,) = produce_rate("produce_100B_64KiB", 100, _SET_BYTES)
     set_seconds = count / produced.value

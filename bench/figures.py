@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from .beside import fast_beside_slow
@@ -34,28 +35,29 @@ class Measurement:
     measure: Callable[[], Iterator[Figure]]
 
 
+def _produced(
+    name: str,
+    value_bytes: int,
+    set_bytes: int,
+    rate: Callable[..., Iterator[Figure]] = produce_rate,
+) -> Measurement:
+    return Measurement((name,), partial(rate, name, value_bytes, set_bytes))
+
+
+def _fetched(name: str, fetch_bytes: int, in_flight: int) -> Measurement:
+    return Measurement((name,), partial(fetch_rate, name, fetch_bytes, in_flight))
+
+
 MEASUREMENTS: Final = (
     Measurement(("echo_p50",), echo),
-    Measurement(
-        ("produce_100B_16KiB",), lambda: produce_rate("produce_100B_16KiB", 100, 16 * _KIB)
-    ),
-    Measurement(
-        ("produce_100B_64KiB",), lambda: produce_rate("produce_100B_64KiB", 100, 64 * _KIB)
-    ),
-    Measurement(
-        ("produce_100B_64KiB_v2",), lambda: batch_rate("produce_100B_64KiB_v2", 100, 64 * _KIB)
-    ),
-    Measurement(
-        ("produce_100B_900KiB",), lambda: produce_rate("produce_100B_900KiB", 100, 900 * _KIB)
-    ),
+    _produced("produce_100B_16KiB", 100, 16 * _KIB),
+    _produced("produce_100B_64KiB", 100, 64 * _KIB),
+    _produced("produce_100B_64KiB_v2", 100, 64 * _KIB, batch_rate),
+    _produced("produce_100B_900KiB", 100, 900 * _KIB),
     # The largest that is allowed by default: 1,000,012 bytes.
-    Measurement(("produce_100B_1MiB",), lambda: produce_rate("produce_100B_1MiB", 100, 1_000_000)),
-    Measurement(
-        ("produce_1KiB_64KiB",), lambda: produce_rate("produce_1KiB_64KiB", _KIB, 64 * _KIB)
-    ),
-    Measurement(
-        ("produce_1KiB_900KiB",), lambda: produce_rate("produce_1KiB_900KiB", _KIB, 900 * _KIB)
-    ),
+    _produced("produce_100B_1MiB", 100, 1_000_000),
+    _produced("produce_1KiB_64KiB", _KIB, 64 * _KIB),
+    _produced("produce_1KiB_900KiB", _KIB, 900 * _KIB),
     Measurement(
         ("produce_100B_growing", "produce_1KiB_growing", "socket_to_file", "file_write_new"), growth
     ),
@@ -64,9 +66,9 @@ MEASUREMENTS: Final = (
     Measurement(
         ("durable_acks", "durable_acks_p99", "disk_syncs_32", "disk_syncs_32_p99"), durable_acks
     ),
-    Measurement(("fetch_64KiB",), lambda: fetch_rate("fetch_64KiB", 64 * _KIB, 1)),
-    Measurement(("fetch_1MiB",), lambda: fetch_rate("fetch_1MiB", MIB, 4)),
-    Measurement(("fetch_8MiB",), lambda: fetch_rate("fetch_8MiB", 8 * MIB, 4)),
+    _fetched("fetch_64KiB", 64 * _KIB, 1),
+    _fetched("fetch_1MiB", MIB, 4),
+    _fetched("fetch_8MiB", 8 * MIB, 4),
     Measurement(("find_time_1", "find_time_1000", "find_time_10000"), find_time),
     Measurement(("latency_count_cost",), latency_count_cost),
     Measurement(("recovery",), recovery),

@@ -4,7 +4,6 @@ Horolog is there twice, as two topics of one broker: `written` answers when mess
 which is what Kafka does and is compared; `fsync` when they are on the disk.
 """
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -20,7 +19,7 @@ from ..protocol.api.log.produce import PRODUCE
 from ..testing.program import ServerProcess, serving
 from ..testing.requests import create_topic, list_offsets, produce, result, results
 from .apache_kafka import MEASURED_JVM, KafkaBroker, apache_kafka
-from .brokers import RETENTION_LIMIT, kernel_choice
+from .brokers import RETENTION_LIMIT, kernel_choice, process_bytes, process_seconds
 from .raw_client import RawClient, Refused, encoded
 
 KAFKA: Final = "kafka"
@@ -49,13 +48,10 @@ class Side:
 
     def processor_seconds(self) -> float:
         """Processor time that the broker has used, in nanosecond steps."""
-        return time.clock_gettime((~self.process_id << 3) | 2)
+        return process_seconds(self.process_id)
 
     def resident_bytes(self) -> int:
-        status = Path(f"/proc/{self.process_id}/status").read_text()
-        found = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
-        assert found is not None
-        return int(found[1]) * 1024
+        return process_bytes(self.process_id)
 
     def topic(self, what: str, **settings: object) -> str:
         """Make a topic, and wait until it can be written to; its name is the answer."""

@@ -62,12 +62,12 @@ def costs(tries: int = TRIES) -> Iterator[Cost]:
             ("walk, many latencies", count, _walk(value_bytes, count, 5)),
             ("walk, one message", 1, _walk(value_bytes, 1, 0)),
             ("first offset at a time", count, _scan(value_bytes, count)),
-            ("encode", count, _encode(value_bytes, count)),
+            ("encode", count, _encode("SetEncoder", value_bytes, count)),
             ("columns", count, _columns(value_bytes, count)),
             ("append times", count, _stamp(value_bytes, count)),
             ("v1 to v0", count, _rewrite(value_bytes, count)),
             ("records: check", count, _check(value_bytes, count)),
-            ("records: encode", count, _encode_records(value_bytes, count)),
+            ("records: encode", count, _encode("RecordEncoder", value_bytes, count)),
             ("records: columns", count, _record_columns(value_bytes, count)),
             ("records to v1", count, _to_messages(value_bytes, count)),
         ):
@@ -106,11 +106,11 @@ def _scan(value_bytes: int, count: int) -> OfForm:
     return lambda module: module.scan_timestamp(data, 0, len(data), NOW_MS)
 
 
-def _encode(value_bytes: int, count: int) -> OfForm:
+def _encode(encoder_name: str, value_bytes: int, count: int) -> OfForm:
     records = _records(value_bytes, count, 0)
 
     def run(module: ModuleType) -> object:
-        encoder = module.SetEncoder()
+        encoder = getattr(module, encoder_name)()
         for record in records:
             encoder.add(record.value, record.key, record.timestamp_ms)
         return encoder.finish()
@@ -150,18 +150,6 @@ def _check(value_bytes: int, count: int) -> OfForm:
     def run(module: ModuleType) -> object:
         size = len(data)
         return module.check_records(data, 0, size, base_timestamp_ms=NOW_MS - 3, now_ms=NOW_MS)
-
-    return run
-
-
-def _encode_records(value_bytes: int, count: int) -> OfForm:
-    records = _records(value_bytes, count, 0)
-
-    def run(module: ModuleType) -> object:
-        encoder = module.RecordEncoder()
-        for record in records:
-            encoder.add(record.value, record.key, record.timestamp_ms)
-        return encoder.finish()
 
     return run
 

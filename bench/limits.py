@@ -16,7 +16,7 @@ before they are answered, from 64 connections, have a process of their own (`lea
 begins no segment and removes none.
 
 Then the same requests beside processes with the event loop of the broker, uvloop, that do the least
-for them (`least/loops.py`): so the loop, what cannot be left out, and the rest are told apart.
+for them (`least/loops.py`): this separates the loop, what cannot be left out, and the rest.
 
 Then the client library beside clients that do only what cannot be left out (`least/clients.py`):
 messages a second.
@@ -28,6 +28,7 @@ from functools import partial
 from statistics import median
 from typing import Final
 
+from ..testing.program import ServerProcess
 from ..testing.requests import create_topic, produce
 from .brokers import MIB, RETENTION_LIMIT, batch, broker, echo_request, sets
 from .durable import DURABLE, PRODUCERS, produce_each
@@ -112,15 +113,7 @@ _Row = tuple[str, float, float, float]
 def _echoed() -> Iterator[_Row]:
     """The smallest request."""
     with broker() as (server, client):
-        request = echo_request()
-        answer = _frame(client.exchange(request))
-        with answering(server.data_dir.parent, answer, len(answer)) as least:
-            ours, theirs = times_in_turns(
-                [partial(client.exchange, request), partial(least.exchange, request)],
-                rounds=_TURNS,
-                each=100,
-            )
-    yield "echo_p50", ours, theirs, theirs / ours
+        yield _exchanged("echo_p50", server, client, echo_request(), written=False)
 
 
 def _one_at_a_time() -> Iterator[_Row]:
@@ -128,14 +121,18 @@ def _one_at_a_time() -> Iterator[_Row]:
     with broker() as (server, client):
         client.call(create_topic("bench"))
         request = encoded(produce("bench", sets(100, 1)[0], acks=1))
-        answer = _frame(client.exchange(request))
-        with answering(server.data_dir.parent, answer, len(answer), written=True) as least:
-            ours, theirs = times_in_turns(
-                [partial(client.exchange, request), partial(least.exchange, request)],
-                rounds=_TURNS,
-                each=100,
-            )
-    yield "produce_one", ours, theirs, theirs / ours
+        yield _exchanged("produce_one", server, client, request, written=True)
+
+
+def _exchanged(
+    name: str, server: ServerProcess, client: RawClient, request: bytes, *, written: bool
+) -> _Row:
+    """One request at a time, with both in turns."""
+    answer = _frame(client.exchange(request))
+    with answering(server.data_dir.parent, answer, len(answer), written=written) as least:
+        works = [partial(one.exchange, request) for one in (client, least)]
+        ours, theirs = times_in_turns(works, rounds=_TURNS, each=100)
+    return name, ours, theirs, theirs / ours
 
 
 def _pipelined() -> Iterator[_Row]:

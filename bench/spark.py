@@ -3,13 +3,12 @@
 Prints a table and writes `build/bench-spark.json`. Needs Java.
 """
 
-import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -22,10 +21,10 @@ from .. import blocking
 from ..pipeline.java import NoJava
 from ..pipeline.spark_session import session
 from ..protocol.api.log.list_offsets import LATEST
-from .__main__ import kernel_mode
 from .brokers import RETENTION_LIMIT, broker
-from .figure import Figure
+from .figure import Figure, median_ratio
 from .raw_client import Refused
+from .results import measure
 from .spark_latency import stream_latency
 from .spark_prebuilt import NAME as PREBUILT_SOURCE
 from .spark_prebuilt import Prebuilt
@@ -76,23 +75,11 @@ class Bench:
 
 
 def main(names: list[str]) -> int:
-    unknown = [name for name in names if name not in NAMES]
-    if unknown:
-        sys.stderr.write(f"unknown: {', '.join(unknown)}; there are {', '.join(NAMES)}\n")
-        return 2
-    figures: list[Figure] = []
     try:
-        with _bench() as bench:
-            for figure in _figures(bench, set(names or NAMES)):
-                figures.append(figure)
-                print(figure.row, flush=True)
+        return measure(names, NAMES, _figures, RESULTS)
     except NoJava as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    RESULTS.parent.mkdir(exist_ok=True)
-    result = {"mode": kernel_mode(), "figures": [asdict(figure) for figure in figures]}
-    RESULTS.write_text(json.dumps(result, indent=1) + "\n")
-    return 0
 
 
 @contextmanager
@@ -106,11 +93,12 @@ def _bench() -> Iterator[Bench]:
         spark.stop()
 
 
-def _figures(bench: Bench, wanted: set[str]) -> Iterator[Figure]:
-    if not wanted.isdisjoint(NAMES[: -len(LATENCIES)]):
-        yield from _rates(bench, wanted)
-    if not wanted.isdisjoint(LATENCIES):
-        yield from stream_latency(bench.spark, bench.server, bench.folder / "checkpoint")
+def _figures(wanted: set[str]) -> Iterator[Figure]:
+    with _bench() as bench:
+        if not wanted.isdisjoint(NAMES[: -len(LATENCIES)]):
+            yield from _rates(bench, wanted)
+        if not wanted.isdisjoint(LATENCIES):
+            yield from stream_latency(bench.spark, bench.server, bench.folder / "checkpoint")
 
 
 def _rates(bench: Bench, wanted: set[str]) -> Iterator[Figure]:
@@ -131,8 +119,8 @@ def _rates(bench: Bench, wanted: set[str]) -> Iterator[Figure]:
         if beside is None:
             yield Figure(name, median(rates), "rows/s")
             continue
-        ratios = [ours / theirs for ours, theirs in zip(rates, found[beside], strict=True)]
-        yield Figure(name, median(rates), "rows/s", beside, median(ratios))
+        ratio = median_ratio(rates, found[beside])
+        yield Figure(name, median(rates), "rows/s", beside, ratio)
 
 
 def _origin(name: str) -> str:

@@ -4,7 +4,6 @@ With --data-dir the file of a broker that does not run is changed; else a runnin
 and what it says holds for the next request.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Final, Protocol, TypeVar
@@ -25,20 +24,15 @@ from ..protocol.api.security.acl_terms import (
 )
 from ..protocol.api.security.acls import AclFilter
 from ..server.security.acl_filters import Filter, as_creation, asked_acl
-from ..server.security.acl_store import ACLS_FILE_MODE, Acls, problem_of, written
+from ..server.security.acl_store import Acls, problem_of, written
 from ..server.security.acls import Acl, AclTable, Decision, Reason, Resource
-from ..storage.directory.lock import DirectoryLock
-from ..storage.files import SystemFiles, make_directory_safely
+from .asking import ask
 from .errors import CommandFailed, WrongUsage
-from .options import DEFAULT_SERVER, Json, Server, check_text, check_texts
-from .output import emit, json_line, table
-from .users import DataDir
+from .options import DEFAULT_SERVER, Json, Server, check_text, check_texts, group
+from .output import emit, emit_object, json_line, table
+from .security.places import DataDir, in_directory
 
-acls = typer.Typer(
-    help="Say who may do what, list that, and ask what follows from it.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+acls = group("Say who may do what, list that, and ask what follows from it.")
 
 _TITLES: Final = ", ".join(operation_title(each) for each in OPERATIONS_BY_TITLE.values())
 
@@ -198,7 +192,7 @@ def list_(data_dir: DataDir = None, server: Server = DEFAULT_SERVER, as_json: Js
 
 
 @acls.command("test")
-def ask(
+def decide(
     principal: Annotated[
         str, typer.Argument(metavar="PRINCIPAL", callback=check_text, help="Such as User:alice.")
     ],
@@ -223,16 +217,16 @@ def ask(
     if ":" not in principal:
         raise WrongUsage(f"the principal is {principal!r}; write it as User:NAME")
     place = _place(data_dir, server)
-    told = place.authorization()
-    super_users = "" if told is None else told[1]
+    known = place.authorization()
+    super_users = "" if known is None else known[1]
     asked = _operation(operation)
     table_ = AclTable(place.acls(), filter(None, super_users.split(";")))
     decision = table_.decide(principal, host, asked, resource)
-    state = "unknown" if told is None else told[0]
+    state = "unknown" if known is None else known[0]
     if as_json:
         rule = None if decision.rule is None else _shown(decision.rule)
         fields = {"allowed": decision.allowed, "reason": decision.reason.value, "rule": rule}
-        emit([json_line({**fields, "authorization": state})])
+        emit_object({**fields, "authorization": state})
         return
     verdict = "allowed" if decision.allowed else "refused"
     lines = [f"{verdict}: {_why(decision, principal, asked, resource)}"]
@@ -301,32 +295,18 @@ class _Broker:
         self._server = server
 
     def acls(self) -> Sequence[Acl]:
-        async def run() -> Sequence[Acl]:
-            async with AclAdmin(self._server) as admin:
-                return [asked_acl(each) for each in await admin.acls()]
-
-        return asyncio.run(run())
+        return [asked_acl(each) for each in ask(AclAdmin, self._server, AclAdmin.acls)]
 
     def add(self, acls: Sequence[Acl]) -> None:
-        async def run() -> None:
-            async with AclAdmin(self._server) as admin:
-                await admin.add_acls([as_creation(acl) for acl in acls])
-
-        asyncio.run(run())
+        wanted = [as_creation(acl) for acl in acls]
+        ask(AclAdmin, self._server, lambda admin: admin.add_acls(wanted))
 
     def remove(self, filters: Sequence[AclFilter]) -> Sequence[Acl]:
-        async def run() -> Sequence[Acl]:
-            async with AclAdmin(self._server) as admin:
-                return [asked_acl(each) for each in await admin.remove_acls(filters)]
-
-        return asyncio.run(run())
+        gone = ask(AclAdmin, self._server, lambda admin: admin.remove_acls(filters))
+        return [asked_acl(each) for each in gone]
 
     def authorization(self) -> tuple[str, str] | None:
-        async def run() -> tuple[str, str] | None:
-            async with AclAdmin(self._server) as admin:
-                return await admin.authorization()
-
-        return asyncio.run(run())
+        return ask(AclAdmin, self._server, AclAdmin.authorization)
 
 
 class _Directory:
@@ -349,15 +329,7 @@ class _Directory:
         return None
 
     def _with(self, work: Callable[[Acls], T]) -> T:
-        files = SystemFiles(ACLS_FILE_MODE)
-        if not files.is_directory(self._path):
-            make_directory_safely(files, self._path)
-        advice = "stop that broker, or ask it with --server"
-        lock = DirectoryLock(files, self._path, advice=advice)
-        try:
-            return work(Acls(files, self._path))
-        finally:
-            lock.release()
+        return in_directory(self._path, lambda files: work(Acls(files, self._path)))
 
 
 def _place(data_dir: Path | None, server: Servers) -> Place:

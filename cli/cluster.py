@@ -18,17 +18,13 @@ from ..protocol.api.cluster.describe_replicas import (
 from ..protocol.errors import HorologError, RequestTimedOut
 from .errors import CommandFailed
 from .etcd.commands import create, remove
-from .options import DEFAULT_SERVER, Json, Server
-from .output import NOTHING, emit, json_line, shown_time, table
+from .options import DEFAULT_SERVER, Json, Server, group
+from .output import NOTHING, emit, emit_object, json_line, shown_time, table
 
 LEADER_TIMEOUT_MS: Final = 3_000
 """How long a leader is waited for that perhaps is no more."""
 
-cluster = typer.Typer(
-    help="Show who leads and who follows, and let another broker lead.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+cluster = group("Show who leads and who follows, and let another broker lead.")
 cluster.command()(create)
 cluster.command()(remove)
 
@@ -51,10 +47,11 @@ async def _describe(server: Servers, timeout_ms: int = 30_000) -> DescribeReplic
 
 
 async def _describe_any(server: Servers) -> tuple[Servers, DescribeReplicasResponse]:
-    """What the leader says or, while nobody leads, who knows the newest epoch; and where it is.
+    """The answer of the leader, or without a leader of the broker that knows the newest epoch; and
+    its address.
 
-    All addresses are asked at once; nobody is waited for who is to lead soon, and a leader waits
-    for nobody who does not answer. Raises what kept one from answering.
+    All addresses are asked at once. A broker that may lead soon is not waited for, and the answer
+    of a leader ends the wait for the others. Raises what kept one from answering.
     """
     if len(server.addresses) == 1:
         return server, await _describe(server)
@@ -205,7 +202,7 @@ def promote(
     """
     promoted, epoch, planned = asyncio.run(_promote(server, broker_id, accept_loss))
     if as_json:
-        emit([json_line({"leader": promoted, "epoch": epoch, "handed_over": planned})])
+        emit_object({"leader": promoted, "epoch": epoch, "handed_over": planned})
     else:
         how = "has handed over to it" if planned else "was not asked"
         emit([f"broker {promoted} leads; the old leader {how}"])

@@ -3,19 +3,17 @@
 import asyncio
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from ..client.administer.admin import Admin
-from ..client.client import ReadFrom as ReadFromValue
-from ..client.cluster.servers import Servers
 from ..client.consume.consumer import Consumer
 from ..client.results import AfterEnd, ConsumerRecord, Found
 from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
+from .asking import Connected, partitions_of
 from .errors import CommandFailed, WrongUsage
 from .options import (
     DEFAULT_SERVER,
@@ -30,9 +28,8 @@ from .options import (
 from .output import emit
 from .positions import POSITION_HELP, AtOffset, AtTime, Position, parse_bounds
 from .progress import Advance, progress
-from .record_lines import record_line
+from .record_lines import Reading
 from .replay import Replay, WindowedBy, window_of
-from .retrying import FOLLOW_WAIT_MS, Connected
 from .streams import is_terminal, note
 
 
@@ -130,16 +127,14 @@ def consume(
     check_read_from(server, read_from)
     bounds = parse_bounds(start, until, SystemClock().now_ms(), any_unit)
     window = None if offsets_between else window_of(bounds, by)
+    reading = Reading(
+        *(server, read_from, topic, partition, as_json, follow, append_time, read_committed)
+    )
     if window is None:
         _check_no_window(by, stats)
-        reading = _Reading(server, read_from, topic, as_json, follow, append_time, read_committed)
-        run = reading.run(partition, bounds)
+        run = _RangeReading(reading).run(*bounds)
     else:
-        replay = Replay(
-            *(server, read_from, topic, window),
-            *(as_json, follow, append_time, read_committed, stats),
-        )
-        run = replay.run(partition)
+        run = Replay(reading, window, stats).run()
     try:
         asyncio.run(run)
     except KeyboardInterrupt:
@@ -157,50 +152,24 @@ def _check_no_window(by: WindowedBy, stats: bool) -> None:
         )
 
 
-class _Reading:
-    def __init__(
-        self,
-        server: Servers,
-        read_from: ReadFromValue,
-        topic: str,
-        as_json: bool,
-        follow: bool,
-        append_time: bool,
-        read_committed: bool,
-    ) -> None:
-        self._server = server
-        self._read_from = read_from
-        self._topic = topic
-        self._as_json = as_json
-        self._follow = follow
-        self._append_time = append_time
-        self._read_committed = read_committed
+class _RangeReading:
+    """Prints the messages of ranges of offsets."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._topic = reading.topic
         self._advance: Advance = lambda amount: None
         self._connected = Connected()
 
-    async def run(
-        self, partition: int | None, bounds: tuple[Position | None, Position | None]
-    ) -> None:
-        async with AsyncExitStack() as stack:
-            admin = await stack.enter_async_context(
-                Admin(self._server, check_units=False, read_from=self._read_from)
-            )
-            consumer = await stack.enter_async_context(
-                Consumer(
-                    self._server,
-                    max_wait_ms=FOLLOW_WAIT_MS,
-                    append_times=self._append_time,
-                    read_committed=self._read_committed,
-                    retry_timeout_ms=0,
-                    read_from=self._read_from,
-                )
-            )
-            if partition is None:
-                partitions = range(await admin.partition_count(self._topic))
-            else:
-                partitions = range(partition, partition + 1)
-            ranges = [await self._range(admin, number, *bounds) for number in partitions]
-            if self._follow:
+    async def run(self, start: Position | None, until: Position | None) -> None:
+        reading = self._reading
+        async with (
+            Admin(reading.server, check_units=False, read_from=reading.read_from) as admin,
+            reading.consumer() as consumer,
+        ):
+            partitions = await partitions_of(admin, self._topic, reading.partition)
+            ranges = [await self._range(admin, number, start, until) for number in partitions]
+            if reading.follow:
                 await self._read(consumer, ranges)
                 return
             total = sum(max((span.end or 0) - span.start, 0) for span in ranges)
@@ -229,7 +198,7 @@ class _Reading:
                 f"partition {partition}: nothing to read, --from is offset {begin} and --until "
                 f"offset {end}: a time stands for the first message of that time or later"
             )
-        if not self._follow:
+        if not self._reading.follow:
             end = high if end is None else min(end, high)
         unknown = end is None and isinstance(until, AtTime)
         until_ms = until.timestamp_ms if unknown and isinstance(until, AtTime) else None
@@ -265,7 +234,7 @@ class _Reading:
                     self._finish(partition, left, consumer)
 
     async def _fetch(self, consumer: Consumer) -> list[ConsumerRecord]:
-        """The next messages. A broker that is gone is waited for; who follows a topic is told."""
+        """The next messages. A broker that is gone is waited for, and a note says so."""
         # After a failure the first answer is not to wait for messages: it shows that there is a
         # broker.
         return await self._connected.ask(
@@ -283,7 +252,7 @@ class _Reading:
             if _is_behind(record, span):
                 self._finish(record.partition, left, consumer)
             else:
-                yield record_line(record, as_json=self._as_json, append_time=self._append_time)
+                yield self._reading.line(record)
 
     def _finish(self, partition: int, left: dict[int, OffsetRange], consumer: Consumer) -> None:
         del left[partition]

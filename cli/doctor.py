@@ -20,7 +20,7 @@ from ..storage.files import SystemFiles
 from .errors import WrongUsage
 from .findings import Finding, Verdict
 from .options import DEFAULT_SERVER, Json, Server
-from .output import emit, json_line, shown_size, shown_span, table
+from .output import emit, json_line, shown_place, shown_size, shown_span, table
 
 CLOCK_PROBLEM_SECONDS: Final = 1.0
 """Clocks further apart than this make times of messages useless for comparing machines."""
@@ -238,9 +238,7 @@ def _files(data_dir: Path) -> Iterator[Finding]:
     for found in verify(SystemFiles(), data_dir):
         if found.error:
             wrong += 1
-            place = str(found.path)
-            if found.position is not None:
-                place += f" at byte {found.position}"
+            place = shown_place(found.path, found.position)
             yield Finding("files", Verdict.PROBLEM, f"{place}: {found.rule}", found.advice)
     if not wrong:
         yield Finding("files", Verdict.GOOD, f"nothing is wrong in {data_dir}")

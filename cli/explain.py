@@ -1,25 +1,18 @@
 """`horolog explain`; of its commands `retention`: why messages are still there."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import typer
-
 from ..client.administer.admin import Admin
-from ..client.cluster.servers import Servers
 from ..client.results import TopicDescription
 from ..protocol.api.log.describe_log import DescribedSegment, DescribeLogPartitionResult
 from ..times import later
+from .asking import ask
 from .explain_offset import offset
-from .options import DEFAULT_SERVER, Json, Partition, Server, TopicName
+from .options import DEFAULT_SERVER, Json, Partition, Server, TopicName, group
 from .output import NOTHING, emit, json_line, json_time, shown_size, shown_span, shown_time, table
 
-explain = typer.Typer(
-    help="Say why messages are still there, and how an offset was found.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+explain = group("Say why messages are still there, and how an offset was found.")
 
 _OFF = -1
 """Value of a retention setting that is off."""
@@ -96,7 +89,7 @@ def retention(
     past retention.ms, so one message with a late time keeps it, and all behind it. With --json
     there are the exact times, and each reason in full.
     """
-    description, logs = asyncio.run(_describe(server, topic, partition))
+    description, logs = ask(Admin, server, lambda admin: _describe(admin, topic, partition))
     values = {setting.name: setting.value for setting in description.settings}
     for log in logs:
         limits = _limits(values, log)
@@ -108,12 +101,11 @@ def retention(
 
 
 async def _describe(
-    server: Servers, topic: str, partition: int | None
+    admin: Admin, topic: str, partition: int | None
 ) -> tuple[TopicDescription, list[DescribeLogPartitionResult]]:
-    async with Admin(server) as admin:
-        description = await admin.describe_topic(topic)
-        wanted = range(description.partitions) if partition is None else [partition]
-        return description, [await admin.describe_log(topic, number) for number in wanted]
+    description = await admin.describe_topic(topic)
+    wanted = range(description.partitions) if partition is None else [partition]
+    return description, [await admin.describe_log(topic, number) for number in wanted]
 
 
 def _limits(values: dict[str, str | None], log: DescribeLogPartitionResult) -> Limits:
@@ -132,21 +124,19 @@ def _limits(values: dict[str, str | None], log: DescribeLogPartitionResult) -> L
 def _as_json(log: DescribeLogPartitionResult, limits: Limits, outlook: Outlook) -> str:
     segment = outlook.segment
     return json_line(
-        {
-            "partition": log.partition,
-            "base_offset": segment.base_offset,
-            "next_offset": segment.next_offset,
-            "size_bytes": segment.size_bytes,
-            "active": segment.active,
-            "largest_timestamp_ms": json_time(segment.largest_timestamp_ms),
-            "pinned_by_offset": None if segment.largest_offset < 0 else segment.largest_offset,
-            "ahead_of_clock_ms": outlook.ahead_ms,
-            "verdict": segment.verdict,
-            "reason": segment.reason,
-            "goes_ms": outlook.goes_ms,
-            "waits_for_segment": outlook.held_by,
-            "worst_case_ms": limits.worst_case_ms,
-        }
+        partition=log.partition,
+        base_offset=segment.base_offset,
+        next_offset=segment.next_offset,
+        size_bytes=segment.size_bytes,
+        active=segment.active,
+        largest_timestamp_ms=json_time(segment.largest_timestamp_ms),
+        pinned_by_offset=None if segment.largest_offset < 0 else segment.largest_offset,
+        ahead_of_clock_ms=outlook.ahead_ms,
+        verdict=segment.verdict,
+        reason=segment.reason,
+        goes_ms=outlook.goes_ms,
+        waits_for_segment=outlook.held_by,
+        worst_case_ms=limits.worst_case_ms,
     )
 
 

@@ -11,6 +11,7 @@ from ..client.cluster.servers import Servers
 from ..clock import SystemClock
 from ..protocol.api.log.describe_log import DescribedSearch, DescribeLogPartitionResult
 from ..times import TimeError, parse_time
+from .asking import partitions_of
 from .errors import WrongUsage
 from .options import DEFAULT_SERVER, AnyUnit, Json, Partition, Server, TopicName, refused
 from .output import emit, json_line, json_time, shown_size, shown_time
@@ -50,8 +51,7 @@ async def _ask(
     server: Servers, topic: str, partition: int | None, at_ms: int
 ) -> list[DescribeLogPartitionResult]:
     async with Admin(server, check_units=False) as admin:
-        count = await admin.partition_count(topic)
-        wanted = range(count) if partition is None else [partition]
+        wanted = await partitions_of(admin, topic, partition)
         return [await admin.describe_log(topic, number, at_ms=at_ms) for number in wanted]
 
 
@@ -59,20 +59,18 @@ def _as_json(log: DescribeLogPartitionResult, search: DescribedSearch, at_ms: in
     used = search.entry_offset >= 0
     inside = search.base_offset >= 0
     return json_line(
-        {
-            "partition": log.partition,
-            "at_ms": at_ms,
-            "offset": search.offset if inside else None,
-            "timestamp_ms": json_time(search.timestamp_ms),
-            "segments": search.segments,
-            "ruled_out": search.ruled_out,
-            "segment": search.base_offset if inside else None,
-            "entry_timestamp_ms": search.entry_timestamp_ms if used else None,
-            "entry_offset": search.entry_offset if used else None,
-            "start_offset": search.start_offset if inside else None,
-            "start_position": search.start_position if inside else None,
-            "read_bytes": search.read_bytes if inside else None,
-        }
+        partition=log.partition,
+        at_ms=at_ms,
+        offset=search.offset if inside else None,
+        timestamp_ms=json_time(search.timestamp_ms),
+        segments=search.segments,
+        ruled_out=search.ruled_out,
+        segment=search.base_offset if inside else None,
+        entry_timestamp_ms=search.entry_timestamp_ms if used else None,
+        entry_offset=search.entry_offset if used else None,
+        start_offset=search.start_offset if inside else None,
+        start_position=search.start_position if inside else None,
+        read_bytes=search.read_bytes if inside else None,
     )
 
 

@@ -26,7 +26,7 @@ from .options import (
     TopicName,
     check_read_from,
 )
-from .output import emit, json_line, shown_size, shown_time, table
+from .output import emit, json_line, plural, shown_size, shown_time, table
 from .positions import AtTime, Position, parse_bounds
 from .replay import WindowedBy
 from .streams import is_terminal, note
@@ -141,9 +141,7 @@ async def _ask(
 
 
 def _as_json(interval: TimeCount) -> str:
-    return json_line(
-        {"from_ms": interval.from_ms, "until_ms": interval.until_ms, "count": interval.count}
-    )
+    return json_line(from_ms=interval.from_ms, until_ms=interval.until_ms, count=interval.count)
 
 
 def bars(found: TimeCounts, width: int | None = None) -> list[str]:
@@ -174,8 +172,7 @@ def _bar(count: int, largest: int, width: int) -> str:
 
 
 def _summary(found: TimeCounts) -> str:
-    plural = "" if found.messages == 1 else "s"
-    parts = [f"{found.messages:,} message{plural}"]
+    parts = [f"{found.messages:,} {plural(found.messages, 'message')}"]
     if found.first_ms is not None:
         parts[0] += f" from {shown_time(found.first_ms)} to {shown_time(found.last_ms)}"
     if found.untimed:

@@ -1,17 +1,16 @@
 """`horolog lag`: how far named positions are behind, in messages and in seconds."""
 
-import asyncio
 from typing import Annotated
 
 import typer
 
 from ..client.administer.admin import Admin
 from ..client.administer.lagging import PositionLag
-from ..client.cluster.servers import Servers
+from .asking import ask
 from .completion import complete_position_name
 from .errors import CommandFailed
 from .options import DEFAULT_SERVER, Json, Server, check_text
-from .output import NOTHING, emit, json_line, shown_span, table
+from .output import NOTHING, emit, json_line, plural, shown_span, table
 from .streams import note
 
 
@@ -36,7 +35,7 @@ def lag(
     minute, and absent while the lag does not shrink. A name may be that of a consumer group of
     Kafka's clients: then its state is shown too, and how many members it has.
     """
-    found = asyncio.run(_ask(server, name))
+    found = ask(Admin, server, lambda admin: _ask(admin, name))
     failed = [(owner, one) for owner, one in found if one.lag is None]
     if as_json:
         emit(_as_json(owner, one) for owner, one in found)
@@ -56,42 +55,40 @@ def lag(
         raise typer.Exit(1)
 
 
-async def _ask(server: Servers, name: str | None) -> list[tuple[str, PositionLag]]:
-    async with Admin(server) as admin:
-        if name is None:
-            names = await admin.position_names()
-            return [(one, lag) for one in names for lag in await admin.lag(one)]
-        found = await admin.lag(name)
-        if not found:
-            raise CommandFailed(
-                f"no position is stored under {name!r}; `horolog lag` without a name shows all"
-            )
-        return [(name, lag) for lag in found]
+async def _ask(admin: Admin, name: str | None) -> list[tuple[str, PositionLag]]:
+    if name is None:
+        names = await admin.position_names()
+        return [(one, lag) for one in names for lag in await admin.lag(one)]
+    found = await admin.lag(name)
+    if not found:
+        raise CommandFailed(
+            f"no position is stored under {name!r}; `horolog lag` without a name shows all"
+        )
+    return [(name, lag) for lag in found]
 
 
 def _as_json(name: str, found: PositionLag) -> str:
     lag = found.lag
     return json_line(
-        {
-            "name": name,
-            "topic": found.topic,
-            "partition": found.partition,
-            "offset": found.offset,
-            "lag": None if lag is None else lag.messages,
-            "lag_s": None if lag is None else lag.seconds,
-            "estimated": None if lag is None else lag.estimated,
-            "catch_up_s": None if lag is None else lag.catch_up_seconds,
-            "group": found.group,
-            "members": found.members if found.group else None,
-        }
+        name=name,
+        topic=found.topic,
+        partition=found.partition,
+        offset=found.offset,
+        lag=None if lag is None else lag.messages,
+        lag_s=None if lag is None else lag.seconds,
+        estimated=None if lag is None else lag.estimated,
+        catch_up_s=None if lag is None else lag.catch_up_seconds,
+        group=found.group,
+        members=found.members if found.group else None,
     )
 
 
 def _group(found: PositionLag) -> str:
     if found.group is None:
         return NOTHING
-    plural = "" if found.members == 1 else "s"
-    return f"{found.group}, {found.members} member{plural}" if found.members else found.group
+    if not found.members:
+        return found.group
+    return f"{found.group}, {found.members} {plural(found.members, 'member')}"
 
 
 def _as_row(name: str, found: PositionLag) -> tuple[str, ...]:
@@ -99,6 +96,5 @@ def _as_row(name: str, found: PositionLag) -> tuple[str, ...]:
     lag = found.lag
     if lag is None:
         return (*place, NOTHING, NOTHING, NOTHING)
-    behind = NOTHING if lag.seconds is None else shown_span(lag.seconds)
-    catch_up = NOTHING if lag.catch_up_seconds is None else shown_span(lag.catch_up_seconds)
+    behind, catch_up = shown_span(lag.seconds), shown_span(lag.catch_up_seconds)
     return (*place, str(lag.messages), f"~{behind}" if lag.estimated else behind, catch_up)

@@ -15,6 +15,7 @@ from ..client.results import AfterEnd, Found, NoTimestamps
 from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
 from ..times import TimeError, parse_time
+from .asking import partitions_of
 from .errors import WrongUsage
 from .options import (
     DEFAULT_SERVER,
@@ -112,13 +113,9 @@ async def _ask(
     by: SearchedBy,
 ) -> list[Answer]:
     async with Admin(server, check_units=False, read_from=read_from) as admin:
-        if partition is None:
-            partitions = range(await admin.partition_count(topic))
-        else:
-            partitions = range(partition, partition + 1)
         return [
             answer
-            for number in partitions
+            for number in await partitions_of(admin, topic, partition)
             async for answer in _partition_answers(admin, topic, number, targets, by)
         ]
 
@@ -150,12 +147,10 @@ async def _partition_answers(
 
 def _as_json(answer: Answer) -> str:
     return json_line(
-        {
-            "partition": answer.partition,
-            "at": answer.at,
-            "offset": answer.offset,
-            "timestamp_ms": json_time(answer.timestamp_ms),
-        }
+        partition=answer.partition,
+        at=answer.at,
+        offset=answer.offset,
+        timestamp_ms=json_time(answer.timestamp_ms),
     )
 
 

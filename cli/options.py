@@ -25,6 +25,7 @@ __all__ = [
     "check_read_from",
     "check_text",
     "check_texts",
+    "group",
     "name_values",
     "refused",
 ]
@@ -35,6 +36,11 @@ INT32_MAX: Final = 2**31 - 1
 
 
 DEFAULT_SERVER: Final = parse_servers(DEFAULT_ADDRESS)
+
+
+def group(help: str) -> typer.Typer:
+    """Commands under one name, which by itself prints the help."""
+    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None)
 
 
 def check_address(text: str | Servers, option: str) -> Servers:

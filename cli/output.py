@@ -4,6 +4,8 @@ import base64
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from ..client.produce.encoding import Headers
@@ -14,6 +16,8 @@ from .streams import is_terminal
 
 NOTHING: Final = "-"
 """Shown to people where a key, value, time or offset is absent."""
+
+_NO_FIELDS: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 class AsIs(str):
@@ -35,9 +39,14 @@ def emit(lines: Iterable[str]) -> None:
         raise OutputClosed from None
 
 
-def json_line(fields: Mapping[str, object]) -> str:
+def emit_object(fields: Mapping[str, object] = _NO_FIELDS, /, **more: object) -> None:
+    """Print one object, as `json_line`."""
+    emit([json_line(fields, **more)])
+
+
+def json_line(fields: Mapping[str, object] = _NO_FIELDS, /, **more: object) -> str:
     """One object on one line. ASCII, so that no reader takes a character for a line's end."""
-    return json.dumps(fields)
+    return json.dumps({**fields, **more})
 
 
 def json_bytes(data: bytes | None) -> object:
@@ -77,8 +86,15 @@ def shown_time(timestamp_ms: int | None) -> str:
     return NOTHING if timestamp_ms is None or timestamp_ms < 0 else format_time(timestamp_ms)
 
 
-def shown_size(size_bytes: int) -> str:
+def shown_number(number: int | None) -> str:
+    """A number for people, as it is."""
+    return NOTHING if number is None else str(number)
+
+
+def shown_size(size_bytes: int | None) -> str:
     """A size for people, in the unit that fits."""
+    if size_bytes is None:
+        return NOTHING
     if size_bytes < 1024:
         return f"{size_bytes} B"
     size = float(size_bytes)
@@ -89,8 +105,10 @@ def shown_size(size_bytes: int) -> str:
     return f"{size / 1024:.1f} TiB"
 
 
-def shown_span(seconds: float) -> str:
+def shown_span(seconds: float | None) -> str:
     """A length of time for people, in its two largest units: `350 ms`, `1 min 5 s`, `7 d 2 h`."""
+    if seconds is None:
+        return NOTHING
     if seconds < 1:
         return f"{round(seconds * 1000)} ms"
     left = round(seconds)
@@ -100,6 +118,16 @@ def shown_span(seconds: float) -> str:
         if number:
             parts.append(f"{number} {name}")
     return " ".join(parts[:2])
+
+
+def shown_place(path: Path, position: int | None) -> str:
+    """A file for people, or a byte in it."""
+    return str(path) if position is None else f"{path} at byte {position}"
+
+
+def plural(number: int, noun: str) -> str:
+    """The noun as it stands behind a number."""
+    return noun if number == 1 else f"{noun}s"
 
 
 def table(

@@ -375,9 +375,7 @@ def _refused(error: CodedError) -> str:
 
 def _acknowledged(sent: SentRecord) -> str:
     return json_line(
-        {
-            "partition": sent.partition,
-            "offset": sent.offset,
-            "timestamp_ms": json_time(sent.timestamp_ms),
-        }
+        partition=sent.partition,
+        offset=sent.offset,
+        timestamp_ms=json_time(sent.timestamp_ms),
     )

@@ -16,7 +16,7 @@ from ..storage.files import DEFAULT_MODE
 from ..storage.names import parse_segment_file
 from .errors import CommandFailed, WrongUsage
 from .options import Json
-from .output import emit, json_line
+from .output import emit, json_line, shown_place
 from .progress import CountedFiles, log_bytes, progress
 
 
@@ -76,9 +76,7 @@ def _show(plan: RepairPlan, directory: Path, as_json: bool) -> None:
         emit(json_line(_fields(step)) for step in steps)
         return
     for step in steps:
-        where = str(step.path)
-        if step.position is not None:
-            where += f" at byte {step.position}"
+        where = shown_place(step.path, step.position)
         emit([f"{where}: {step.wrong}", f"    to do: {step.action}"])
     if not steps:
         emit([f"{directory}: nothing to repair"])

@@ -29,6 +29,7 @@ from .output import (
     json_time,
     shown_bytes,
     shown_headers,
+    shown_place,
     shown_time,
 )
 from .progress import CountedFiles, log_bytes, progress
@@ -204,8 +205,6 @@ def _finding_fields(finding: Finding) -> dict[str, object]:
 
 
 def _finding_text(finding: Finding) -> str:
-    where = str(finding.path)
-    if finding.position is not None:
-        where += f" at byte {finding.position}"
+    where = shown_place(finding.path, finding.position)
     kind = "wrong" if finding.error else "note"
     return f"{kind}  {where}: {finding.rule}. To do: {finding.advice}."

@@ -8,11 +8,16 @@ from ..printable import printable
 
 
 def note(text: str) -> None:
-    """Tell the user something that is no output, in one line on standard error."""
+    """Print something that is no output, in one line on standard error."""
+    print_error(f"horolog: {printable(text)}")
+
+
+def print_error(line: str) -> None:
+    """Print a line on standard error as it is."""
     if sys.stderr is None:
         return
     try:
-        sys.stderr.write(f"horolog: {printable(text)}\n")
+        sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
     except OSError:
         drop(sys.stderr)  # nothing can be printed, which is no reason to end otherwise

@@ -1,26 +1,21 @@
 """`horolog topic`: create, list, describe, alter, delete."""
 
-import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ..client.administer.admin import Admin
-from ..client.cluster.servers import Servers
 from ..client.results import TopicDescription
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
+from .asking import ask
 from .completion import complete_topic
 from .errors import WrongUsage
-from .options import DEFAULT_SERVER, INT32_MAX, Json, Server, check_text, name_values
-from .output import NOTHING, emit, json_line, shown_size, table
+from .options import DEFAULT_SERVER, INT32_MAX, Json, Server, check_text, group, name_values
+from .output import emit, emit_object, json_line, plural, shown_number, shown_size, table
 
-topics = typer.Typer(
-    help="Create, list, describe, change and delete topics.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+topics = group("Create, list, describe, change and delete topics.")
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the topic.", callback=check_text)
@@ -62,30 +57,24 @@ def create(
 ) -> None:
     """Create a topic."""
     given = name_values(settings or [])
-
-    async def run() -> None:
-        async with Admin(server) as admin:
-            await admin.create_topic(
-                name,
-                partitions=partitions,
-                replication_factor=replication_factor or -1,
-                settings=given,
-            )
-
-    asyncio.run(run())
-    text = f"created topic {name} with {_count(partitions, 'partition')}"
+    ask(
+        Admin,
+        server,
+        lambda admin: admin.create_topic(
+            name,
+            partitions=partitions,
+            replication_factor=replication_factor or -1,
+            settings=given,
+        ),
+    )
+    text = f"created topic {name} with {partitions} {plural(partitions, 'partition')}"
     emit([json_line({"topic": name, "partitions": partitions}) if as_json else text])
 
 
 @topics.command("list")
 def list_(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     """List the topics."""
-
-    async def run() -> dict[str, int]:
-        async with Admin(server) as admin:
-            return await admin.list_topics()
-
-    found = asyncio.run(run())
+    found = ask(Admin, server, Admin.list_topics)
     if as_json:
         emit(
             json_line({"topic": name, "partitions": partitions})
@@ -104,7 +93,9 @@ def describe(name: Existing, server: Server = DEFAULT_SERVER, as_json: Json = Fa
 
     Of each setting: where it comes from, the topic, the broker or the default.
     """
-    description, logs = asyncio.run(_describe(server, name))
+    description, logs = ask(
+        Admin, server, lambda admin: _describe(admin, name, in_cluster=server.kafka)
+    )
     emit([_as_json(description, logs)] if as_json else _as_text(description, logs))
 
 
@@ -137,12 +128,12 @@ def alter(
         changes[unwanted] = None
     if not changes and partitions is None:
         raise WrongUsage("give at least one --set NAME=VALUE, --unset NAME or --partitions N")
-    asyncio.run(_alter(server, name, changes, partitions))
+    ask(Admin, server, lambda admin: _alter(admin, name, changes, partitions))
     if as_json:
         count = {} if partitions is None else {"partitions": partitions}
-        emit([json_line({"topic": name, **count, "settings": changes})])
+        emit_object({"topic": name, **count, "settings": changes})
     else:
-        said = [] if partitions is None else [_count(partitions, "partition")]
+        said = [] if partitions is None else [f"{partitions} {plural(partitions, 'partition')}"]
         said += [
             f"{setting} unset" if value is None else f"{setting} = {value}"
             for setting, value in changes.items()
@@ -151,33 +142,27 @@ def alter(
 
 
 async def _alter(
-    server: Servers, name: str, changes: Mapping[str, str | None], partitions: int | None
+    admin: Admin, name: str, changes: Mapping[str, str | None], partitions: int | None
 ) -> None:
     """All of it or nothing, as far as the broker can tell beforehand."""
-    async with Admin(server) as admin:
-        if partitions is not None:
-            if changes:
-                await admin.alter_topic(name, changes, validate_only=True)
-            await admin.create_partitions(name, partitions)
+    if partitions is not None:
         if changes:
-            await admin.alter_topic(name, changes)
+            await admin.alter_topic(name, changes, validate_only=True)
+        await admin.create_partitions(name, partitions)
+    if changes:
+        await admin.alter_topic(name, changes)
 
 
 @topics.command()
 def delete(name: Existing, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     """Delete a topic and its messages."""
-
-    async def run() -> None:
-        async with Admin(server) as admin:
-            await admin.delete_topic(name)
-
-    asyncio.run(run())
+    ask(Admin, server, lambda admin: admin.delete_topic(name))
     emit([json_line({"topic": name}) if as_json else f"deleted topic {name}"])
 
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """A partition's log; the size is None where it is not told."""
+    """A partition's log; the size is None where the server does not say it."""
 
     partition: int
     start_offset: int
@@ -187,19 +172,14 @@ class _Log:
     segments: int | None = None
 
 
-Described = tuple[TopicDescription, list[_Log]]
-
-
-def _describe(server: Servers, name: str) -> Coroutine[Any, Any, Described]:
-    async def run() -> Described:
-        async with Admin(server) as admin:
-            description = await admin.describe_topic(name)
-            log = _log_in_cluster if server.kafka else _log
-            return description, [
-                await log(admin, name, partition) for partition in range(description.partitions)
-            ]
-
-    return run()
+async def _describe(
+    admin: Admin, name: str, *, in_cluster: bool
+) -> tuple[TopicDescription, list[_Log]]:
+    description = await admin.describe_topic(name)
+    log = _log_in_cluster if in_cluster else _log
+    return description, [
+        await log(admin, name, partition) for partition in range(description.partitions)
+    ]
 
 
 async def _log(admin: Admin, name: str, partition: int) -> _Log:
@@ -223,25 +203,23 @@ async def _log_in_cluster(admin: Admin, name: str, partition: int) -> _Log:
 
 def _as_json(description: TopicDescription, logs: list[_Log]) -> str:
     return json_line(
-        {
-            "topic": description.name,
-            "topic_id": description.topic_id,
-            "partitions": [
-                {
-                    "partition": log.partition,
-                    "log_start_offset": log.start_offset,
-                    "log_end_offset": log.end_offset,
-                    "high_watermark": log.high_watermark,
-                    "size_bytes": log.size_bytes,
-                    "segments": log.segments,
-                }
-                for log in logs
-            ],
-            "settings": [
-                {"name": one.name, "value": one.value, "source": one.source}
-                for one in description.settings
-            ],
-        }
+        topic=description.name,
+        topic_id=description.topic_id,
+        partitions=[
+            {
+                "partition": log.partition,
+                "log_start_offset": log.start_offset,
+                "log_end_offset": log.end_offset,
+                "high_watermark": log.high_watermark,
+                "size_bytes": log.size_bytes,
+                "segments": log.segments,
+            }
+            for log in logs
+        ],
+        settings=[
+            {"name": one.name, "value": one.value, "source": one.source}
+            for one in description.settings
+        ],
     )
 
 
@@ -253,20 +231,17 @@ def _as_text(description: TopicDescription, logs: list[_Log]) -> list[str]:
             str(log.start_offset),
             str(log.end_offset),
             str(log.high_watermark),
-            NOTHING if log.size_bytes is None else shown_size(log.size_bytes),
-            NOTHING if log.segments is None else str(log.segments),
+            shown_size(log.size_bytes),
+            shown_number(log.segments),
         )
         for log in logs
     ]
+    count = description.partitions
     settings = [(one.name, one.value or "", one.source) for one in description.settings]
     return [
-        f"topic {description.name}: {_count(description.partitions, 'partition')}",
+        f"topic {description.name}: {count} {plural(count, 'partition')}",
         "",
         *table(columns, rows, right=columns),
         "",
         *table(("setting", "value", "from"), settings),
     ]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,7 +1,6 @@
 """`horolog topic trim`: drop the oldest messages."""
 
 import asyncio
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import typer
@@ -12,20 +11,14 @@ from ..client.results import AfterEnd, Found, NoTimestamps
 from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..times import INT64_MAX, TimeError, parse_time
+from .asking import partitions_of
 from .errors import CommandFailed, WrongUsage
 from .options import DEFAULT_SERVER, AnyUnit, Json, Partition, Server, TopicName, refused
 from .output import emit, json_line, table
+from .positions import AtOffset, AtTime, Position
 
 _OFFSET: Final = "offset:"
 _LATEST: Final = "latest"
-
-
-@dataclass(frozen=True, slots=True)
-class Before:
-    """What goes: messages below an offset, or before the first one of a time; or all."""
-
-    offset: int | None = None
-    time_ms: int | None = None
 
 
 def trim(
@@ -59,29 +52,27 @@ def trim(
     emit(table(columns, rows, right=columns))
 
 
-def _target(text: str, any_unit: bool) -> Before:
+def _target(text: str, any_unit: bool) -> Position | None:
+    """What is kept, with all behind it; None keeps nothing."""
     if text == _LATEST:
-        return Before()
+        return None
     digits = text.removeprefix(_OFFSET)
     if digits != text:
         if not digits.isascii() or not digits.isdigit() or int(digits[:20]) > INT64_MAX:
             raise WrongUsage(f"--before {text}: write offset:N with N from 0 to {INT64_MAX}")
-        return Before(offset=int(digits))
+        return AtOffset(int(digits))
     try:
-        return Before(time_ms=parse_time(text, SystemClock().now_ms(), any_unit))
+        return AtTime(parse_time(text, SystemClock().now_ms(), any_unit))
     except TimeError as error:
         raise WrongUsage(f"--before: {refused(error)}; or offset:N, or latest") from None
 
 
 async def _trim(
-    server: Servers, name: str, partition: int | None, before: Before
+    server: Servers, name: str, partition: int | None, before: Position | None
 ) -> list[tuple[int, int]]:
     """Each partition with its first offset afterwards."""
     async with Admin(server, check_units=False) as admin:
-        if partition is None:
-            partitions = range(await admin.partition_count(name))
-        else:
-            partitions = range(partition, partition + 1)
+        partitions = await partitions_of(admin, name, partition)
         # All are looked for before the first is trimmed: what fails then changes nothing.
         offsets = [await _offset(admin, name, number, before) for number in partitions]
         return [
@@ -90,13 +81,13 @@ async def _trim(
         ]
 
 
-async def _offset(admin: Admin, name: str, partition: int, before: Before) -> int:
-    if before.offset is not None:
+async def _offset(admin: Admin, name: str, partition: int, before: Position | None) -> int:
+    if isinstance(before, AtOffset):
         return before.offset
-    if before.time_ms is None:
+    if before is None:
         (end,) = await admin.list_offsets(name, partition, [LATEST])
         return end.offset or 0
-    match await admin.find_offset(name, partition, timestamp_ms=before.time_ms):
+    match await admin.find_offset(name, partition, timestamp_ms=before.timestamp_ms):
         case Found(offset, _):
             return offset
         case AfterEnd(end_offset):

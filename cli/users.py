@@ -4,7 +4,6 @@ With --data-dir the file of a broker that does not run is changed, so that its f
 users; else a running broker is asked, and the change holds at once.
 """
 
-import asyncio
 import getpass
 import os
 import sys
@@ -24,36 +23,23 @@ from ..protocol.sasl.plain import MAX_PASSWORD_BYTES
 from ..protocol.sasl.scram import credential_of, salted_password
 from ..server.security.users import (
     DEFAULT_ITERATIONS,
-    USERS_FILE_MODE,
     Change,
     Entry,
     Removal,
     Users,
 )
-from ..storage.directory.lock import DirectoryLock
-from ..storage.files import SystemFiles, make_directory_safely
+from .asking import ask
 from .errors import WrongUsage
-from .options import DEFAULT_SERVER, Json, Server, check_text
+from .options import DEFAULT_SERVER, Json, Server, check_text, group
 from .output import emit, json_line, table
+from .security.places import DataDir, in_directory
 
 _SALT_BYTES: Final = 16
 _BY_NUMBER: Final = {each.number: each for each in SCRAM_MECHANISMS.values()}
 
-users = typer.Typer(
-    help="Add users, change their passwords, remove and list them.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+users = group("Add users, change their passwords, remove and list them.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The user.", callback=check_text)]
-DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir",
-        metavar="DIR",
-        help="The data directory of a broker that does not run, instead of --server.",
-    ),
-]
 PasswordFile = Annotated[
     Path | None,
     typer.Option(
@@ -99,7 +85,7 @@ def add(
 ) -> None:
     """Add a user, with a password for SCRAM-SHA-256, SCRAM-SHA-512 and PLAIN.
 
-    The password is never an argument. It is stored as a salted key, from which nobody logs in.
+    The password is never an argument. It is stored as a salted key, which is no way to log in.
     """
     place = _place(data_dir, server)
     if name in place.users():
@@ -159,20 +145,12 @@ class _Broker:
         self._server = server
 
     def users(self) -> Found:
-        async def run() -> Found:
-            async with UserAdmin(self._server) as admin:
-                return await admin.users()
-
-        return asyncio.run(run())
+        return ask(UserAdmin, self._server, UserAdmin.users)
 
     def alter(
         self, upsertions: Sequence[ScramUpsertion], removed: Mapping[str, Sequence[int]]
     ) -> None:
-        async def run() -> None:
-            async with UserAdmin(self._server) as admin:
-                await admin.alter_users(upsertions, removed)
-
-        asyncio.run(run())
+        ask(UserAdmin, self._server, lambda admin: admin.alter_users(upsertions, removed))
 
 
 class _Directory:
@@ -207,15 +185,10 @@ class _Directory:
                 raise outcome
 
     def _with(self, work: Callable[[Users], T]) -> T:
-        files = SystemFiles(USERS_FILE_MODE)
-        if not files.is_directory(self._path):
-            make_directory_safely(files, self._path)
-        advice = "stop that broker, or ask it with --server"
-        lock = DirectoryLock(files, self._path, advice=advice)
-        try:
-            return work(Users(files, self._path, os.urandom))
-        finally:
-            lock.release()
+        return in_directory(
+            self._path,
+            lambda files: work(Users(files, self._path, os.urandom)),
+        )
 
 
 def _place(data_dir: Path | None, server: Servers) -> Place:

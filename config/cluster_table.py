@@ -60,8 +60,8 @@ CLUSTER: Final = (
         "cluster.lease.ms",
         6_000,
         "ms",
-        "How long a leader that etcd has not heard of still leads; nobody else does before. In "
-        "whole seconds, rounded down. The same for all brokers.",
+        "How long a leader still leads after its last contact with etcd; no other broker leads "
+        "before that. In whole seconds, rounded down. The same for all brokers.",
         minimum=2_000,
         maximum=60_000,
     ),
@@ -69,8 +69,8 @@ CLUSTER: Final = (
         "cluster.unclean.leader.election.enable",
         Kind.BOOLEAN,
         False,
-        "With etcd: let a broker lead that is not in sync, when nobody who is has been there for "
-        "as long as a lease. Messages that were answered may be lost.",
+        "With etcd: let a broker lead that is not in sync, when no broker in sync was reachable "
+        "for as long as a lease. Messages that were answered may be lost.",
     ),
     _setting(
         "cluster.etcd.credentials",
@@ -123,7 +123,7 @@ CLUSTER: Final = (
         2,
         "",
         "How many brokers there are. The same for all of them: a leader that starts again waits "
-        "for the word of all others that nobody was promoted meanwhile.",
+        "until all others have confirmed that none was promoted meanwhile.",
         maximum=5,
     ),
     _setting(

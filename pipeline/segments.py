@@ -18,7 +18,7 @@ import pyarrow as pa
 from ..client.results import ColumnBatch
 from ..protocol.records.columns import Columns, Content, read_columns
 from ..protocol.records.kernel import walk
-from ..storage.names import parse_folder_name, parse_segment_file
+from ..storage.names import parse_folder_name, segment_bases
 from .option_values import OptionError
 from .planning import DataLoss
 from .row_batches import content_of, in_window, joined, record_batch, times_of
@@ -26,7 +26,7 @@ from .segment_files import Part, SegmentFiles, pack, read_checksums, read_log_st
 from .windows import Window
 
 TASK_BYTES: Final = 128 * 1024 * 1024
-"""As `spark.sql.files.maxPartitionBytes`, when nobody has changed it."""
+"""The default of `spark.sql.files.maxPartitionBytes`."""
 
 _VIEW_BYTES: Final = 4 * 1024 * 1024
 _MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
@@ -82,8 +82,7 @@ def _plan_folder(folder: Path, window: Window | None) -> Iterator[Part]:
             f"segments.path names {folder}, which is no folder of a partition, for example "
             "data/clicks-0"
         )
-    names = [parse_segment_file(name) for name in sorted(os.listdir(folder))]
-    bases = [name.base_offset for name in names if name and name.kind == "log" and not name.suffix]
+    bases = segment_bases(sorted(os.listdir(folder)))
     checksums = read_checksums(folder)
     log_start_offset = read_log_start(folder, place)
     for base_offset, following in pairwise(bases):

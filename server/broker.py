@@ -20,7 +20,6 @@ from ..config.listeners import OFF, Scheme
 from ..protocol.api.kafka import frames as kafka
 from ..protocol.api.native import frames as native
 from ..protocol.errors import InvalidConfig, StorageError
-from ..protocol.lag import Lag
 from ..protocol.records.codecs import codec as codecs
 from ..protocol.records.kernel import FORM
 from ..storage.directory.known_files import IDENTITY_FILE, UNFINISHED_SETTING_ASIDE
@@ -32,7 +31,6 @@ from .conversions import Conversions
 from .creations import Creations
 from .dispatch import Dispatcher
 from .events import Events
-from .groups.figures import GroupFigures
 from .groups.setting_up import set_up_groups
 from .handlers import HANDLERS, HANDLERS_OF_MANY
 from .handlers.base import Services
@@ -63,7 +61,6 @@ from .work import Work
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from .metrics.replica_families import ReplicaFigures
     from .quotas.meter import Meter
     from .replication.identity_file import IdentityFile
 
@@ -208,46 +205,41 @@ class Broker:
         # A topic may have been counted once more while it was being deleted.
         for name in self.figures.topics.keys() - self.directory.topics().keys():
             self.figures.forget(name)
-        from .metrics.families import metrics_lines
+        from .metrics.families import Gauges, metrics_lines
 
-        return metrics_lines(self.figures, self)
+        services, cluster = self.services, self.services.cluster
+        gauges = Gauges(
+            logs=self.logs,
+            retention_now_ms=self.trusted_time.now_ms(),
+            clock_ahead_seconds=self.trusted_time.ahead_ms / 1000,
+            connections=self.connections(),
+            held_bytes=self._connections.held_memory.total_bytes,
+            unauthenticated=self.unauthenticated(),
+            certificate_days=self.certificate_days(),
+            parked=self.parked(),
+            lags=services.lags.followed,
+            lags_left_out=services.lags.left_out,
+            groups=services.groups.figures(),
+            positions_bytes=self.positions_bytes(),
+            producer_states_bytes=self.producer_states_bytes(),
+            replicas=None if cluster is None else cluster.people.figures(),
+        )
+        return metrics_lines(self.figures, gauges)
 
     def loop_error(self, _: asyncio.AbstractEventLoop, context: Mapping[str, object]) -> None:
         """Exception handler of the loop: an exception that was not caught becomes an event."""
         self.observe("loop_error", message=context.get("message"), error=context.get("exception"))
 
-    # What the metrics look up.
+    # What the metrics look up, and tests.
 
     def logs(self) -> Iterable[Log]:
         return self.directory.open_logs()
 
-    def retention_now_ms(self) -> int:
-        return self.trusted_time.now_ms()
-
-    def clock_ahead_seconds(self) -> float:
-        return self.trusted_time.ahead_ms / 1000
-
     def connections(self) -> int:
         return len(self._connections)
 
-    def held_bytes(self) -> int:
-        return self._connections.held_memory.total_bytes
-
-    def unauthenticated(self) -> int:
-        return self._connections.outside
-
-    def certificate_days(self) -> float | None:
-        files = self.security.tls_files
-        return None if files is None else files.days_left(self.clock.now_ms() / 1000)
-
     def parked(self) -> Mapping[str, int]:
         return {"fetch": len(self.services.fetches), "produce": len(self.services.produces)}
-
-    def lags(self) -> Mapping[tuple[str, str, int], Lag]:
-        return self.services.lags.followed
-
-    def lags_left_out(self) -> int:
-        return self.services.lags.left_out
 
     def positions_bytes(self) -> int:
         return self.directory.committed.size_bytes
@@ -255,12 +247,12 @@ class Broker:
     def producer_states_bytes(self) -> int:
         return self.directory.producer_states_bytes
 
-    def replicas(self) -> "ReplicaFigures | None":
-        cluster = self.services.cluster
-        return None if cluster is None else cluster.people.figures()
+    def unauthenticated(self) -> int:
+        return self._connections.outside
 
-    def groups(self) -> GroupFigures:
-        return self.services.groups.figures()
+    def certificate_days(self) -> float | None:
+        files = self.security.tls_files
+        return None if files is None else files.days_left(self.clock.now_ms() / 1000)
 
     async def _make_room(self) -> None:
         """Set aside data of another cluster where that was asked for, or begun."""

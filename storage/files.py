@@ -10,7 +10,7 @@ import shutil
 import signal
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Final, Protocol
@@ -440,12 +440,9 @@ def replacing(files: Files, path: Path) -> Iterator[File]:
         # Perhaps a sync of it failed once: the system may take its pages for written since.
         files.unlink(temporary)
     try:
-        file = files.open(temporary, create=True)
-        try:
+        with closing(files.open(temporary, create=True)) as file:
             yield file
             file.sync()
-        finally:
-            file.close()
         files.rename(temporary, path)
     except OSError:
         with suppress(OSError):

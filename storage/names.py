@@ -6,6 +6,7 @@ then its kind, then perhaps a suffix such as `.deleted`.
 """
 
 import re
+from collections.abc import Iterable
 from os.path import basename
 from pathlib import Path
 
@@ -115,3 +116,9 @@ def parse_segment_file(path: Path | str) -> SegmentFileName | None:
     if match is None or int(match["base"]) > MAX_OFFSET:
         return None
     return SegmentFileName(int(match["base"]), match["kind"], match["suffix"])
+
+
+def segment_bases(names: Iterable[str]) -> list[int]:
+    """The base offsets of the segments whose logs have these names, in the same order."""
+    found = map(parse_segment_file, names)
+    return [one.base_offset for one in found if one and one.kind == "log" and not one.suffix]

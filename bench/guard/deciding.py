@@ -12,8 +12,9 @@ from ...protocol.api.log.produce import PRODUCE
 from ...protocol.api.security.acl_terms import Operation, PatternType, Permission, ResourceType
 from ...server.network.endpoint import Caller
 from ...server.rights.guard import Guard
-from ...server.security.acl_store import ACLS_FILE_MODE, Acls
+from ...server.security.acl_store import Acls
 from ...server.security.acls import Acl
+from ...server.security.documents import FILE_MODE
 from ...storage.files import SystemFiles
 from ...testing.broker import running_broker
 from ...testing.requests import create_topic, produce
@@ -144,7 +145,7 @@ def add_rules(data: Path) -> None:
     ]
     assert len(found) == RULES
     data.mkdir()
-    Acls(SystemFiles(ACLS_FILE_MODE), data).add(found)
+    Acls(SystemFiles(FILE_MODE), data).add(found)
 
 
 def _rule(

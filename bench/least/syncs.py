@@ -60,7 +60,7 @@ class _Connection(asyncio.BufferedProtocol):
 
 
 class _Rounds:
-    """Writes, syncs and answers what came, as long as something has come."""
+    """Writes, syncs and answers the requests received, until there are none."""
 
     def __init__(self, written: str, answer: bytes) -> None:
         self._loop = asyncio.get_running_loop()

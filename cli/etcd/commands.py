@@ -11,7 +11,7 @@ from ...config.broker import broker_settings
 from ...protocol.errors import HorologError, InvalidConfig
 from ..errors import CommandFailed, WrongUsage
 from ..options import Json
-from ..output import emit, json_line
+from ..output import emit, emit_object
 
 if TYPE_CHECKING:
     from ...server.replication.etcd.access import Access
@@ -66,7 +66,7 @@ def create(
     data_dir.mkdir(parents=True, exist_ok=True)
     made = _run(lambda: create_in_etcd(access, name, data_dir, broker_id, replace=replace))
     if as_json:
-        emit([json_line({"cluster": made.cluster_id, "broker": made.broker_id, "name": name})])
+        emit_object({"cluster": made.cluster_id, "broker": made.broker_id, "name": name})
     else:
         emit([f"created cluster {name} ({made.cluster_id}); start broker {made.broker_id} first"])
 
@@ -79,7 +79,7 @@ def remove(
     ],
     accept_loss: Annotated[
         bool,
-        typer.Option("--accept-loss", help="Do it although nobody else may have what it has."),
+        typer.Option("--accept-loss", help="Do it although no other broker may have what it has."),
     ] = False,
     credentials: Credentials = "",
     ca: Ca = "",
@@ -97,7 +97,7 @@ def remove(
 
     was_there = _run(lambda: remove_in_etcd(access, name, broker_id, accept_loss=accept_loss))
     if as_json:
-        emit([json_line({"broker": broker_id, "removed": was_there})])
+        emit_object({"broker": broker_id, "removed": was_there})
     elif was_there:
         emit([f"broker {broker_id} is not waited for any more"])
     else:

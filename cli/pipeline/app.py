@@ -1,7 +1,6 @@
 """The commands of `horolog pipeline`, put together. Spark is imported only by those that run it."""
 
-import typer
-
+from ..options import group
 from .bootstrap import bootstrap
 from .failover import failover
 from .lag import lag
@@ -10,9 +9,7 @@ from .machine import doctor, env, package
 from .replay import replay
 from .watch import watch
 
-pipeline = typer.Typer(
-    help="Jobs between topics, files and clusters.", no_args_is_help=True, rich_markup_mode=None
-)
+pipeline = group("Jobs between topics, files and clusters.")
 pipeline.command()(replay)
 pipeline.command()(latency)
 pipeline.command()(bootstrap)

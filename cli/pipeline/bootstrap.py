@@ -17,7 +17,7 @@ from ...pipeline.jobs.bootstrap import (
 from ...pipeline.jobs.preflight import DataFacts, Finding, Level, preflight
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server, name_values
-from ..output import emit, json_line, json_time, shown_size, shown_time
+from ..output import emit, emit_object, json_time, shown_size, shown_time
 from ..streams import note
 from .shown import refusals
 from .spark import DEFAULT_MASTER, Conf, Master, seen_by_spark, spark_session
@@ -110,19 +110,13 @@ def _judge(findings: Sequence[Finding]) -> None:
 
 def _show_facts(facts: DataFacts, topic: str, as_json: bool) -> None:
     if as_json:
-        emit(
-            [
-                json_line(
-                    {
-                        "plan": topic,
-                        "rows": facts.rows,
-                        "first_ms": json_time(facts.first_ms),
-                        "last_ms": json_time(facts.last_ms),
-                        "without_time": facts.without_time,
-                        "bytes": facts.total_bytes,
-                    }
-                )
-            ]
+        emit_object(
+            plan=topic,
+            rows=facts.rows,
+            first_ms=json_time(facts.first_ms),
+            last_ms=json_time(facts.last_ms),
+            without_time=facts.without_time,
+            bytes=facts.total_bytes,
         )
         return
     emit(
@@ -135,7 +129,7 @@ def _show_facts(facts: DataFacts, topic: str, as_json: bool) -> None:
 
 def _show_done(facts: DataFacts, appended: int, topic: str, as_json: bool) -> None:
     if as_json:
-        emit([json_line({"done": "bootstrap", "rows": facts.rows, "appended": appended})])
+        emit_object({"done": "bootstrap", "rows": facts.rows, "appended": appended})
     else:
         emit([f"{appended} messages were appended to {topic}"])
 

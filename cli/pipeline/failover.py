@@ -11,7 +11,7 @@ from ...pipeline.jobs.failover_check import FailoverCheck, failover_check, part_
 from ...pipeline.jobs.ranges import ReadPlan, plan_by_create_time
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server, TopicName, check_address
-from ..output import emit, json_line, json_time, shown_span, shown_time, table
+from ..output import emit, emit_object, json_line, json_time, shown_span, shown_time, table
 from .shown import length_ms, refusals, time_ms
 from .spark import DEFAULT_MASTER, Conf, Master, spark_session
 
@@ -137,7 +137,7 @@ def _sides(
 
 def _show_check(found: FailoverCheck, as_json: bool) -> None:
     if as_json:
-        emit([json_line({"done": "check", **asdict(found)})])
+        emit_object({"done": "check", **asdict(found)})
     else:
         emit(
             [
@@ -188,27 +188,25 @@ def _show_resume(plan: FailoverPlan) -> None:
 
 def _as_json(plan: FailoverPlan) -> str:
     return json_line(
-        {
-            "topic": plan.topic,
-            "max_latency_ms": plan.max_latency_ms,
-            "consumed": [
-                {
-                    "partition": one.partition,
-                    "offset": one.position,
-                    "last_read_ms": json_time(one.last_ms),
-                }
-                for one in plan.consumed
-            ],
-            "resume": [
-                {
-                    "partition": one.partition,
-                    "from_ms": json_time(one.from_ms),
-                    "offset": one.offset,
-                    "timestamp_ms": json_time(one.timestamp_ms),
-                    "end": one.end_offset,
-                }
-                for one in plan.resume
-            ],
-            "starting_offsets": plan.starting_offsets(),
-        }
+        topic=plan.topic,
+        max_latency_ms=plan.max_latency_ms,
+        consumed=[
+            {
+                "partition": one.partition,
+                "offset": one.position,
+                "last_read_ms": json_time(one.last_ms),
+            }
+            for one in plan.consumed
+        ],
+        resume=[
+            {
+                "partition": one.partition,
+                "from_ms": json_time(one.from_ms),
+                "offset": one.offset,
+                "timestamp_ms": json_time(one.timestamp_ms),
+                "end": one.end_offset,
+            }
+            for one in plan.resume
+        ],
+        starting_offsets=plan.starting_offsets(),
     )

@@ -8,9 +8,9 @@ import typer
 from ...pipeline.jobs.lag import TimeLag, lag_by_time
 from ..errors import CommandFailed
 from ..options import DEFAULT_SERVER, Json, Server, check_texts
-from ..output import NOTHING, emit, json_line, json_time, shown_span, shown_time, table
+from ..output import emit, json_line, json_time, shown_number, shown_span, shown_time, table
 from ..streams import note
-from .shown import length_ms, number
+from .shown import length_ms
 
 
 def lag(
@@ -71,16 +71,16 @@ def _show(rows: Sequence[TimeLag]) -> None:
 
 
 def _as_row(row: TimeLag) -> tuple[str, ...]:
-    behind = NOTHING if row.behind_s is None else shown_span(row.behind_s)
+    behind = shown_span(row.behind_s)
     return (
         row.name,
         row.topic,
         str(row.partition),
         str(row.position),
         str(row.end_offset),
-        number(row.messages),
+        shown_number(row.messages),
         f"~{behind}" if row.estimated else behind,
-        NOTHING if row.catch_up_s is None else shown_span(row.catch_up_s),
+        shown_span(row.catch_up_s),
         shown_time(row.read_until_ms),
         shown_time(row.newest_ms),
     )
@@ -88,17 +88,15 @@ def _as_row(row: TimeLag) -> tuple[str, ...]:
 
 def _as_json(row: TimeLag) -> str:
     return json_line(
-        {
-            "name": row.name,
-            "topic": row.topic,
-            "partition": row.partition,
-            "offset": row.position,
-            "end": row.end_offset,
-            "lag": row.messages,
-            "lag_s": row.behind_s,
-            "estimated": row.estimated,
-            "catch_up_s": row.catch_up_s,
-            "read_until_ms": json_time(row.read_until_ms),
-            "newest_ms": json_time(row.newest_ms),
-        }
+        name=row.name,
+        topic=row.topic,
+        partition=row.partition,
+        offset=row.position,
+        end=row.end_offset,
+        lag=row.messages,
+        lag_s=row.behind_s,
+        estimated=row.estimated,
+        catch_up_s=row.catch_up_s,
+        read_until_ms=json_time(row.read_until_ms),
+        newest_ms=json_time(row.newest_ms),
     )

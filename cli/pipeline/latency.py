@@ -11,7 +11,7 @@ from ...pipeline.jobs.latency_png import NoMatplotlib, check_matplotlib, report_
 from ...pipeline.jobs.ranges import plan_by_append_time
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server, check_texts
-from ..output import NOTHING, emit, json_line, json_time, shown_span, shown_time, table
+from ..output import emit, emit_object, json_line, json_time, shown_span, shown_time, table
 from ..streams import note
 from .shown import From, To, length_ms, refusals, show_plan, times_between
 from .spark import DEFAULT_MASTER, Conf, Master, spark_session
@@ -130,17 +130,11 @@ def _show(report: LatencyReport, windows: bool, as_json: bool) -> None:
     ]
     if as_json:
         emit(_as_json(row) for row in rows)
-        emit(
-            [
-                json_line(
-                    {
-                        "max_latency_ms": report.max_latency_ms,
-                        "measured": report.measured,
-                        "unknown": report.unknown,
-                        "skewed": report.skewed,
-                    }
-                )
-            ]
+        emit_object(
+            max_latency_ms=report.max_latency_ms,
+            measured=report.measured,
+            unknown=report.unknown,
+            skewed=report.skewed,
         )
         return
     columns = ("topic", "partition", "window", "messages", "p50", "p95", "p99", "max", "skewed")
@@ -157,7 +151,7 @@ def _as_row(row: Latencies) -> tuple[str, ...]:
     return (
         row.topic or "all",
         "all" if row.partition is None else str(row.partition),
-        NOTHING if row.start_ms is None else shown_time(row.start_ms),
+        shown_time(row.start_ms),
         str(row.count),
         *(_span(value) for value in (row.p50_ms, row.p95_ms, row.p99_ms, row.max_ms)),
         str(row.skewed),
@@ -170,15 +164,13 @@ def _span(ms: float) -> str:
 
 def _as_json(row: Latencies) -> str:
     return json_line(
-        {
-            "topic": row.topic,
-            "partition": row.partition,
-            "window_ms": json_time(row.start_ms),
-            "count": row.count,
-            "p50_ms": row.p50_ms,
-            "p95_ms": row.p95_ms,
-            "p99_ms": row.p99_ms,
-            "max_ms": row.max_ms,
-            "skewed": row.skewed,
-        }
+        topic=row.topic,
+        partition=row.partition,
+        window_ms=json_time(row.start_ms),
+        count=row.count,
+        p50_ms=row.p50_ms,
+        p95_ms=row.p95_ms,
+        p99_ms=row.p99_ms,
+        max_ms=row.max_ms,
+        skewed=row.skewed,
     )

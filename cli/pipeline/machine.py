@@ -14,7 +14,7 @@ from ...pipeline.jobs.machine import Check, Level, checks, spark_environment
 from ...pipeline.jobs.package import write_package
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server
-from ..output import AsIs, emit, json_line, table
+from ..output import AsIs, emit, emit_object, json_line, table
 from .spark import DEFAULT_MASTER, Conf, Master, spark_session
 
 
@@ -52,7 +52,7 @@ def env(as_json: Json = False) -> None:
     except NoJava as error:
         raise CommandFailed(str(error)) from None
     if as_json:
-        emit([json_line(variables)])
+        emit_object(variables)
     else:
         emit(AsIs(f"export {name}={shlex.quote(value)}") for name, value in variables.items())
 

@@ -11,7 +11,7 @@ from ...pipeline.jobs.replay import Replayed, Target, replay_target
 from ...pipeline.jobs.replay import replay as run_replay
 from ..errors import CommandFailed
 from ..options import DEFAULT_SERVER, Json, Server, TopicName
-from ..output import emit, json_line
+from ..output import emit, emit_object, plural
 from .shown import From, To, length_ms, refusals, show_plan, times_between
 from .spark import DEFAULT_MASTER, Conf, Master, of_this_machine, seen_by_spark, spark_session
 
@@ -97,28 +97,21 @@ def _check_whole(plan: ReadPlan, what_is_left: bool) -> None:
 
 def _show(done: Replayed, target: Target, as_json: bool) -> None:
     if as_json:
-        emit(
-            [
-                json_line(
-                    {
-                        "done": "replay",
-                        "path": target.path,
-                        "scanned": done.scanned,
-                        "rows": done.kept,
-                        "stored": done.stored,
-                        "hours": done.hours,
-                        "without_time": done.without_time,
-                        "missing": done.missing,
-                    }
-                )
-            ]
+        emit_object(
+            done="replay",
+            path=target.path,
+            scanned=done.scanned,
+            rows=done.kept,
+            stored=done.stored,
+            hours=done.hours,
+            without_time=done.without_time,
+            missing=done.missing,
         )
         return
-    plural = "" if done.hours == 1 else "s"
     emit(
         [
             f"{done.kept} of {done.scanned} messages are of these times: in {target.path}, "
-            f"{done.hours} hour{plural}"
+            f"{done.hours} {plural(done.hours, 'hour')}"
         ]
     )
 

@@ -10,7 +10,7 @@ from ...clock import SystemClock
 from ...pipeline.jobs.ranges import ReadPlan
 from ...times import TimeError, parse_length, parse_time
 from ..errors import CommandFailed, WrongUsage
-from ..output import NOTHING, emit, json_line, json_time, shown_time, table
+from ..output import emit, json_line, json_time, shown_time, table
 
 From = Annotated[
     str | None,
@@ -67,15 +67,13 @@ def show_plan(plan: ReadPlan, as_json: bool) -> None:
     if as_json:
         emit(
             json_line(
-                {
-                    "plan": plan.topic,
-                    "partition": one.partition,
-                    "start": one.start_offset,
-                    "end": one.end_offset,
-                    "rows": one.rows,
-                    "from_ms": json_time(plan.from_ms),
-                    "to_ms": json_time(plan.to_ms),
-                }
+                plan=plan.topic,
+                partition=one.partition,
+                start=one.start_offset,
+                end=one.end_offset,
+                rows=one.rows,
+                from_ms=json_time(plan.from_ms),
+                to_ms=json_time(plan.to_ms),
             )
             for one in plan.ranges
         )
@@ -88,11 +86,6 @@ def show_plan(plan: ReadPlan, as_json: bool) -> None:
         for one in plan.ranges
     ]
     emit(table(columns, rows, right=columns))
-
-
-def number(value: int | None) -> str:
-    """A number for people; absent is a dash."""
-    return NOTHING if value is None else str(value)
 
 
 def _side(ms: int | None, open_end: str) -> str:

@@ -9,7 +9,7 @@ import typer
 from ...pipeline.jobs.ranges import plan_by_create_time
 from ...pipeline.jobs.watch import Watch, start_watch
 from ..options import DEFAULT_SERVER, Json, Server, TopicName
-from ..output import emit, json_line, shown_time
+from ..output import emit, emit_object, shown_time
 from ..streams import note
 from .interrupts import ask_in_thread
 from .shown import length_ms, refusals, show_plan
@@ -96,7 +96,7 @@ def _printer(as_json: bool) -> "Callable[[DataFrame, int], None]":
         for row in sorted(rows, key=lambda one: (one["start"], one["by"] or "")):
             if as_json:
                 fields = {"start_ms": row["start"], "end_ms": row["end"], "by": row["by"]}
-                emit([json_line({**fields, "count": row["count"], "batch": batch})])
+                emit_object({**fields, "count": row["count"], "batch": batch})
             else:
                 by = "" if row["by"] is None else f"  {row['by']}"
                 emit([f"{shown_time(row['start'])}  {row['count']:>9}{by}"])

@@ -9,17 +9,13 @@ import typer
 
 from ...client.client import DEFAULT_ADDRESS
 from ..errors import CommandFailed, WrongUsage
-from ..options import Json, check_address, check_texts
+from ..options import Json, check_address, check_texts, group
 from ..output import NOTHING, emit, json_line, table
 
 if TYPE_CHECKING:
     from .profiles import Layer, Profiles
 
-profile = typer.Typer(
-    help="Servers and how to be let in there, under names.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+profile = group("Servers and how to be let in there, under names.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile.")]
 
@@ -83,7 +79,7 @@ def add(
     }
     for value in settings.values():
         check_texts([value] if isinstance(value, str) else list(value))
-    # What does not go together is told now.
+    # Settings that contradict each other are refused now.
     _ = Layers({}, {}, settings).security(check_address(address, "--server"))
     path = profiles.path_of(os.environ)
     found = profiles.load(path)

@@ -140,7 +140,8 @@ def _value(key: str, value: object, place: str) -> str | tuple[str, ...]:
 
 
 def save(path: Path | None, profiles: Profiles) -> None:
-    """Write all of them, readable by nobody else; what was there stays until that is done."""
+    """Write all of them, readable by their owner only. The old file stays until the new one is
+    complete."""
     if path is None:
         raise WrongUsage("there is no home to keep profiles in: set HOME or XDG_CONFIG_HOME")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

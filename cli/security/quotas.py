@@ -4,8 +4,7 @@ With --data-dir the file of a broker that does not run is changed; else a runnin
 and what it says holds from the next request on.
 """
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Final, Protocol, TypeVar
 
@@ -22,19 +21,14 @@ from ...server.quotas.rules import (
     problem_of_name,
     problem_of_value,
 )
-from ...server.quotas.store import QUOTAS_FILE_MODE, Change, Quotas
-from ...storage.directory.lock import DirectoryLock
-from ...storage.files import SystemFiles, make_directory_safely
+from ...server.quotas.store import Change, Quotas
+from ..asking import ask
 from ..errors import CommandFailed, WrongUsage
-from ..options import DEFAULT_SERVER, Json, Server, check_text, check_texts
+from ..options import DEFAULT_SERVER, Json, Server, check_text, check_texts, group
 from ..output import emit, json_line, table
-from ..users import DataDir
+from .places import DataDir, in_directory
 
-quotas = typer.Typer(
-    help="Say how much users and clients may take, and list that.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+quotas = group("Say how much users and clients may take, and list that.")
 
 _NAMES: Final = ", ".join(Quota)
 _DEFAULT_SHOWN: Final = "<default>"
@@ -141,10 +135,8 @@ def list_(data_dir: DataDir = None, server: Server = DEFAULT_SERVER, as_json: Js
     if as_json:
         emit(
             json_line(
-                {
-                    "entity": {part.entity_type: part.entity_name for part in told_entity(entity)},
-                    "quotas": {quota.value: value for quota, value in values.items()},
-                }
+                entity={part.entity_type: part.entity_name for part in told_entity(entity)},
+                quotas={quota.value: value for quota, value in values.items()},
             )
             for entity, values in found
         )
@@ -213,16 +205,10 @@ class _Broker:
         self._server = server
 
     def quotas(self) -> Quotas_:
-        async def run() -> Quotas_:
-            async with QuotaAdmin(self._server) as admin:
-                return {
-                    asked_entity(entry.entity): {
-                        Quota(each.key): each.value for each in entry.values
-                    }
-                    for entry in await admin.quotas()
-                }
-
-        return asyncio.run(run())
+        return {
+            asked_entity(entry.entity): {Quota(each.key): each.value for each in entry.values}
+            for entry in ask(QuotaAdmin, self._server, QuotaAdmin.quotas)
+        }
 
     def change(self, change: Change) -> None:
         ops = [
@@ -230,12 +216,7 @@ class _Broker:
             for quota, value in change.values.items()
         ]
         alteration = QuotaAlteration(entity=told_entity(change.entity), ops=ops)
-
-        async def run(alterations: Sequence[QuotaAlteration]) -> None:
-            async with QuotaAdmin(self._server) as admin:
-                await admin.alter_quotas(alterations)
-
-        asyncio.run(run([alteration]))
+        ask(QuotaAdmin, self._server, lambda admin: admin.alter_quotas([alteration]))
 
 
 class _Directory:
@@ -253,15 +234,7 @@ class _Directory:
                 raise error
 
     def _with(self, work: Callable[[Quotas], T]) -> T:
-        files = SystemFiles(QUOTAS_FILE_MODE)
-        if not files.is_directory(self._path):
-            make_directory_safely(files, self._path)
-        advice = "stop that broker, or ask it with --server"
-        lock = DirectoryLock(files, self._path, advice=advice)
-        try:
-            return work(Quotas(files, self._path))
-        finally:
-            lock.release()
+        return in_directory(self._path, lambda files: work(Quotas(files, self._path)))
 
 
 def _place(data_dir: Path | None, server: Servers) -> Place:

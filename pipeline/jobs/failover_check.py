@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .ranges import PartitionRange, ReadPlan
-from .reading import between, read_plans
+from .reading import between, identity_of, read_plans
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def failover_check(
         one = (
             read_plans(spark, [plan])
             .where(between(sf.col("timestamp"), plan.from_ms, plan.to_ms))
-            .select(_identity(identity).alias("id"), sf.lit(side).alias("side"))
+            .select(identity_of(identity).alias("id"), sf.lit(side).alias("side"))
         )
         rows = one if rows is None else rows.unionByName(one)
     if rows is None:
@@ -81,15 +81,6 @@ def failover_check(
         sf.sum(sf.when(read, sf.col("ahead"))),
     ).collect()
     return FailoverCheck(*(count or 0 for count in found))
-
-
-def _identity(expression: str | None) -> "Column":
-    from pyspark.sql import functions as sf
-
-    if expression is not None:
-        return sf.expr(expression).cast("string")
-    parts = (sf.hex("key"), sf.unix_millis("timestamp").cast("string"), sf.md5("value"))
-    return sf.concat_ws("/", *(sf.coalesce(part, sf.lit("-")) for part in parts))
 
 
 def _parts(plan: ReadPlan, bounds: Mapping[int, tuple[int, int]]) -> ReadPlan:

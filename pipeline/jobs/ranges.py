@@ -62,14 +62,6 @@ class ReadPlan:
         """The partitions of which messages of the range may have been deleted."""
         return tuple(one for one in self.ranges if one.cut_off)
 
-    def starting_offsets(self) -> str:
-        """The option `startingOffsets` for this plan."""
-        return offsets_json((one.topic, one.partition, one.start_offset) for one in self.ranges)
-
-    def ending_offsets(self) -> str:
-        """The option `endingOffsets` for this plan."""
-        return offsets_json((one.topic, one.partition, one.end_offset) for one in self.ranges)
-
 
 def offsets_json(offsets: Iterable[tuple[str, int, int]], logs: Logs = NO_LOGS) -> str:
     """(topic, partition, offset) as Spark's options have them: `{"clicks":{"0":12}}`; with what

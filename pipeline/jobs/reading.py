@@ -47,6 +47,17 @@ def between(time: "Column", from_ms: int | None, to_ms: int | None) -> "Column":
     return found
 
 
+def identity_of(expression: str | None) -> "Column":
+    """Text that is equal for copies of a message: an SQL expression over its columns, else its key,
+    time and value."""
+    from pyspark.sql import functions as sf
+
+    if expression is not None:
+        return sf.expr(expression).cast("string")
+    parts = (sf.hex("key"), sf.unix_millis("timestamp").cast("string"), sf.md5("value"))
+    return sf.concat_ws("/", *(sf.coalesce(part, sf.lit("-")) for part in parts))
+
+
 def utc_date(time: "Column") -> "Column":
     """The date in UTC, as text: 2016-11-14. Whatever the session's zone is."""
     from pyspark.sql import functions as sf

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from ...client.cluster.servers import Servers
 from ..planning import AHEAD_MS
+from .reading import identity_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -55,13 +56,14 @@ def counts(spark: "SparkSession", watch: Watch) -> "DataFrame":
         )
         .load()
     )
-    identity = sf.expr(watch.identity) if watch.identity is not None else _identity()
     # The watermark follows the latest create time: one wrong clock would make all else late.
     soon = sf.current_timestamp() + sf.make_dt_interval(secs=sf.lit(AHEAD_MS // 1000))
     value = sf.lit(None) if watch.by is None else sf.expr(watch.by)
     return (
         rows.where(sf.col("timestamp").isNotNull() & (sf.col("timestamp") < soon))
-        .select("timestamp", identity.cast("string").alias("id"), value.cast("string").alias("by"))
+        .select(
+            "timestamp", identity_of(watch.identity).alias("id"), value.cast("string").alias("by")
+        )
         .withWatermark("timestamp", watch.late)
         .dropDuplicatesWithinWatermark(["id"])
         .groupBy(sf.window("timestamp", watch.window).alias("window"), "by")
@@ -80,10 +82,3 @@ def start_watch(
     if watch.available_now:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=watch.trigger).start()
-
-
-def _identity() -> "Column":
-    from pyspark.sql import functions as sf
-
-    parts = (sf.hex("key"), sf.unix_millis("timestamp").cast("string"), sf.md5("value"))
-    return sf.concat_ws("/", *(sf.coalesce(part, sf.lit("-")) for part in parts))

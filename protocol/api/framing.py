@@ -1,7 +1,7 @@
 """Frames out of a stream of bytes: a 4-byte big-endian length, then that many bytes.
 
-No I/O: `FrameReader` offers the buffer that the next bytes are to be received into, and is told
-how many came. It fits `asyncio.BufferedProtocol`.
+No I/O: `FrameReader` offers the buffer for the next bytes, and its caller passes in how many were
+received. It fits `asyncio.BufferedProtocol`.
 """
 
 from typing import Final

@@ -33,9 +33,6 @@ SCRAM_MECHANISMS: Final[Mapping[str, ScramMechanism]] = MappingProxyType(
 )
 """By name."""
 
-MECHANISMS: Final = (SCRAM_SHA_256, SCRAM_SHA_512, PLAIN, OAUTHBEARER)
-"""Names of all mechanisms that there are."""
-
 
 class SaslClient(Protocol):
     """The client's side of one exchange.

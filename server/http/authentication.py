@@ -10,6 +10,7 @@ import binascii
 import json
 from base64 import b64decode
 from collections.abc import Collection
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from aiohttp import hdrs, web
@@ -27,6 +28,15 @@ LOGIN_PATH: Final = "/login"
 LOGOUT_PATH: Final = "/logout"
 MAX_BODY_BYTES: Final = 8 * 1024
 """A name and a password, as JSON may write them."""
+
+HEADERS: Final = MappingProxyType(
+    {
+        "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+)
+"""The headers for browsers of an answer that shows nothing of the broker."""
 
 _OPEN: Final = "/static/"
 _JSON: Final = "application/json"
@@ -60,18 +70,15 @@ class HttpAuthentication:
         found = self._sessions.principal(request.cookies.get(COOKIE, ""), self._security.users)
         if found is not None:
             return found
-        bearer = _bearer(request.headers.get(hdrs.AUTHORIZATION, ""))
-        if bearer is not None:
-            try:
+        header = request.headers.get(hdrs.AUTHORIZATION, "")
+        bearer, basic = _bearer(header), _basic(header)
+        try:
+            if bearer is not None:
                 return await self._security.logins.token(asking.address, bearer)
-            except SaslAuthenticationFailed:
-                return None
-        basic = _basic(request.headers.get(hdrs.AUTHORIZATION, ""))
-        if basic is not None:
-            try:
+            if basic is not None:
                 return await self._security.logins.password(asking.address, *basic)
-            except SaslAuthenticationFailed:
-                return None
+        except SaslAuthenticationFailed:
+            return None
         path = request.path
         if path in self._open_paths or path == LOGIN_PATH or path.startswith(_OPEN):
             return ANONYMOUS
@@ -81,8 +88,8 @@ class HttpAuthentication:
         """The answer to a client that has to log in first."""
         from_page = "Sec-Fetch-Site" in request.headers
         if request.headers.get("Sec-Fetch-Mode") == "navigate" and request.method == "GET":
-            return web.Response(status=303, headers={"Location": LOGIN_PATH, **_HEADERS})
-        headers = CIMultiDict(_HEADERS)
+            return web.Response(status=303, headers={"Location": LOGIN_PATH, **HEADERS})
+        headers = CIMultiDict(HEADERS)
         if not from_page:
             # A browser would ask for the password itself, and send it to whoever asks again.
             headers.add("WWW-Authenticate", 'Basic realm="horolog", charset="UTF-8"')
@@ -133,13 +140,6 @@ class HttpAuthentication:
         return answer
 
 
-_HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-}
-
-
 def _bearer(header: str) -> str | None:
     """The token of `Authorization: Bearer`."""
     scheme, _, token = header.partition(" ")
@@ -169,4 +169,4 @@ def _foreign(request: web.Request) -> web.Response | None:
 
 def _said(status: int, error: str) -> web.Response:
     body = json.dumps({"error": error} if error else {}).encode()
-    return web.Response(status=status, body=body, content_type=_JSON, headers=_HEADERS)
+    return web.Response(status=status, body=body, content_type=_JSON, headers=HEADERS)

@@ -6,25 +6,15 @@ writes a traceback for each one that is none. Both are done here instead.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from types import MappingProxyType
 from typing import Final, cast
 
 from aiohttp import hdrs, web
 
 from ..network.deadline import Deadline
 from ..security.session import ANONYMOUS, principal_of
-from .authentication import HttpAuthentication
+from .authentication import HEADERS, HttpAuthentication
 from .hosts import is_known_host
 from .port import HttpPort, shown
-
-HEADERS: Final = MappingProxyType(
-    {
-        "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-        "X-Content-Type-Options": "nosniff",
-        "Cache-Control": "no-store",
-    }
-)
-"""What an answer to a request that is refused says to a browser."""
 
 MAX_HEADERS: Final = 50
 """Lines of a head, each of at most 8 KiB: browsers send about twenty."""

@@ -5,11 +5,13 @@ lag of named positions have a line for each partition.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ...protocol.lag import Lag
 from ...protocol.records.latency import LATENCY_BUCKETS_MS
+from ..groups.figures import GroupFigures
 from .exposition import Family, Labels, Sample, text_lines
 from .figures import FSYNC_BUCKETS_SECONDS, Figures, TopicFigures
 from .replica_families import ReplicaFigures, replica_families
@@ -18,53 +20,35 @@ from .topic_counters import TOPIC_COUNTERS, TOPIC_COUNTERS_BY
 
 if TYPE_CHECKING:
     from ...storage.log.log import Log
-    from ..groups.figures import GroupFigures
 
 LATENCY_BUCKETS_SECONDS = tuple(bound / 1000 for bound in LATENCY_BUCKETS_MS)
 
 
-class Gauges(Protocol):
-    """What is not counted but looked up when the metrics are asked for."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauges:
+    """What is not counted but looked up when the metrics are asked for. The defaults are those of a
+    broker without logs and clients."""
 
-    def logs(self) -> Iterable["Log"]:
-        """The open logs."""
-        ...
-
-    def retention_now_ms(self) -> int:
-        """The time that retention goes by."""
-        ...
-
-    def clock_ahead_seconds(self) -> float: ...
-
-    def connections(self) -> int: ...
-
-    def held_bytes(self) -> int: ...
-
-    def unauthenticated(self) -> int: ...
-
-    def certificate_days(self) -> float | None:
-        """Days until the certificate expires; `None` without TLS."""
-        ...
-
-    def parked(self) -> Mapping[str, int]:
-        """Waiting requests by api."""
-        ...
-
-    def lags(self) -> Mapping[tuple[str, str, int], Lag]:
-        """By name, topic and partition of the positions that are followed."""
-        ...
-
-    def lags_left_out(self) -> int: ...
-
-    def groups(self) -> "GroupFigures": ...
-
-    def positions_bytes(self) -> int: ...
-
-    def producer_states_bytes(self) -> int: ...
-
-    def replicas(self) -> ReplicaFigures | None:
-        """`None` of a broker that is alone."""
-        ...
+    logs: "Callable[[], Iterable[Log]]" = tuple
+    """The open logs."""
+    retention_now_ms: int = 0
+    """The time that retention goes by."""
+    clock_ahead_seconds: float = 0.0
+    connections: int = 0
+    held_bytes: int = 0
+    unauthenticated: int = 0
+    certificate_days: float | None = None
+    """Days until the certificate expires; `None` without TLS."""
+    parked: Mapping[str, int] = field(default_factory=dict)
+    """Waiting requests by api."""
+    lags: Mapping[tuple[str, str, int], Lag] = field(default_factory=dict)
+    """By name, topic and partition of the positions that are followed."""
+    lags_left_out: int = 0
+    groups: GroupFigures = field(default_factory=GroupFigures)
+    positions_bytes: int = 0
+    producer_states_bytes: int = 0
+    replicas: ReplicaFigures | None = None
+    """`None` of a broker that is alone."""
 
 
 def metrics_lines(figures: Figures, gauges: Gauges) -> Iterator[str]:
@@ -83,13 +67,13 @@ def families(figures: Figures, gauges: Gauges) -> Iterator[Family]:
     """Every metric but those of the process."""
     yield from _requests(figures, gauges)
     yield from _connections(figures, gauges)
-    yield from security_families(figures, gauges.unauthenticated(), gauges.certificate_days())
-    yield from replica_families(gauges.replicas())
+    yield from security_families(figures, gauges.unauthenticated, gauges.certificate_days)
+    yield from replica_families(gauges.replicas)
     yield from _topics(figures)
     yield from _latency(figures)
     yield from _logs(gauges)
     yield from _lags(gauges)
-    yield from _groups(gauges.groups())
+    yield from _groups(gauges.groups)
     yield from _remembered(gauges)
     yield from _background(figures, gauges)
 
@@ -124,7 +108,7 @@ def _requests(figures: Figures, gauges: Gauges) -> Iterator[Family]:
         "gauge",
         "Requests that wait for data or a sync.",
         ("api",),
-        [Sample((("api", api),), number) for api, number in gauges.parked().items()],
+        [Sample((("api", api),), number) for api, number in gauges.parked.items()],
     )
     yield _counter(
         "horolog_parked_refused",
@@ -134,11 +118,11 @@ def _requests(figures: Figures, gauges: Gauges) -> Iterator[Family]:
 
 
 def _connections(figures: Figures, gauges: Gauges) -> Iterator[Family]:
-    yield _gauge("horolog_connections", "Open connections.", gauges.connections())
+    yield _gauge("horolog_connections", "Open connections.", gauges.connections)
     yield _gauge(
         "horolog_buffered_bytes",
         "Unread answers and large unfinished requests of all connections, as last looked at.",
-        gauges.held_bytes(),
+        gauges.held_bytes,
     )
     yield _counter("horolog_connections_opened", "Connections taken.", figures.connections_opened)
     yield _by_label(
@@ -223,7 +207,7 @@ def _logs(gauges: Gauges) -> Iterator[Family]:
     pinned: dict[str, int] = {}
 
     def ends() -> Iterator[Sample]:
-        now_ms = gauges.retention_now_ms()
+        now_ms = gauges.retention_now_ms
         for log in list(gauges.logs()):
             topic = log.topic
             for values, number in (
@@ -266,7 +250,7 @@ def _lags(gauges: Gauges) -> Iterator[Family]:
     labels = ("name", "topic", "partition")
     lags = [
         ((("name", name), ("topic", topic), ("partition", str(partition))), lag)
-        for (name, topic, partition), lag in gauges.lags().items()
+        for (name, topic, partition), lag in gauges.lags.items()
     ]
     yield Family(
         "horolog_consumer_lag",
@@ -287,11 +271,11 @@ def _lags(gauges: Gauges) -> Iterator[Family]:
         "horolog_consumer_lag_left_out",
         "Named positions without these two: there are more than can be followed, and others "
         "were committed later.",
-        gauges.lags_left_out(),
+        gauges.lags_left_out,
     )
 
 
-def _groups(groups: "GroupFigures") -> Iterator[Family]:
+def _groups(groups: GroupFigures) -> Iterator[Family]:
     yield Family(
         "horolog_groups",
         "gauge",
@@ -318,12 +302,12 @@ def _remembered(gauges: Gauges) -> Iterator[Family]:
     yield _gauge(
         "horolog_positions_bytes",
         "Memory that named positions take, of max.positions.bytes.",
-        gauges.positions_bytes(),
+        gauges.positions_bytes,
     )
     yield _gauge(
         "horolog_producer_states_bytes",
         "Memory that idempotent producers take, of max.producer.states.bytes.",
-        gauges.producer_states_bytes(),
+        gauges.producer_states_bytes,
     )
 
 
@@ -353,7 +337,7 @@ def _background(figures: Figures, gauges: Gauges) -> Iterator[Family]:
     yield _gauge(
         "horolog_clock_ahead_seconds",
         "How far the wall clock is ahead of the time that retention trusts.",
-        gauges.clock_ahead_seconds(),
+        gauges.clock_ahead_seconds,
     )
     yield _by_label(
         "horolog_failed_task_passes",

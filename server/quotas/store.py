@@ -7,21 +7,18 @@ A name that is null is not looked at; an empty one is the default. The file is r
 and readable by the broker's account alone.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import Any
 
-from ...protocol.errors import CodedError, InvalidRequest, StorageError
+from ...protocol.errors import CodedError, InvalidRequest
 from ...protocol.limits import MAX_QUOTA_ENTITIES
 from ...storage.directory.known_files import QUOTAS_FILE
-from ...storage.files import Files, replace_file
+from ...storage.files import Files
 from ...values import value_class
+from ..security.documents import Document
 from .rules import DEFAULT, Entity, Quota, QuotaTable, problem_of_name, problem_of_value
-
-QUOTAS_FILE_MODE: Final = 0o600
-_FORMAT: Final = 1
 
 
 @value_class
@@ -37,13 +34,9 @@ class Quotas:
 
     def __init__(self, files: Files, data_dir: Path) -> None:
         """Raises `StorageError` for a file that cannot be understood, and `OSError`."""
-        self._files = files
-        self._path = data_dir / QUOTAS_FILE
+        self._document = Document(files, data_dir / QUOTAS_FILE, "set the quotas")
         self._changing = Lock()
-        found: Mapping[Entity, Mapping[Quota, float]] = {}
-        if files.exists(self._path):
-            found = self._read(files.read_bytes(self._path))
-        self.table = QuotaTable(found)
+        self.table = QuotaTable(self._document.read(_entries) or {})
         """Another object after each change."""
 
     def change(
@@ -65,21 +58,8 @@ class Quotas:
             {"user": entity.user, "client_id": entity.client_id, "values": values}
             for entity, values in table.quotas.items()
         ]
-        document = {"format": _FORMAT, "quotas": quotas}
-        replace_file(self._files, self._path, json.dumps(document, indent=1).encode() + b"\n")
+        self._document.write(quotas=quotas)
         self.table = table
-
-    def _read(self, content: bytes) -> dict[Entity, Mapping[Quota, float]]:
-        try:
-            document = json.loads(content)
-            if document["format"] != _FORMAT:
-                raise ValueError(f"its format is {document['format']!r}, not {_FORMAT}")
-            return dict(map(_entry, document["quotas"]))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise StorageError(
-                f"{self._path} is broken ({type(error).__name__}: {error}): bring it back from a "
-                "copy, or remove it and set the quotas anew"
-            ) from None
 
 
 def _change(quotas: dict[Entity, dict[Quota, float]], change: Change) -> CodedError | None:
@@ -101,6 +81,10 @@ def _change(quotas: dict[Entity, dict[Quota, float]], change: Change) -> CodedEr
     if not of_entity:
         del quotas[change.entity]
     return None
+
+
+def _entries(document: Mapping[str, Any]) -> dict[Entity, Mapping[Quota, float]]:
+    return dict(map(_entry, document["quotas"]))
 
 
 def _entry(found: Mapping[str, Any]) -> tuple[Entity, Mapping[Quota, float]]:

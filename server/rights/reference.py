@@ -25,9 +25,6 @@ _OPERATIONS: Final = tuple(
     each for each in Operation if each not in (Operation.UNKNOWN, Operation.ANY)
 )
 
-SINGLE_RIGHTS: Final = tuple((each, kind) for kind in _TYPES for each in _OPERATIONS)
-"""Each right that a rule can give, but for those of users."""
-
 _CODES: Final = {ResourceType.TOPIC: 29, ResourceType.GROUP: 30, ResourceType.CLUSTER: 31}
 
 _INTRODUCTION: Final = """\

@@ -7,7 +7,6 @@
 It is replaced as a whole and readable by the broker's account alone.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
@@ -20,14 +19,12 @@ from ...protocol.api.security.acl_terms import (
     Permission,
     ResourceType,
 )
-from ...protocol.errors import InvalidRequest, StorageError
+from ...protocol.errors import InvalidRequest
 from ...protocol.limits import MAX_ACL_TEXT_BYTES, MAX_ACLS
 from ...storage.directory.known_files import ACLS_FILE
-from ...storage.files import Files, replace_file
+from ...storage.files import Files
 from .acls import Acl, AclTable
-
-ACLS_FILE_MODE: Final = 0o600
-_FORMAT: Final = 1
+from .documents import Document
 
 RESOURCE_TYPES: Final = (
     ResourceType.TOPIC,
@@ -43,14 +40,10 @@ class Acls:
 
     def __init__(self, files: Files, data_dir: Path, super_users: Iterable[str] = ()) -> None:
         """Raises `StorageError` for a file that cannot be understood, and `OSError`."""
-        self._files = files
-        self._path = data_dir / ACLS_FILE
+        self._document = Document(files, data_dir / ACLS_FILE, "add the rules")
         self._super_users = tuple(super_users)
         self._changing = Lock()
-        found: Iterable[Acl] = ()
-        if files.exists(self._path):
-            found = self._read(files.read_bytes(self._path))
-        self.table = AclTable(found, self._super_users)
+        self.table = AclTable(self._document.read(_acls) or (), self._super_users)
         """Another object after each change."""
 
     def add(self, acls: Sequence[Acl]) -> None:
@@ -77,22 +70,8 @@ class Acls:
     def _replace(self, acls: Sequence[Acl]) -> None:
         if list(self.table.acls) == list(acls):
             return
-        document = {"format": _FORMAT, "acls": [written(acl) for acl in acls]}
-        replace_file(self._files, self._path, json.dumps(document, indent=1).encode() + b"\n")
+        self._document.write(acls=[written(acl) for acl in acls])
         self.table = AclTable(acls, self._super_users)
-
-    def _read(self, content: bytes) -> list[Acl]:
-        try:
-            document = json.loads(content)
-            if document["format"] != _FORMAT:
-                raise ValueError(f"its format is {document['format']!r}, not {_FORMAT}")
-            acls = [_acl(each) for each in document["acls"]]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise StorageError(
-                f"{self._path} is broken ({type(error).__name__}: {error}): bring it back from a "
-                "copy, or remove it and add the rules anew"
-            ) from None
-        return acls
 
 
 def problem_of(acl: Acl) -> str | None:
@@ -129,6 +108,10 @@ def written(acl: Acl) -> dict[str, str]:
         "pattern_type": acl.pattern_type.name,
         "resource_name": acl.resource_name,
     }
+
+
+def _acls(document: Mapping[str, Any]) -> list[Acl]:
+    return [_acl(each) for each in document["acls"]]
 
 
 def _acl(found: Mapping[str, Any]) -> Acl:

@@ -138,9 +138,6 @@ class AclTable:
                 if len(acl.resource_name) not in lengths:
                     lengths.append(len(acl.resource_name))
 
-    def is_super_user(self, principal: str) -> bool:
-        return principal in self._super_users
-
     def decide(
         self, principal: str, host: str, operation: Operation, resource: Resource
     ) -> Decision:

@@ -55,7 +55,7 @@ class Gate:
         why = "the login of this connection has ended" if session.name else "nobody has logged in"
         error = IllegalSaslState(f"{name} needs a login at this address, and {why}")
         if not self._encoding.NATIVE:
-            # As Kafka does: its clients know that they have to log in, or were told to use no SASL.
+            # As Kafka does: its clients are configured for SASL, or cannot log in.
             raise ProtocolError(error.message)
         return self._refused(head, error)
 

@@ -17,6 +17,7 @@ from ...storage.files import Files, SystemFiles
 from ..metrics.figures import Figures
 from ..network.ports import Port, Ports
 from .audit import Audit
+from .documents import FILE_MODE
 
 if TYPE_CHECKING:
     from ..network.tls import TlsPort
@@ -57,7 +58,7 @@ class Security:
         Raises `InvalidConfig` for files of TLS, or of keys of tokens, that cannot be used.
         """
         self._settings = settings
-        self._files = files
+        self._files = files or SystemFiles(FILE_MODE)
         self._figures = figures
         self._observe = observe
         self.audit = Audit(observe)
@@ -80,10 +81,9 @@ class Security:
     @cached_property
     def users(self) -> "Users":
         """Read when first asked for. Raises `StorageError` and `OSError`."""
-        from .users import USERS_FILE_MODE, Users
+        from .users import Users
 
-        files = self._files or SystemFiles(USERS_FILE_MODE)
-        return Users(files, self._settings.data_dir, os.urandom)
+        return Users(self._files, self._settings.data_dir, os.urandom)
 
     @property
     def authorization(self) -> bool:
@@ -93,11 +93,10 @@ class Security:
     @cached_property
     def acls(self) -> "Acls":
         """Read when first asked for. Raises `StorageError` and `OSError`."""
-        from .acl_store import ACLS_FILE_MODE, Acls
+        from .acl_store import Acls
 
-        files = self._files or SystemFiles(ACLS_FILE_MODE)
         super_users = self._settings.super_users.split(";")
-        return Acls(files, self._settings.data_dir, filter(None, super_users))
+        return Acls(self._files, self._settings.data_dir, filter(None, super_users))
 
     @cached_property
     def authorizer(self) -> "Authorizer":
@@ -108,20 +107,17 @@ class Security:
     @property
     def any_quotas(self) -> bool:
         """Whether there are quotas; where none were ever set this costs next to nothing."""
-        files = self._files or SystemFiles()
-        if "quotas" not in self.__dict__ and not files.exists(
-            self._settings.data_dir / QUOTAS_FILE
-        ):
+        path = self._settings.data_dir / QUOTAS_FILE
+        if "quotas" not in self.__dict__ and not self._files.exists(path):
             return False
         return bool(self.quotas.table)
 
     @cached_property
     def quotas(self) -> "Quotas":
         """Read when first asked for. Raises `StorageError` and `OSError`."""
-        from ..quotas.store import QUOTAS_FILE_MODE, Quotas
+        from ..quotas.store import Quotas
 
-        files = self._files or SystemFiles(QUOTAS_FILE_MODE)
-        return Quotas(files, self._settings.data_dir)
+        return Quotas(self._files, self._settings.data_dir)
 
     def may_see_broker(self, principal: str, host: str, asked: str) -> bool:
         """Whether `principal` may see figures of all topics together; a refusal goes into the audit

@@ -13,22 +13,20 @@ so a login of such a name goes as one with a wrong password, message for message
 """
 
 import hmac
-import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from ...protocol.errors import CodedError, ResourceNotFound, StorageError, UnacceptableCredential
+from ...protocol.errors import CodedError, ResourceNotFound, UnacceptableCredential
 from ...protocol.limits import MAX_SCRAM_ITERATIONS, MIN_SCRAM_ITERATIONS
 from ...protocol.sasl.mechanisms import SCRAM_MECHANISMS, ScramMechanism
 from ...protocol.sasl.scram import ScramCredential
 from ...storage.directory.known_files import USERS_FILE
-from ...storage.files import Files, replace_file
+from ...storage.files import Files
 from ...values import value_class
-
-USERS_FILE_MODE: Final = 0o600
+from .documents import Document
 
 DEFAULT_ITERATIONS: Final = 16_384
 """Rounds over a password where the caller gives no number."""
@@ -36,7 +34,6 @@ DEFAULT_ITERATIONS: Final = 16_384
 MAX_USERS_STORED: Final = 100_000
 """As many as are held: some 100 MB."""
 MAX_USER_NAME_BYTES: Final = 255
-_FORMAT: Final = 1
 _SALT_BYTES: Final = 16
 _DECOY_KEY_BYTES: Final = 32
 
@@ -68,13 +65,10 @@ class Users:
 
     def __init__(self, files: Files, data_dir: Path, random_bytes: Callable[[int], bytes]) -> None:
         """Raises `StorageError` for a file that cannot be understood, and `OSError`."""
-        self._files = files
-        self._path = data_dir / USERS_FILE
+        self._document = Document(files, data_dir / USERS_FILE, "add the users")
         self._changing = Lock()
-        self._decoy_key = random_bytes(_DECOY_KEY_BYTES)
-        self._users: Mapping[str, Credentials] = {}
-        if files.exists(self._path):
-            self._read(files.read_bytes(self._path))
+        found = self._document.read(_stored)
+        self._decoy_key, self._users = found or (random_bytes(_DECOY_KEY_BYTES), {})
 
     def __len__(self) -> int:
         return len(self._users)
@@ -111,7 +105,13 @@ class Users:
             users: dict[str, Credentials] = dict(self._users)
             outcomes = [_make_all(users, group) for group in groups]
             if any(outcome is None for outcome in outcomes):
-                replace_file(self._files, self._path, self._document(users))
+                self._document.write(
+                    decoy_key=b64encode(self._decoy_key).decode(),
+                    users={
+                        name: {each.mechanism.name: _written(each) for each in credentials.values()}
+                        for name, credentials in sorted(users.items())
+                    },
+                )
                 self._users = users
             return outcomes
 
@@ -119,36 +119,6 @@ class Users:
         made = hmac.digest(self._decoy_key, f"{mechanism.name} {name}".encode(), "sha512")
         key = hmac.digest(self._decoy_key, made, mechanism.hash_name)
         return ScramCredential(mechanism, made[:_SALT_BYTES], DEFAULT_ITERATIONS, key, key)
-
-    def _document(self, users: Mapping[str, Credentials]) -> bytes:
-        document = {
-            "format": _FORMAT,
-            "decoy_key": b64encode(self._decoy_key).decode(),
-            "users": {
-                name: {each.mechanism.name: _written(each) for each in credentials.values()}
-                for name, credentials in sorted(users.items())
-            },
-        }
-        return json.dumps(document, indent=1).encode() + b"\n"
-
-    def _read(self, content: bytes) -> None:
-        try:
-            document = json.loads(content)
-            if document["format"] != _FORMAT:
-                raise ValueError(f"its format is {document['format']!r}, not {_FORMAT}")
-            self._decoy_key = b64decode(document["decoy_key"], validate=True)
-            self._users = {
-                str(name): {
-                    each: _credential(SCRAM_MECHANISMS[each], written)
-                    for each, written in credentials.items()
-                }
-                for name, credentials in document["users"].items()
-            }
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise StorageError(
-                f"{self._path} is broken ({type(error).__name__}: {error}): bring it back from a "
-                "copy, or remove it and add the users anew"
-            ) from None
 
 
 def _make_all(users: dict[str, Credentials], changes: Sequence[Change]) -> CodedError | None:
@@ -205,6 +175,17 @@ def name_problem(name: str) -> str | None:
     if not name.isprintable():
         return "a user's name must be printable"
     return None
+
+
+def _stored(document: Mapping[str, Any]) -> tuple[bytes, Mapping[str, Credentials]]:
+    """The key of the decoys, and the users."""
+    return b64decode(document["decoy_key"], validate=True), {
+        str(name): {
+            each: _credential(SCRAM_MECHANISMS[each], written)
+            for each, written in credentials.items()
+        }
+        for name, credentials in document["users"].items()
+    }
 
 
 def _written(credential: ScramCredential) -> dict[str, Any]:

@@ -5,6 +5,7 @@ their position, never an error.
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -137,8 +138,7 @@ def _dump(
 ) -> Iterator[Dumped]:
     if not named and kind != "log":
         yield Remark(0, "the file's name has no base offset: offsets count from 0", False)
-    file = files.open(path, read_only=True)
-    try:
+    with closing(files.open(path, read_only=True)) as file:
         if kind == "log":
             yield from _dump_log(file, max_decompressed_bytes)
         elif kind == "timemap":
@@ -155,8 +155,6 @@ def _dump(
                 else:
                     yield DumpedAppendTime(position, base_offset + first, second)
             yield from _index_tail(entry, end, size_bytes)
-    finally:
-        file.close()
 
 
 def _dump_log(file: File, max_decompressed_bytes: int) -> Iterator[Dumped]:

@@ -22,7 +22,7 @@ from ..directory.checkpoints import (
     write_checkpoint,
 )
 from ..directory.clean_shutdown import leave_marker, read_marker, take_marker
-from ..directory.known_files import CLEAN_SHUTDOWN, KNOWN_FILES
+from ..directory.known_files import CLEAN_SHUTDOWN, KNOWN_FILES, is_of_partition
 from ..directory.lock import DirectoryLock
 from ..directory.positions import POSITIONS_FILE, Positions
 from ..directory.topics import (
@@ -35,7 +35,7 @@ from ..directory.topics import (
 )
 from ..events import Observer
 from ..files import Files
-from ..names import folder_name, parse_folder_name, parse_segment_file
+from ..names import folder_name, parse_folder_name
 from .repair_partition import PartitionRepair
 from .repair_plan import KEPT, PartitionPlan, Step, plan_partition
 from .set_aside import set_aside
@@ -82,19 +82,13 @@ class Repair:
         self._files = files
         self._clock = clock
         self._observe = observe
-        names = files.names(directory)
-        key = parse_folder_name(directory.resolve().name)
         self._alone: Path | None = None
         """The only folder to be repaired, if it is one."""
         self._root: Path | None = directory
-        if any(parse_segment_file(name) for name in names) or (key is not None and not names):
+        if is_of_partition(files, directory):
             self._alone = directory
             parent = directory.resolve().parent
             self._root = parent if not KNOWN_FILES.isdisjoint(files.names(parent)) else None
-        elif not any(name in KNOWN_FILES or parse_folder_name(name) for name in names):
-            raise ValueError(
-                f"{directory} is neither a data directory nor the folder of a partition"
-            )
         self._lock: DirectoryLock | None = None
         if self._root is not None:
             self._lock = DirectoryLock(files, self._root, advice=_STOP)

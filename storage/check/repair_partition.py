@@ -5,7 +5,7 @@ everything else beside it: the repair can be planned and run again. A log file i
 by one that was built and synced beside it.
 """
 
-from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -19,7 +19,7 @@ from ..files import File, Files, replace_file
 from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import SegmentChecksums, format_checksums, parse_checksums
 from ..log.segment import Segment
-from ..names import parse_segment_file
+from ..names import segment_bases
 from ..open_files import OpenFiles
 from ..producers.producer_budget import ProducerBudget
 from ..producers.producer_snapshots import newest_first
@@ -121,19 +121,15 @@ class PartitionRepair:
         for stretch in segment.bad:
             keep_bytes(self._files, path, stretch.start, stretch.end)
         built = path.with_name(path.name + _BUILT_SUFFIX)
-        source = self._files.open(path, read_only=True)
-        try:
-            target = self._files.open(built, create=True)
-            try:
-                target.truncate(0)
-                position = 0
-                for stretch in segment.good:
-                    position = _copy(source, stretch, target, position)
-                target.sync()
-            finally:
-                target.close()
-        finally:
-            source.close()
+        with (
+            closing(self._files.open(path, read_only=True)) as source,
+            closing(self._files.open(built, create=True)) as target,
+        ):
+            target.truncate(0)
+            position = 0
+            for stretch in segment.good:
+                position = _copy(source, stretch, target, position)
+            target.sync()
         # Retention goes by the file's time where the messages have none.
         self._files.set_modified_ms(built, self._files.modified_ms(path))
         self._files.rename(built, path)
@@ -185,17 +181,11 @@ class PartitionRepair:
             self._checksums[base_offset] = segment.checksums()
         for path in segment.paths[1:]:
             if self._files.exists(path):
-                file = self._files.open(path)
-                try:
+                with closing(self._files.open(path)) as file:
                     file.sync()
-                finally:
-                    file.close()
 
-    def _bases(self) -> Iterator[int]:
-        for name in self._files.names(self._plan.folder):
-            parsed = parse_segment_file(name)
-            if parsed is not None and parsed.kind == "log" and not parsed.suffix:
-                yield parsed.base_offset
+    def _bases(self) -> list[int]:
+        return segment_bases(self._files.names(self._plan.folder))
 
     def _write_checksums(self) -> None:
         bases = set(self._bases())

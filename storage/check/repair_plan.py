@@ -6,6 +6,7 @@ a consumer has seen is given to another message.
 """
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,7 @@ from ...values import value_class
 from ..files import Files
 from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import end_offset, following_base
-from ..names import parse_segment_file
+from ..names import parse_segment_file, segment_bases
 from .findings import Finding
 from .salvage import OFFSETS_PER_BYTE, LogRun, stretches
 from .verify import PartitionCheck
@@ -181,9 +182,7 @@ class _Planning:
     def _bases(self) -> list[int]:
         """The base offsets of the segments that there are."""
         aside = {path.name for path in self._plan.aside}
-        names = [name for name in self._files.names(self._folder) if name not in aside]
-        found = [parse_segment_file(name) for name in names]
-        return [f.base_offset for f in found if f is not None and f.kind == "log" and not f.suffix]
+        return segment_bases(name for name in self._files.names(self._folder) if name not in aside)
 
     def _plan_logs(self, errors: Sequence[Finding]) -> None:
         bases = self._bases()
@@ -218,8 +217,7 @@ class _Planning:
         """Plan one segment; also how many bad bytes there are at its end."""
         path = self._folder / f"{base_offset:020d}.log"
         following = following_base(self._checksums, base_offset, limit)
-        file = self._files.open(path, read_only=True)
-        try:
+        with closing(self._files.open(path, read_only=True)) as file:
             size_bytes = file.size()
             found = list(
                 stretches(
@@ -238,8 +236,6 @@ class _Planning:
                     ),
                 )
             )
-        finally:
-            file.close()
         good = tuple(stretch for stretch in found if stretch.good)
         bad = tuple(stretch for stretch in found if not stretch.good)
         overlaps = bool(good) and base_offset < due

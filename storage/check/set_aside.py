@@ -5,6 +5,7 @@ number comes in between (`<name>.2.broken`) where an earlier one has that name a
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
@@ -32,8 +33,7 @@ def keep_bytes(files: Files, path: Path, start: int, end: int) -> Path:
 
     They are on stable storage then, once only however often this is done. Raises `OSError`.
     """
-    source = files.open(path, read_only=True)
-    try:
+    with closing(files.open(path, read_only=True)) as source:
         for target in _names(f"{path.name}.{start}"):
             kept = path.with_name(target)
             if not files.exists(kept):
@@ -41,8 +41,6 @@ def keep_bytes(files: Files, path: Path, start: int, end: int) -> Path:
                 return kept
             if _is_copy(files, source, start, end, kept):
                 return kept
-    finally:
-        source.close()
     raise AssertionError("there is always another name")
 
 
@@ -65,12 +63,9 @@ def _copy(files: Files, source: File, start: int, end: int, kept: Path) -> None:
 def _is_copy(files: Files, source: File, start: int, end: int, kept: Path) -> bool:
     if files.is_directory(kept) or files.size(kept) != end - start:
         return False
-    copy = files.open(kept, read_only=True)
-    try:
+    with closing(files.open(kept, read_only=True)) as copy:
         return all(
             copy.pread(_CHUNK_BYTES, position - start)
             == source.pread(min(_CHUNK_BYTES, end - position), position)
             for position in range(start, end, _CHUNK_BYTES)
         )
-    finally:
-        copy.close()

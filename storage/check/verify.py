@@ -19,7 +19,7 @@ from ..directory.checkpoints import (
     decode_checkpoint,
 )
 from ..directory.clean_shutdown import read_marker
-from ..directory.known_files import CLEAN_SHUTDOWN, KNOWN_FILES
+from ..directory.known_files import CLEAN_SHUTDOWN, KNOWN_FILES, is_of_partition
 from ..directory.topics import TOPICS_FILE, MalformedTopics, NewerTopics, TopicEntry, read_topics
 from ..directory.unfinished_creations import UNFINISHED, unfinished_creations, unnamed_folders
 from ..files import Files
@@ -55,12 +55,8 @@ def verify(
     Raises `ValueError` when it is neither a data directory nor a partition's folder, `OSError`
     when it cannot be listed.
     """
-    names = files.names(directory)
-    key = parse_folder_name(directory.resolve().name)
-    if any(parse_segment_file(name) for name in names) or (key is not None and not names):
+    if is_of_partition(files, directory):
         return _verify_alone(files, directory, max_decompressed_bytes)
-    if not any(name in KNOWN_FILES or parse_folder_name(name) for name in names):
-        raise ValueError(f"{directory} is neither a data directory nor the folder of a partition")
     return _DataDirectoryCheck(files, directory, max_decompressed_bytes).run()
 
 

@@ -1,6 +1,7 @@
 """Whether the append times of a segment can be true."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +22,7 @@ def check_append_times(
     `settled` says that the segment was closed; else the last write may have been torn. Raises
     `OSError`.
     """
-    file = files.open(path, read_only=True)
-    try:
+    with closing(files.open(path, read_only=True)) as file:
         size_bytes = file.size()
         torn = size_bytes % ENTRY.size
         step = CHUNK_BYTES - CHUNK_BYTES % ENTRY.size
@@ -39,8 +39,6 @@ def check_append_times(
                     yield Finding(path, position, rule, advice, error=settled)
                     return
                 last = relative
-    finally:
-        file.close()
     if torn:
         rule = f"the file ends inside an entry: {size_bytes} bytes are no multiple of {ENTRY.size}"
         advice = _DELETE if settled else _UNKNOWN

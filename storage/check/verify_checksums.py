@@ -1,6 +1,7 @@
 """Whether `index-checksums` is right about the files of a segment, and what it says at all."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -128,8 +129,7 @@ def _formats(changes: Sequence[tuple[int, int]]) -> str:
 def _difference(files: Files, path: Path, size_bytes: int, crc: int, *, longer: bool) -> str | None:
     """How the first `size_bytes` of a file differ from what its checksum says, in words; `longer`
     allows more to follow."""
-    file = files.open(path, read_only=True)
-    try:
+    with closing(files.open(path, read_only=True)) as file:
         found_bytes = file.size()
         if found_bytes < size_bytes or (found_bytes > size_bytes and not longer):
             return f"it has {found_bytes} bytes, and had {size_bytes} when the segment was closed"
@@ -137,8 +137,6 @@ def _difference(files: Files, path: Path, size_bytes: int, crc: int, *, longer: 
         for position in range(0, size_bytes, CHUNK_BYTES):
             data = file.pread(min(CHUNK_BYTES, size_bytes - position), position)
             found_crc = crc32(data, found_crc)
-    finally:
-        file.close()
     if found_crc == crc:
         return None
     return "its content is not that which it had when the segment was closed (CRC)"

@@ -1,6 +1,7 @@
 """Whether the file of positions holds whole records only."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -18,11 +19,8 @@ def check_positions(files: Files, directory: Path) -> Iterator[Finding]:
     if not files.exists(path):
         return
     try:
-        file = files.open(path, read_only=True)
-        try:
+        with closing(files.open(path, read_only=True)) as file:
             yield from _check(file, path)
-        finally:
-            file.close()
     except OSError as error:
         yield Finding(path, None, f"it cannot be read: {error}", "see the disk")
 

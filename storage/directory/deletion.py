@@ -12,7 +12,7 @@ the file system's journal, which every sync beside it waits for: 64 MiB took 12 
 import heapq
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -90,11 +90,8 @@ class DeletionQueue:
         with suppress(OSError):  # it can still be removed at once
             size_bytes = self._files.sole_bytes(path)
             if size_bytes > PIECE_BYTES:
-                file = self._files.open(path)
-                try:
+                with closing(self._files.open(path)) as file:
                     file.truncate(size_bytes - PIECE_BYTES)
-                finally:
-                    file.close()
                 return True
         return False
 

@@ -1,9 +1,11 @@
 """The files that belong into a data directory, beside the partitions' folders."""
 
 import re
+from pathlib import Path
 from typing import Final
 
-from ..names import METADATA_FOLDER
+from ..files import Files
+from ..names import METADATA_FOLDER, parse_folder_name, parse_segment_file
 from ..producers.producer_ids import PRODUCER_IDS_FILE
 from .checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from .cluster_id import CLUSTER_ID_FILE
@@ -39,6 +41,20 @@ KNOWN_FILES: Final = frozenset(
 )
 
 _SET_ASIDE: Final = re.compile(r"set-aside-[0-9T.-]{1,40}Z(\.[0-9]{1,9})?", re.ASCII)
+
+
+def is_of_partition(files: Files, directory: Path) -> bool:
+    """Whether a folder is that of one partition, and not a data directory.
+
+    Raises `ValueError` when it is neither, `OSError` when it cannot be listed.
+    """
+    names = files.names(directory)
+    is_named = parse_folder_name(directory.resolve().name) is not None
+    if any(parse_segment_file(name) for name in names) or (is_named and not names):
+        return True
+    if not any(name in KNOWN_FILES or parse_folder_name(name) for name in names):
+        raise ValueError(f"{directory} is neither a data directory nor the folder of a partition")
+    return False
 
 
 def is_set_aside(name: str) -> bool:

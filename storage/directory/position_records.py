@@ -12,10 +12,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 from zlib import crc32
 
 import msgpack
+import msgspec
 
 HEADER: Final = b"horolog positions 1\n"
 COMMIT: Final = "commit"
@@ -34,8 +35,8 @@ BROKERS: Final = 0
 _BODY_START = b"\x93"  # msgpack's array of three, how every body begins
 
 _CHUNK_BYTES: Final = 1 << 20
-_INT64_MAX: Final = 2**63 - 1
-_INT32_MAX: Final = 2**31 - 1
+_Int64 = Annotated[int, msgspec.Meta(le=2**63 - 1)]
+_Epoch = Annotated[int, msgspec.Meta(ge=NO_EPOCH, le=2**31 - 1)]
 
 
 class Position(NamedTuple):
@@ -43,18 +44,18 @@ class Position(NamedTuple):
 
     topic: str
     partition: int
-    offset: int
+    offset: _Int64
     """The next offset to read."""
-    timestamp_ms: int
+    timestamp_ms: _Int64
     """Time of the last message read, -1 when it is not known."""
-    commit_time_ms: int
+    commit_time_ms: _Int64
     metadata: str
     """The consumer's own text; its length is checked by the caller."""
-    retention_ms: int = KEPT
+    retention_ms: _Int64 = KEPT
     """How long it is to live once its name is not used: in ms, `KEPT`, or `BROKERS`."""
-    used_ms: int = -1
+    used_ms: _Int64 = -1
     """When its name was last seen in use after this commit; -1 when it was not."""
-    leader_epoch: int = NO_EPOCH
+    leader_epoch: _Epoch = NO_EPOCH
     """Of the last message read (KIP-320); `NO_EPOCH` when it is not known."""
 
 
@@ -138,40 +139,14 @@ def good_records(read: Read, size: int, start: int) -> Iterator[tuple[int, int, 
         position = body_start - _FRAME.size
 
 
+_BODY: Final = msgspec.msgpack.Decoder(
+    tuple[Literal["commit", "forget", "forget-topic"], str, list[Position]]
+)
+
+
 def _decode(body: bytes) -> PositionChange | None:
     """The change of a body whose CRC is right; `None` when it is not one of ours after all."""
     try:
-        kind, name, entries = msgpack.unpackb(body)
-        positions = [_position(*entry) for entry in entries]
-    except (ValueError, TypeError, msgpack.UnpackException):
+        return PositionChange(*_BODY.decode(body))
+    except (msgspec.DecodeError, ValueError):
         return None
-    if kind not in {COMMIT, FORGET, FORGET_TOPIC} or not isinstance(name, str):
-        return None
-    return PositionChange(kind, name, positions)
-
-
-def _position(
-    topic: Any,
-    partition: Any,
-    offset: Any,
-    timestamp_ms: Any,
-    commit_time_ms: Any,
-    metadata: Any,
-    retention_ms: Any = KEPT,
-    used_ms: Any = -1,
-    leader_epoch: Any = NO_EPOCH,
-) -> Position:
-    if not (type(topic) is type(metadata) is str):
-        raise TypeError("not a position")
-    if not (type(partition) is type(offset) is type(timestamp_ms) is int):
-        raise TypeError("not a position")
-    if not (type(commit_time_ms) is type(retention_ms) is type(used_ms) is int):
-        raise TypeError("not a position")
-    if max(offset, timestamp_ms, commit_time_ms, retention_ms, used_ms) > _INT64_MAX:
-        raise ValueError("not a position")
-    if type(leader_epoch) is not int or not NO_EPOCH <= leader_epoch <= _INT32_MAX:
-        raise ValueError("not a position")
-    expiry = retention_ms, used_ms
-    return Position(
-        topic, partition, offset, timestamp_ms, commit_time_ms, metadata, *expiry, leader_epoch
-    )

@@ -9,6 +9,7 @@ room.
 import errno
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Final, TypeVar
@@ -125,11 +126,8 @@ class Reserve:
 
     def _shorten(self, size_bytes: int) -> None:
         if size_bytes:
-            file = self._files.open(self._path)
-            try:
+            with closing(self._files.open(self._path)) as file:
                 file.truncate(size_bytes)
-            finally:
-                file.close()
         else:
             self._files.unlink(self._path)
         self._size = size_bytes
@@ -147,8 +145,7 @@ class Reserve:
     def _grow(self, size_bytes: int) -> None:
         # A file system that compresses, or leaves zeros out, would keep no room for zeros.
         block = Random().randbytes(min(_BLOCK_BYTES, size_bytes))
-        file = self._files.open(self._path, create=True)
-        try:
+        with closing(self._files.open(self._path, create=True)) as file:
             while self._size < size_bytes:
                 added = min(len(block), size_bytes - self._size)
                 try:
@@ -159,8 +156,6 @@ class Reserve:
                         raise
                     return
                 self._size += added
-        finally:
-            file.close()
 
     def _tell(self) -> None:
         """Say once that it is not whole, and once that it is again."""

@@ -10,6 +10,7 @@ so a length that is not a multiple of the entry size means a torn write.
 import sys
 from abc import ABC, abstractmethod
 from array import array
+from contextlib import closing
 from pathlib import Path
 from typing import ClassVar, Final
 from zlib import crc32
@@ -169,9 +170,6 @@ class IndexFile(ABC):
         there = files.exists(self.path) and files.size(self.path) == len(data)
         if there and files.read_bytes(self.path) == data:
             return
-        file = files.open(self.path, create=True)
-        try:
+        with closing(files.open(self.path, create=True)) as file:
             file.truncate(0)
             file.pwrite(data, 0)
-        finally:
-            file.close()

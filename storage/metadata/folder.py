@@ -24,7 +24,7 @@ from ...protocol.errors import StorageError
 from ..directory.checkpoints import Checkpoints
 from ..directory.clean_shutdown import leave_marker, take_marker
 from ..directory.deletion import remove
-from ..files import Files, replacing
+from ..files import replacing
 from ..log.log import Log
 from ..log.opening import open_log
 from ..names import METADATA_FOLDER, METADATA_TOPIC, folder_name
@@ -210,8 +210,3 @@ def _joined(pieces: Iterable[bytes]) -> Iterable[bytes]:
             yield bytes(part)
             part = bytearray()
     yield bytes(part)
-
-
-def has_metadata(files: Files, directory: Path) -> bool:
-    """Whether a data directory is, or was, of a broker that is one of several."""
-    return files.exists(directory / METADATA_FOLDER)

@@ -20,7 +20,6 @@ from horolog.protocol.errors import CorruptMessage
 from horolog.protocol.records.batches.batch import (
     build_batch,
     read_header,
-    recompressed,
     write_header,
 )
 from horolog.protocol.records.codecs.lz4_frame import header_checksum
@@ -68,8 +67,8 @@ def empty_snappy_blocks() -> bytes:
 
 
 def fifteen_megabytes() -> bytes:
-    plain = build_batch([NewRecord(Random(1).randbytes(30_000) + bytes(15 * MIB))])
-    return bytes(recompressed(read_header(plain), plain[BATCH_OVERHEAD:], Codec.ZSTD))
+    record = NewRecord(Random(1).randbytes(30_000) + bytes(15 * MIB))
+    return bytes(build_batch([record], codec=Codec.ZSTD))
 
 
 def resident_bytes(server: ServerProcess) -> int:

@@ -30,7 +30,8 @@ from horolog.protocol.sasl.scram import (
     salted_password,
 )
 from horolog.server.broker import Broker
-from horolog.server.security.users import USERS_FILE_MODE, Entry, Removal, Users
+from horolog.server.security.documents import FILE_MODE
+from horolog.server.security.users import Entry, Removal, Users
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
 from horolog.testing.logins import log_in
@@ -45,7 +46,7 @@ SHA_256, SHA_512 = SCRAM_MECHANISMS.values()
 
 
 def users(path: Path) -> Users:
-    return Users(SystemFiles(USERS_FILE_MODE), path, os.urandom)
+    return Users(SystemFiles(FILE_MODE), path, os.urandom)
 
 
 def credential(password: str, mechanism: Any = SHA_256) -> ScramCredential:

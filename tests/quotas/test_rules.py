@@ -19,7 +19,8 @@ from horolog.server.quotas.rules import (
     problem_of_name,
     problem_of_value,
 )
-from horolog.server.quotas.store import QUOTAS_FILE_MODE, Change, Quotas
+from horolog.server.quotas.store import Change, Quotas
+from horolog.server.security.documents import FILE_MODE
 from horolog.storage.files import SystemFiles
 
 PRODUCE = Quota.PRODUCER_BYTE_RATE
@@ -106,7 +107,7 @@ def test_names(name: str, fine: bool) -> None:
 
 
 def quotas(path: Path) -> Quotas:
-    return Quotas(SystemFiles(QUOTAS_FILE_MODE), path)
+    return Quotas(SystemFiles(FILE_MODE), path)
 
 
 CHANGES = st.builds(

@@ -22,7 +22,6 @@ from horolog.protocol.records.batches.batch import (
     find_in_batch,
     finish_batch,
     read_header,
-    set_base_offset,
     set_times_in_place,
 )
 from horolog.protocol.records.binary import BinaryColumn
@@ -155,7 +154,7 @@ def test_a_batch_of_nothing_is_empty() -> None:
 def test_times_in_place() -> None:
     batch = build_batch(SENT, base_offset=50)
     content = batch[BATCH_OVERHEAD:]
-    set_base_offset(batch, 0, 1000)
+    batch[:8] = (1000).to_bytes(8, "big")
     assert read_header(batch).crc == crc32c(batch, 21, len(batch))
     set_times_in_place(batch, 0, 9999, append_time=True)
     header = read_header(batch)

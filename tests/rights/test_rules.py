@@ -18,9 +18,10 @@ from horolog.protocol.api.security.acl_terms import (
     ResourceType,
 )
 from horolog.protocol.errors import InvalidRequest, StorageError
-from horolog.server.security.acl_store import ACLS_FILE_MODE, Acls, problem_of
+from horolog.server.security.acl_store import Acls, problem_of
 from horolog.server.security.acls import Acl, AclTable, Reason, Resource
 from horolog.server.security.authorizer import Authorizer
+from horolog.server.security.documents import FILE_MODE
 from horolog.storage.files import SystemFiles
 
 OPERATIONS = [each for each in Operation if each > Operation.ALL]
@@ -131,7 +132,7 @@ def rule(name: str = "clicks", **changed: Any) -> Acl:
 
 
 def acls(path: Path) -> Acls:
-    return Acls(SystemFiles(ACLS_FILE_MODE), path)
+    return Acls(SystemFiles(FILE_MODE), path)
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,17 +1,15 @@
 """The names, labels and values that Prometheus sees."""
 
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from horolog.protocol.lag import Lag
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts, latency_bucket
 from horolog.server.groups.figures import GroupFigures
 from horolog.server.groups.states import State
-from horolog.server.metrics.families import metrics_lines
+from horolog.server.metrics.families import Gauges, metrics_lines
 from horolog.server.metrics.figures import Figures, count
 from horolog.testing.clock import ManualClock
 
@@ -33,59 +31,6 @@ class SomeLog:
 
     def pinned_segments(self, now_ms: int) -> int:
         return self.segment_count - 1
-
-
-class SomeGauges:
-    def __init__(self) -> None:
-        self.found: list[SomeLog] = []
-
-    def logs(self) -> Iterable[SomeLog]:
-        return self.found
-
-    def retention_now_ms(self) -> int:
-        return 0
-
-    def clock_ahead_seconds(self) -> float:
-        return 0.25
-
-    def unauthenticated(self) -> int:
-        return 3
-
-    def certificate_days(self) -> float | None:
-        return 30.5
-
-    def connections(self) -> int:
-        return 3
-
-    def held_bytes(self) -> int:
-        return 4
-
-    def parked(self) -> Mapping[str, int]:
-        return {"fetch": 2, "produce": 0}
-
-    def lags(self) -> Mapping[tuple[str, str, int], Lag]:
-        return {}
-
-    def lags_left_out(self) -> int:
-        return 0
-
-    def positions_bytes(self) -> int:
-        return 700
-
-    def producer_states_bytes(self) -> int:
-        return 800
-
-    def replicas(self) -> None:
-        return None
-
-    def groups(self) -> GroupFigures:
-        return GroupFigures(
-            states={State.STABLE: 2, State.EMPTY: 1},
-            members=5,
-            size_bytes=6000,
-            rebalances=7,
-            members_gone={"left": 3},
-        )
 
 
 class Scrape:
@@ -117,15 +62,37 @@ def figures(clock: ManualClock) -> Figures:
 
 
 @pytest.fixture
-def gauges() -> SomeGauges:
-    return SomeGauges()
+def logs() -> list[SomeLog]:
+    return []
 
 
-def text(figures: Figures, gauges: SomeGauges) -> bytes:
-    return "".join(metrics_lines(figures, gauges)).encode()  # type: ignore[arg-type]
+@pytest.fixture
+def gauges(logs: list[SomeLog]) -> Gauges:
+    return Gauges(
+        logs=lambda: logs,  # type: ignore[arg-type,return-value]
+        clock_ahead_seconds=0.25,
+        unauthenticated=3,
+        certificate_days=30.5,
+        connections=3,
+        held_bytes=4,
+        parked={"fetch": 2, "produce": 0},
+        positions_bytes=700,
+        producer_states_bytes=800,
+        groups=GroupFigures(
+            states={State.STABLE: 2, State.EMPTY: 1},
+            members=5,
+            size_bytes=6000,
+            rebalances=7,
+            members_gone={"left": 3},
+        ),
+    )
 
 
-def scrape(figures: Figures, gauges: SomeGauges) -> Scrape:
+def text(figures: Figures, gauges: Gauges) -> bytes:
+    return "".join(metrics_lines(figures, gauges)).encode()
+
+
+def scrape(figures: Figures, gauges: Gauges) -> Scrape:
     return Scrape(text(figures, gauges))
 
 
@@ -138,7 +105,7 @@ def latencies(*values_ms: int, skewed: int = 0, untimed: int = 0) -> LatencyCoun
     return counts
 
 
-def test_latency_is_a_histogram_in_seconds_by_topic(figures: Figures, gauges: SomeGauges) -> None:
+def test_latency_is_a_histogram_in_seconds_by_topic(figures: Figures, gauges: Gauges) -> None:
     figures.topic("a").appended(3, 300, latencies(1, 700, 700))
     figures.topic("a").appended(1, 100, latencies(10**9))
     found = scrape(figures, gauges)
@@ -153,9 +120,7 @@ def test_latency_is_a_histogram_in_seconds_by_topic(figures: Figures, gauges: So
     assert len(found.labels(f"{name}_bucket", "le")) == len(LATENCY_BUCKETS_MS) + 1
 
 
-def test_skewed_and_untimed_messages_are_counted_apart(
-    figures: Figures, gauges: SomeGauges
-) -> None:
+def test_skewed_and_untimed_messages_are_counted_apart(figures: Figures, gauges: Gauges) -> None:
     figures.topic("a").appended(5, 500, latencies(0, 0, skewed=2, untimed=3))
     found = scrape(figures, gauges)
     assert found("horolog_clock_skew_total", topic="a") == 2
@@ -165,7 +130,7 @@ def test_skewed_and_untimed_messages_are_counted_apart(
 
 
 def test_the_largest_latency_leaves_with_its_window(
-    clock: ManualClock, figures: Figures, gauges: SomeGauges
+    clock: ManualClock, figures: Figures, gauges: Gauges
 ) -> None:
     figures.topic("a").appended(2, 200, latencies(40, 2500))
     assert scrape(figures, gauges)("horolog_max_latency_seconds", topic="a") == 2.5
@@ -173,12 +138,12 @@ def test_the_largest_latency_leaves_with_its_window(
     assert math.isnan(scrape(figures, gauges)("horolog_max_latency_seconds", topic="a"))
 
 
-def test_a_set_without_create_times_gives_no_latency(figures: Figures, gauges: SomeGauges) -> None:
+def test_a_set_without_create_times_gives_no_latency(figures: Figures, gauges: Gauges) -> None:
     figures.topic("a").appended(2, 200, latencies(untimed=2))
     assert math.isnan(scrape(figures, gauges)("horolog_max_latency_seconds", topic="a"))
 
 
-def test_requests_and_rejections(figures: Figures, gauges: SomeGauges) -> None:
+def test_requests_and_rejections(figures: Figures, gauges: Gauges) -> None:
     count(figures.topic("a").rejected, "timestamp", 7)
     figures.requests["produce", "NONE"] = 5
     figures.requests["produce", "INVALID_TIMESTAMP"] = 1
@@ -188,8 +153,10 @@ def test_requests_and_rejections(figures: Figures, gauges: SomeGauges) -> None:
     assert found("horolog_requests_total", api="produce", error="INVALID_TIMESTAMP") == 1
 
 
-def test_logs_by_topic_and_end_offsets_by_partition(figures: Figures, gauges: SomeGauges) -> None:
-    gauges.found = [SomeLog("a", 0, 10, 1000, 1), SomeLog("a", 1, 5, 500, 2)]
+def test_logs_by_topic_and_end_offsets_by_partition(
+    logs: list[SomeLog], figures: Figures, gauges: Gauges
+) -> None:
+    logs += [SomeLog("a", 0, 10, 1000, 1), SomeLog("a", 1, 5, 500, 2)]
     found = scrape(figures, gauges)
     assert found("horolog_log_end_offset", topic="a", partition="0") == 10
     assert found("horolog_log_end_offset", topic="a", partition="1") == 5
@@ -198,7 +165,7 @@ def test_logs_by_topic_and_end_offsets_by_partition(figures: Figures, gauges: So
     assert found("horolog_pinned_segments", topic="a") == 1
 
 
-def test_a_deleted_topic_vanishes(figures: Figures, gauges: SomeGauges) -> None:
+def test_a_deleted_topic_vanishes(figures: Figures, gauges: Gauges) -> None:
     figures.topic("gone").appended(1, 100, latencies(5))
     figures.topic("kept").appended(1, 100, latencies(5))
     figures.forget("gone")
@@ -207,7 +174,7 @@ def test_a_deleted_topic_vanishes(figures: Figures, gauges: SomeGauges) -> None:
     assert b'"gone"' not in text(figures, gauges)
 
 
-def test_fsync_seconds(figures: Figures, gauges: SomeGauges) -> None:
+def test_fsync_seconds(figures: Figures, gauges: Gauges) -> None:
     for seconds in (0.0004, 0.002, 9.0):
         figures.fsync.add(seconds)
     found = scrape(figures, gauges)
@@ -217,7 +184,7 @@ def test_fsync_seconds(figures: Figures, gauges: SomeGauges) -> None:
     assert found("horolog_fsync_seconds_count") == 3
 
 
-def test_request_seconds_by_api(figures: Figures, gauges: SomeGauges) -> None:
+def test_request_seconds_by_api(figures: Figures, gauges: Gauges) -> None:
     for seconds in (0.0001, 0.0002, 3.0, 60.0):
         figures.request_time("fetch").add(seconds)
     found = scrape(figures, gauges)
@@ -230,25 +197,23 @@ def test_request_seconds_by_api(figures: Figures, gauges: SomeGauges) -> None:
 
 
 def test_the_process_is_there_but_nothing_of_the_global_registry(
-    figures: Figures, gauges: SomeGauges
+    figures: Figures, gauges: Gauges
 ) -> None:
     names = {name for name, _ in scrape(figures, gauges).samples}
     assert "process_open_fds" in names
     assert all(name.startswith(("horolog_", "process_")) for name in names)
 
 
-def test_labels_are_escaped(figures: Figures, gauges: SomeGauges) -> None:
+def test_labels_are_escaped(figures: Figures, gauges: Gauges) -> None:
     awkward = 'a "quoted" \\ name\nof two lines'
     count(figures.clock_steps, awkward)
     assert scrape(figures, gauges)("horolog_clock_steps_total", direction=awkward) == 1
 
 
-def test_topics_may_come_and_go_while_the_text_is_made(
-    figures: Figures, gauges: SomeGauges
-) -> None:
+def test_topics_may_come_and_go_while_the_text_is_made(figures: Figures, gauges: Gauges) -> None:
     for number in range(10):
         figures.topic(f"t{number}").appended(1, 100, latencies(5))
-    lines = metrics_lines(figures, gauges)  # type: ignore[arg-type]
+    lines = metrics_lines(figures, gauges)
     for step, _ in enumerate(lines):
         figures.topic(f"new{step}").appended(1, 100, latencies(5))
         figures.forget(f"t{step % 10}")
@@ -257,10 +222,10 @@ def test_topics_may_come_and_go_while_the_text_is_made(
             break
 
 
-def test_the_text_is_made_piece_by_piece(figures: Figures, gauges: SomeGauges) -> None:
+def test_the_text_is_made_piece_by_piece(figures: Figures, gauges: Gauges) -> None:
     """So that a scrape with many topics can let requests through."""
     for number in range(100):
         figures.topic(f"t{number}").appended(1, 100, latencies(5))
-    pieces = [piece.count("\n") for piece in metrics_lines(figures, gauges)]  # type: ignore[arg-type]
+    pieces = [piece.count("\n") for piece in metrics_lines(figures, gauges)]
     assert max(pieces[:-1]) <= 2
     assert len(pieces) > 100 * len(LATENCY_BUCKETS_MS)

@@ -34,7 +34,6 @@ from ..record import NewRecord, Record
 
 _HEADER: Final = Struct(">qiiBIHiqqqhii")
 _CRC: Final = Struct(">I")
-_OFFSET: Final = Struct(">q")
 _TIMESTAMP: Final = Struct(">q")
 _PRODUCER: Final = Struct(">qhi")
 _LOW_ATTRIBUTES_AT: Final = BATCH_ATTRIBUTES_AT + 1
@@ -280,11 +279,6 @@ def _record(header: BatchHeader, cursor: RecordCursor) -> Record:
     )
 
 
-def set_base_offset(buffer: bytearray | memoryview, position: int, base_offset: int) -> None:
-    """Give the batch at `position` another first offset; no CRC covers it."""
-    _OFFSET.pack_into(buffer, position, base_offset)
-
-
 def set_times_in_place(
     buffer: bytearray | memoryview, position: int, max_timestamp_ms: int, *, append_time: bool
 ) -> None:
@@ -376,17 +370,6 @@ def finish_batch(
         count,
     )
     write_header(batch, header)
-    return batch
-
-
-def recompressed(header: BatchHeader, content: Buffer, codec: Codec) -> bytearray:
-    """The batch that has this header and, decompressed, these records, with another codec."""
-    stored = content if codec is Codec.NONE else compress(codec, content, magic=2)
-    batch = bytearray(BATCH_OVERHEAD)
-    batch += stored
-    attributes = header.attributes & ~CODEC_MASK | codec
-    size = len(batch) - ENTRY_OVERHEAD
-    write_header(batch, header._replace(attributes=attributes, size=size))
     return batch
 
 

@@ -1,9 +1,13 @@
-"""Reading while the broker may go away: it is waited for, and the user is told."""
+"""Questions to a broker: asked once, or again while the broker is away."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from ..client.administer.admin import Admin
+from ..client.client import Client
 from ..client.cluster.retry import UNREACHABLE, retry
+from ..client.cluster.servers import Servers
 from .streams import note
 
 FOLLOW_WAIT_MS: Final = 10_000
@@ -11,18 +15,38 @@ FOLLOW_WAIT_MS: Final = 10_000
 
 _RETRY_TIMEOUT_MS: Final = 120_000
 
+C = TypeVar("C", bound=Client)
 T = TypeVar("T")
 
 
+def ask(
+    client: Callable[[Servers], C], server: Servers, question: Callable[[C], Awaitable[T]]
+) -> T:
+    """The answer to a question, by a client that is made for it and closed afterwards."""
+
+    async def run() -> T:
+        async with client(server) as opened:
+            return await question(opened)
+
+    return asyncio.run(run())
+
+
+async def partitions_of(admin: Admin, topic: str, partition: int | None) -> range:
+    """The partition that was named, without looking whether it exists; else all of the topic."""
+    if partition is None:
+        return range(await admin.partition_count(topic))
+    return range(partition, partition + 1)
+
+
 class Connected:
-    """Asks again while the broker is away."""
+    """Asks again while the broker is away, and notes on standard error that it is."""
 
     def __init__(self) -> None:
         self._lost = False
         """Whether it was reported that the connection is, and not yet that it is back."""
 
     async def ask(self, question: Callable[[bool], Awaitable[T]]) -> T:
-        """The answer to a question, which is told whether the connection was lost before it."""
+        """The answer to a question, which gets whether the connection was lost before it."""
         return await retry(
             lambda: self._try(question), timeout_ms=_RETRY_TIMEOUT_MS, setting="retry_timeout_ms"
         )
