@@ -13,6 +13,8 @@ from ....compiled import kernel_form
 
 __all__ = [
     "FORM",
+    "ByteRoom",
+    "Collected",
     "FieldReader",
     "FieldWriter",
     "Gathered",
@@ -58,6 +60,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .reference import (
+        ByteRoom,
+        Collected,
         FieldReader,
         FieldWriter,
         Gathered,
