@@ -68,10 +68,12 @@ cdef class Collected:
         cdef object given = time_ms, offset = base_offset
         if not issubclass(made_of, tuple) or len(target) != 2:
             raise TypeError("a place is a tuple with two fields of the target")
-        for row in range(begin, min(end, len(self.waiters))):
+        for row in range(max(begin, 0), end):
+            if row >= len(self.waiters) or row >= len(self.times_ms):
+                break
             waiter = self.waiters[row]
             self.waiters[row] = None
-            if waiter.done():
+            if waiter is None or waiter.done():
                 continue
             if own:
                 given = self.times_ms[row]

@@ -88,15 +88,15 @@ class Collected:
 
         A place is `made_of` the target (topic and partition), the offset and a time: `time_ms` or,
         where that is -1, the message's own. `base_offset` is that of the first row, or -1 for all.
-        A time of -1 is `None`. Waiters that are done are passed over. None is held on to: objects
-        that go as others come are no work for the garbage collector.
+        A time of -1 is `None`. Waiters that are done are passed over. No waiter is held on to, so
+        that it goes as others come: that is no work for the garbage collector.
         """
         if not issubclass(made_of, tuple) or len(target) != 2:
             raise TypeError("a place is a tuple with two fields of the target")
-        for row in range(begin, min(end, len(self.waiters))):
+        for row in range(max(begin, 0), min(end, len(self.waiters), len(self.times_ms))):
             own_ms = self.times_ms[row] if time_ms == NO_TIMESTAMP else time_ms
             offset = base_offset + row if base_offset >= 0 else base_offset
             fields = (*target, offset, None if own_ms == NO_TIMESTAMP else own_ms)
             waiter, self.waiters[row] = self.waiters[row], None
-            if not waiter.done():
+            if waiter is not None and not waiter.done():
                 waiter.set_result(tuple.__new__(made_of, fields))
