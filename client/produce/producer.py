@@ -68,7 +68,8 @@ class Producer(Client):
         what the broker refuses is then lost unseen.
 
         A set of up to `batch_bytes` (before compression), and never of more than its topic allows,
-        waits `linger_ms` for more messages, and for the set before it. `buffer_bytes` of messages
+        waits `linger_ms` for more messages, and for the set before it; when many callers are
+        answered at once, also for what they send next. `buffer_bytes` of messages
         are taken before the first of them is answered; then `send` and `enqueue` wait.
         `delivery_timeout_ms=0` sends every set only once. `stamp_missing=False` sends a message
         that is given no time without one. `idempotent` marks the sets, so that the broker
