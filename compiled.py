@@ -25,6 +25,7 @@ SOURCES: Final = (
     "records.pxi",
     "latencies.pxi",
     "columns.pxi",
+    "collecting.pxi",
     "fields.pxi",
     "packed.pxi",
     "spans.pxi",

@@ -20,6 +20,7 @@ from ...protocol.api.framing import FrameReader, ProtocolError
 from ...protocol.api.native import frames as native
 from ...protocol.api.registry import APIS
 from ...protocol.api.schema import Api
+from ...protocol.api.writing import InMemory
 from ...protocol.errors import (
     NO_ERROR,
     InvalidRequest,
@@ -201,27 +202,25 @@ class Connection(asyncio.BufferedProtocol):
         """As `submit`; `answer` is told at once when the response is there, and raises nothing."""
         version = self.version(api)
         correlation_id = self._take_id()
-        frame = self._encoded(api, version, correlation_id, body)
+        parts = self._encoded(api, version, correlation_id, body)
         transport = self._check()
         timeout_ms = self._request_timeout_ms + wait_ms
         timer = self._loop.call_later(timeout_ms / 1000, self._expire, answer, api, timeout_ms)
         self._pending[correlation_id] = _Pending(api, version, answer, timer)
         self._used_at = self._loop.time()
-        transport.write(frame)
+        transport.writelines(parts)
 
     def submit_unanswered(self, api: Api, body: object) -> None:
         """Send a request that the broker does not answer (produce with `acks` 0)."""
         version = self.version(api)
         correlation_id = self._take_id()
-        frame = self._encoded(api, version, correlation_id, body)
-        self._check().write(frame)
+        parts = self._encoded(api, version, correlation_id, body)
+        self._check().writelines(parts)
         self._used_at = self._loop.time()
 
-    def _encoded(self, api: Api, version: int, correlation_id: int, body: object) -> bytes:
+    def _encoded(self, api: Api, version: int, correlation_id: int, body: object) -> list[InMemory]:
         try:
-            return self._encoding.encode_request(
-                api, version, correlation_id, self._client_id, body
-            )
+            return self._encoding.request_parts(api, version, correlation_id, self._client_id, body)
         except (OverflowError, UnicodeEncodeError, struct.error) as error:
             raise InvalidRequest(
                 f"{api.name} has no room for a number, or no form for a text, that it was given: "

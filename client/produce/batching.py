@@ -100,6 +100,17 @@ def _check_times(times_ms: Sequence[int], check_units: bool) -> None:
         epoch_ms(None, time_ms, check_units=check_units)
 
 
+def message_bytes(value: bytes | None, key: bytes | None, headers: Headers) -> int:
+    """What a message takes. Raises TypeError for a value or key of another type."""
+    size_bytes = RECORD_OVERHEAD + headers_bytes(headers)
+    for name, content in (("value", value), ("key", key)):
+        if content is not None:
+            if type(content) is not bytes:
+                raise wrong_type(name, content)
+            size_bytes += len(content)
+    return size_bytes
+
+
 def by_partition(columns: Columns, count: int, without_key: int) -> dict[int, Columns]:
     """The rows for each of `count` partitions, as their keys choose; rows without a key go to the
     partition `without_key`."""

@@ -3,22 +3,16 @@
 import asyncio
 from collections import deque
 
+from ...protocol.records.kernel import ByteRoom
 
-class ByteBudget:
+
+class ByteBudget(ByteRoom):
     """So many bytes may be taken at a time; those who wait get theirs in the order they came."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes = limit_bytes
-        self.taken_bytes = 0
-        self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        """Those who wait, with how much each of them needs."""
-
-    def take(self, size_bytes: int) -> bool:
-        """Take it now if it is free and no caller waits; says whether."""
-        if self.waiting or self.taken_bytes + size_bytes > self.limit_bytes:
-            return False
-        self.taken_bytes += size_bytes
-        return True
+        super().__init__(limit_bytes)
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        """Those who wait, with how much each of them needs; it is `held` while there are any."""
 
     async def wait(self, size_bytes: int) -> None:
         """Take it as soon as it is free. Raises ValueError for more than there is."""
@@ -30,7 +24,8 @@ class ByteBudget:
         if self.take(size_bytes):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.append((size_bytes, turn))
+        self._waiting.append((size_bytes, turn))
+        self.held = True
         try:
             await turn
         except asyncio.CancelledError:
@@ -47,17 +42,19 @@ class ByteBudget:
 
     def end(self, error: Exception) -> None:
         """Fail everybody who waits."""
-        while self.waiting:
-            _, turn = self.waiting.popleft()
+        while self._waiting:
+            _, turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_exception(error)
+        self.held = False
 
     def _let_in(self) -> None:
-        while self.waiting:
-            size_bytes, turn = self.waiting[0]
+        while self._waiting:
+            size_bytes, turn = self._waiting[0]
             if not turn.done():
                 if self.taken_bytes + size_bytes > self.limit_bytes:
                     return
                 self.taken_bytes += size_bytes
                 turn.set_result(None)
-            self.waiting.popleft()
+            self._waiting.popleft()
+        self.held = False

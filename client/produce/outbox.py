@@ -14,6 +14,7 @@ from ..errors import ClientClosed
 from ..results import SentRecord
 from .byte_budget import ByteBudget
 from .delivery import Appended
+from .encoding import Headers
 from .outbox_batch import Batch
 from .set_limits import TOO_LARGE
 
@@ -29,12 +30,15 @@ class Completions:
         self._answered: deque[tuple[Batch, Appended]] = deque()
         self._given = 0
         """How many results of the first of these were given."""
+        self.left = 0
+        """How many results are still to be given."""
         self.task: asyncio.Task[None] | None = None
         """Runs as long as a caller waits for a result."""
 
     def give(self, batch: Batch, appended: Appended) -> None:
         """Give all who wait for `batch` their results, the first of them now."""
         self._answered.append((batch, appended))
+        self.left += len(batch.waiters)
         if self.task is None:
             self._give_some()
             if self._answered:
@@ -57,12 +61,12 @@ class Completions:
     def _give_some(self) -> None:
         batch, appended = self._answered[0]
         begin, self._given = self._given, self._given + _RESULTS_AT_ONCE
-        if self._given >= len(batch.waiters):
+        end = min(self._given, len(batch.waiters))
+        if end == len(batch.waiters):
             self._answered.popleft()
             self._given = 0
-        batch.succeed(
-            self._topic, self._partition, appended, slice(begin, begin + _RESULTS_AT_ONCE)
-        )
+        self.left -= end - begin
+        batch.succeed(self._topic, self._partition, appended, begin, end)
 
 
 REFUSALS: Final = (InvalidTimestamp, InvalidRecord, *TOO_LARGE)
@@ -108,12 +112,24 @@ class Outbox:
         self._sending: asyncio.Task[None] | None = None
         self._completions = Completions(topic, partition)
 
-    def begin(self) -> Batch:
-        """A new batch behind all others that messages may go into: `open` from now on."""
-        batch = Batch(self._loop.time())
-        self.add_batch(batch)
-        self.open = batch
-        return batch
+    def add(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        time_ms: int,
+        headers: Headers,
+        size_bytes: int,
+    ) -> asyncio.Future[SentRecord]:
+        """Put a message behind all others; its room is taken already. The future gets its place."""
+        batch = self.open
+        if batch is None or batch.size_bytes + size_bytes > self.batch_bytes:
+            batch = Batch(self._loop.time())
+            self.add_batch(batch)
+            self.open = batch
+        if headers:
+            batch.headers = batch.headers or {}
+            batch.headers[len(batch.keys)] = headers
+        return batch.append(value, key, time_ms, size_bytes, self.new_waiter())
 
     def add_batch(self, batch: Batch) -> None:
         """Append a batch behind all messages; its room is taken already."""
@@ -148,6 +164,8 @@ class Outbox:
             while self._queue:
                 batch = self._queue[0]
                 if batch is self.open:
+                    await self._gather(batch)
+                if batch is self.open:
                     await self._linger(batch)
                     if batch is self.open:
                         self.open = None
@@ -157,6 +175,13 @@ class Outbox:
                     await asyncio.sleep(0)  # whoever has been answered may have more for it
         finally:
             self._sending = None
+
+    async def _gather(self, batch: Batch) -> None:
+        """Wait for those who get results of earlier sets just now, and may have more for this one:
+        a set costs as much as many messages. With half of them in it, it goes, and the others get
+        theirs while it is on its way."""
+        while batch is self.open and len(batch.waiters) < self._completions.left:  # noqa: ASYNC110
+            await asyncio.sleep(0)  # each turn of the loop gives some
 
     async def _linger(self, batch: Batch) -> None:
         wait_s = batch.born + self._linger_s - self._loop.time()

@@ -1,46 +1,25 @@
 """Messages of one partition that go as one set."""
 
 import asyncio
-from collections.abc import Callable, Iterable
-from functools import partial
-from itertools import count as counting
-from itertools import repeat
-from typing import Final
 
+from ...protocol.records.kernel import Collected
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..errors import ClientClosed
 from ..results import SentRecord
 from .delivery import Appended
 from .encoding import Headers
 
-_sent_record: Final[Callable[[tuple[str, int, int, int | None]], SentRecord]] = partial(
-    tuple.__new__, SentRecord
-)
-"""`SentRecord(...)` of its fields, without a function of Python."""
 
+class Batch(Collected):
+    """Messages that go as one set, as columns.
 
-class Batch:
-    """Messages that go as one set, as columns."""
+    `waiters` has a future for each, or none in a batch of a group, which has one result for all.
+    """
 
-    __slots__ = (
-        "born",
-        "encoded",
-        "group",
-        "headers",
-        "keys",
-        "size_bytes",
-        "times_ms",
-        "values",
-        "waiters",
-    )
+    __slots__ = ("born", "encoded", "group", "headers")
 
     def __init__(self, born: float, group: "Group | None" = None) -> None:
-        self.keys: list[bytes | None] = []
-        self.values: list[bytes | None] = []
-        self.times_ms: list[int] = []
-        self.waiters: list[asyncio.Future[SentRecord]] = []
-        """One for each message; none in a batch of a group, which has one result for all."""
-        self.size_bytes = 0
+        super().__init__()
         self.born = born
         """When its first message came, by the loop's clock."""
         self.group = group
@@ -71,27 +50,15 @@ class Batch:
         second.size_bytes = self.size_bytes - first.size_bytes
         return first, second
 
-    def succeed(self, topic: str, partition: int, appended: Appended, rows: slice) -> None:
-        """Give those who wait for some rows the place of their message; in a group, the group."""
+    def succeed(self, topic: str, partition: int, appended: Appended, begin: int, end: int) -> None:
+        """Give those who wait for rows from `begin` to `end` the place of their message; in a
+        group, the group."""
         if self.group is not None:
             self.group.part_sent(partition, len(self.values), appended)
             return
-        base_offset, append_ms = appended.base_offset, appended.append_time_ms
-        offsets = repeat(-1) if base_offset < 0 else counting(base_offset + rows.start)
-        times_ms: Iterable[int | None]
-        if append_ms is not None:
-            times_ms = repeat(append_ms)
-        else:
-            times_ms = own_ms = self.times_ms[rows]
-            if NO_TIMESTAMP in own_ms:
-                times_ms = [None if time_ms == NO_TIMESTAMP else time_ms for time_ms in own_ms]
-        # The loop makes nothing itself: it is what the answer of a message costs.
-        places = zip(repeat(topic), repeat(partition), offsets, times_ms, strict=False)
-        for waiter, sent in zip(self.waiters[rows], map(_sent_record, places), strict=False):
-            try:  # noqa: SIM105 - once for each message
-                waiter.set_result(sent)
-            except asyncio.InvalidStateError:
-                pass  # cancelled
+        append_ms = NO_TIMESTAMP if appended.append_time_ms is None else appended.append_time_ms
+        target = (topic, partition)
+        self.place(begin, end, SentRecord, target, appended.base_offset, append_ms)
 
     def fail(self, error: Exception) -> None:
         """Fail all who wait: it was not sent, or that is not known."""

@@ -18,11 +18,11 @@ from ..errors import ClientClosed
 from ..instants import epoch_ms
 from ..results import SentBatch, SentRecord
 from .batch_delivery import BatchDelivery
-from .batching import RECORD_OVERHEAD, Columns, Times, by_partition, checked_columns
+from .batching import Columns, Times, by_partition, checked_columns, message_bytes
 from .byte_budget import ByteBudget
 from .choices import ALL, Acks, Compression, acks_of, codec_of
 from .delivery import Delivery
-from .encoding import Headers, checked_headers, headers_bytes, wrong_type
+from .encoding import Headers, checked_headers
 from .group_sending import send_parts
 from .identities import Identities
 from .outbox import Outbox
@@ -68,7 +68,8 @@ class Producer(Client):
         what the broker refuses is then lost unseen.
 
         A set of up to `batch_bytes` (before compression), and never of more than its topic allows,
-        waits `linger_ms` for more messages, and for the set before it. `buffer_bytes` of messages
+        waits `linger_ms` for more messages, and for the set before it; when many callers are
+        answered at once, also for what they send next. `buffer_bytes` of messages
         are taken before the first of them is answered; then `send` and `enqueue` wait.
         `delivery_timeout_ms=0` sends every set only once. `stamp_missing=False` sends a message
         that is given no time without one. `idempotent` marks the sets, so that the broker
@@ -146,6 +147,8 @@ class Producer(Client):
             time_ms = self._missing_ms()
         else:
             time_ms = self._given_ms(timestamp, timestamp_ms)
+        if partition is None:
+            partition = self._chosen(topic, key)
         waiter = self._put(topic, value, key, time_ms, partition, headers)
         if waiter is None:
             waiter = await self._put_later(topic, value, key, time_ms, partition, headers)
@@ -168,6 +171,8 @@ class Producer(Client):
             time_ms = self._missing_ms()
         else:
             time_ms = self._given_ms(timestamp, timestamp_ms)
+        if partition is None:
+            partition = self._chosen(topic, key)
         waiter = self._put(topic, value, key, time_ms, partition, headers)
         if waiter is None:
             waiter = await self._put_later(topic, value, key, time_ms, partition, headers)
@@ -199,8 +204,7 @@ class Producer(Client):
             missing_ms=self._missing_ms(),
             check_units=self._check_units,
         )
-        if self._closing:
-            raise self._closed_error()
+        self._check_open()
         if not len(columns):
             return SentBatch(topic, ())
         parts: dict[int, Columns]
@@ -244,8 +248,7 @@ class Producer(Client):
         acks_wanted = self._acks if acks is None else acks_of(acks)
         batch = set_of(records, missing_ms=self._missing_ms(), check_units=self._check_units)
         if self._delivery.idempotent and acks_wanted == self._acks:
-            if self._closing:
-                raise self._closed_error()
+            self._check_open()
             batch.encoded = self._delivery.encoded(batch, codec)
             born = asyncio.get_running_loop().time()
             appended = await send_in_turn(self._outbox(topic, partition), batch, born)
@@ -291,10 +294,14 @@ class Producer(Client):
             outbox.end(self._closed_error())
         await super().close()
 
+    def _check_open(self) -> None:
+        if self._closing:
+            raise self._closed_error()
+
     def _closed_error(self) -> ClientClosed:
         return ClientClosed(f"the client of {self._cluster.address} is closed")
 
-    def _put(  # noqa: C901, PLR0912 - one way of a message, measured
+    def _put(
         self,
         topic: str,
         value: bytes | None,
@@ -302,56 +309,20 @@ class Producer(Client):
         time_ms: int,
         partition: int | None,
         headers: Headers,
-        *,
-        has_room: bool = False,
     ) -> "asyncio.Future[SentRecord] | None":
-        """Put a message into the buffer; None when that has to wait for the number of partitions,
-        or for room, which it may have already.
+        """Put a message into the set that is open, if it goes into it as it is.
 
-        One function without awaits, in which the usual message calls no other one of Python: for
-        small messages, what is in here is what a send costs.
+        It calls no other function of Python: for small messages, it is what a send costs. While
+        the producer closes no set is open.
         """
-        size_bytes = RECORD_OVERHEAD
-        if value is not None:
-            if type(value) is not bytes:
-                raise wrong_type("value", value)
-            size_bytes += len(value)
-        if key is not None:
-            if type(key) is not bytes:
-                raise wrong_type("key", key)
-            size_bytes += len(key)
-        if headers:
-            headers = checked_headers(headers)
-            size_bytes += headers_bytes(headers)
-        if self._closing:
-            raise self._closed_error()
-        count = 1
-        if partition is None:
-            known = self._known_count(topic)
-            if known is None:
-                return None
-            count = known
-        if not has_room:
-            budget = self._budget
-            taken_bytes = budget.taken_bytes + size_bytes
-            if budget.waiting or taken_bytes > budget.limit_bytes:
-                return None
-            budget.taken_bytes = taken_bytes
-        if partition is None:
-            partition = 0 if count == 1 else self._choose(key, count)
-        outbox = self._outboxes.get((topic, partition)) or self._outbox(topic, partition)
-        batch = outbox.open
-        if batch is None or batch.size_bytes + size_bytes > outbox.batch_bytes:
-            batch = outbox.begin()
-        if headers:
-            batch.headers = batch.headers or {}
-            batch.headers[len(batch.keys)] = headers
-        batch.keys.append(key)
-        batch.values.append(value)
-        batch.times_ms.append(time_ms)
-        batch.size_bytes += size_bytes
-        waiter = outbox.new_waiter()
-        batch.waiters.append(waiter)
+        if headers or partition is None:
+            return None
+        outbox = self._outboxes.get((topic, partition))
+        if outbox is None or (batch := outbox.open) is None:
+            return None
+        waiter: asyncio.Future[SentRecord] | None = batch.add(
+            value, key, time_ms, outbox.batch_bytes, self._budget, outbox.new_waiter
+        )
         return waiter
 
     async def _put_later(
@@ -363,21 +334,28 @@ class Producer(Client):
         partition: int | None,
         headers: Headers,
     ) -> "asyncio.Future[SentRecord]":
-        """As `_put`, which has looked at the message already, when all that is known and free."""
+        """Look at a message, and put it into the buffer when all that is known and free."""
+        headers = checked_headers(headers)
+        size_bytes = message_bytes(value, key, headers)
+        self._check_open()
         if partition is None:
             partition = await self.partition_for(topic, key)
-        waiter = self._put(topic, value, key, time_ms, partition, headers)
-        if waiter is not None:
-            return waiter
-        headers = checked_headers(headers)
-        size_bytes = RECORD_OVERHEAD + len(value or b"") + len(key or b"") + headers_bytes(headers)
-        await self._budget.wait(size_bytes)
-        if self._closing:
-            self._budget.give(size_bytes)
-            raise self._closed_error()
-        waiter = self._put(topic, value, key, time_ms, partition, headers, has_room=True)
-        assert waiter is not None
-        return waiter
+            self._check_open()
+        if not self._budget.take(size_bytes):
+            await self._budget.wait(size_bytes)
+            if self._closing:
+                self._budget.give(size_bytes)
+                raise self._closed_error()
+        return self._outbox(topic, partition).add(value, key, time_ms, headers, size_bytes)
+
+    def _chosen(self, topic: str, key: bytes | None) -> int | None:
+        """The partition, where it is known how many there are and the key is one."""
+        count = self._known_count(topic)
+        if count == 1:
+            return 0
+        if count is None or not (key is None or type(key) is bytes):
+            return None
+        return self._choose(key, count)
 
     def _choose(self, key: bytes | None, count: int) -> int:
         if key is not None:

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 from .framing import Frame
 from .native.frames import Request, RequestHead, ResponseHead
 from .schema import Api
-from .writing import AnswersEncoder
+from .writing import AnswersEncoder, InMemory
 
 T = TypeVar("T")
 
@@ -49,6 +49,10 @@ class Encoding(Protocol):
     def encode_request(
         self, api: Api, version: int, correlation_id: int, client_id: str | None, body: object
     ) -> bytes: ...
+
+    def request_parts(
+        self, api: Api, version: int, correlation_id: int, client_id: str | None, body: object
+    ) -> list[InMemory]: ...
 
     def open_response(self, frame: Frame) -> tuple[ResponseHead, Any]: ...
 

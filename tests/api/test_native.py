@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from horolog.protocol.api.encodings import Encoding
 from horolog.protocol.api.framing import ProtocolError
+from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.log.produce import (
     PRODUCE,
     ProducePartition,
@@ -17,6 +19,7 @@ from horolog.protocol.api.log.produce import (
     ProduceTopic,
     ProduceTopicResult,
 )
+from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.native.frames import (
     RequestHead,
     ResponseHead,
@@ -115,6 +118,18 @@ def test_any_request_comes_back(
     head, raw = open_request(frame[4:])
     assert head == RequestHead(api.key, version, correlation_id, client_id)
     assert decode_body(api.request, version, raw) == body
+
+
+@pytest.mark.parametrize("encoding", [native, kafka])
+@pytest.mark.parametrize("records", [b"", bytearray(b"set"), memoryview(bytes(100_000))])
+def test_the_sets_of_a_request_go_as_they_were_given(encoding: Encoding, records: Any) -> None:
+    """They are large, and are not copied."""
+    partitions = [ProducePartition(partition=number, records=records) for number in range(2)]
+    topics = [ProduceTopic(name="a", partitions=partitions)]
+    body = ProduceRequest(acks=1, timeout_ms=5, topics=topics)
+    parts = encoding.request_parts(PRODUCE, 2, 5, "me", body)
+    assert sum(part is records for part in parts) == 2
+    assert b"".join(parts) == encoding.encode_request(PRODUCE, 2, 5, "me", body)
 
 
 def test_the_bytes_of_a_request() -> None:

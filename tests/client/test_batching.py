@@ -83,6 +83,23 @@ async def log_has(log: Log, count: int) -> None:
         await log.arrived.wait()
 
 
+async def test_who_was_answered_is_awaited_by_the_set_that_is_open(scripted_broker: Any) -> None:
+    """The second messages of a thousand callers go as two sets, not as one for each turn of the
+    loop that gives some of them their first results."""
+    log = Log()
+
+    async def caller(producer: Producer) -> None:
+        for value in (b"a", b"b"):
+            await producer.send("t", value)
+
+    async with scripted_broker(log.serve) as broker, Producer(broker.address) as producer:
+        await producer.partition_for("t", None)
+        await asyncio.gather(*(caller(producer) for _ in range(1000)))
+    first, second, third = [values for _, values in log.sets]
+    assert first == [b"a"] * 1000
+    assert second + third == [b"b"] * 1000
+
+
 async def test_lingering_ends_when_the_set_is_full_or_at_a_flush(scripted_broker: Any) -> None:
     log = Log()
     async with (

@@ -305,6 +305,33 @@ def _set_encoder(kernel: ModuleType, these: Drawn) -> Any:
     return said, plain(encoder.finish()), plain(encoder.finish())
 
 
+class _Waiter(list[Any]):
+    """Keeps its results."""
+
+    def done(self) -> bool:
+        return len(self) > 1
+
+    set_result = list.append
+
+
+def _collected(kernel: ModuleType, these: Drawn) -> Any:
+    """Columns and waiters that need not be as long as each other, and any window of them."""
+    room, collected = kernel.ByteRoom(these.number % 300), kernel.Collected()
+    said = []
+    for value in these.column:
+        room.held = these.flag and value is None
+        wanted = these.time_ms, these.other % 300, room, _Waiter
+        said.append(outcome(collected.add, value, b"key", *wanted))
+        said.append(outcome(collected.append, None, b"key", these.time_ms, 7, _Waiter([value])))
+        said.append((room.take(these.cut), room.taken_bytes, collected.size_bytes))
+    waiters = list(collected.waiters)
+    del collected.times_ms[len(these.column) - these.cut % 3 :]
+    for begin, end in (these.window, (these.count, INT64_MAX), (-1, INT64_MAX)):
+        place = tuple, ("t", 0), min(these.offset, LARGE), these.time_ms
+        said.append(outcome(collected.place, begin, end, *place))
+    return said, [list(waiter) for waiter in waiters], [one is None for one in collected.waiters]
+
+
 def _record_encoder(kernel: ModuleType, these: Drawn) -> Any:
     encoder = kernel.RecordEncoder()
     said: list[Any] = []
@@ -412,6 +439,7 @@ def _message_writer(kernel: ModuleType, these: Drawn) -> Any:
         writer = kernel.MessageWriter([("field", field), ("other", field)])
         both = SimpleNamespace(field=value, other=value)
         said.append(outcome(writer.frame, value, value))
+        said.append(outcome(writer.parts, value, value))
         inner = kernel.FieldWriter(FieldKind.MESSAGE.value, None, writer, None)
         items = kernel.FieldWriter(FieldKind.ARRAY.value, None, None, inner)
         many = kernel.MessageWriter([("items", items)])
@@ -433,6 +461,7 @@ def _packed_message(kernel: ModuleType, these: Drawn) -> Any:
         many = kernel.PackedMessage([("items", items, ())])
         said += [
             outcome(writer.frame, value, value, value),
+            outcome(writer.parts, value, value, value),
             outcome(many.frame, [each] * (abs(these.count) % 40)),
             outcome(writer.frame, value)[0],
         ]
@@ -497,6 +526,8 @@ COLUMNS.remove("end")
 
 Call = Callable[[ModuleType, Drawn], Any]
 CALLS: Final[dict[str, Call]] = {
+    "ByteRoom": _collected,
+    "Collected": _collected,
     "MessageReader": _message_reader,
     "MessageWriter": _message_writer,
     "PackedMessage": _packed_message,

@@ -23,7 +23,7 @@ from ..log.fetch import FETCH
 from ..log.produce import PRODUCE
 from ..native.frames import Body, Request, RequestHead, ResponseHead
 from ..schema import INT16, INT32, Api, Text, WireType, is_flexible
-from ..writing import AnswersEncoder, Written, in_memory
+from ..writing import AnswersEncoder, InMemory, Written, in_memory
 from . import compact
 from .faults import find_fault
 from .fields import UNREADABLE, field_reader, field_writer, message_reader
@@ -61,10 +61,9 @@ _HEAD: Final[Sequence[tuple[str, WireType]]] = (
 Writer = Callable[..., Written]
 
 
-def _make_request_writer(struct: type[Any], version: int) -> Writer:
+def _make_request_writer(struct: type[Any], version: int) -> MessageWriter:
     head = [(name, field_writer(wire_type, version)) for name, wire_type in _HEAD]
-    write: Writer = MessageWriter([*head, ("body", field_writer(struct, version))]).frame
-    return write
+    return MessageWriter([*head, ("body", field_writer(struct, version))])
 
 
 def _make_response_writer(struct: type[Any], version: int) -> Writer:
@@ -74,7 +73,9 @@ def _make_response_writer(struct: type[Any], version: int) -> Writer:
 
 
 # The casts are there because mypy does not take a class for something hashable.
-_request_writer: Final = cast(Callable[[type[Any], int], Writer], cache(_make_request_writer))
+_request_writer: Final = cast(
+    Callable[[type[Any], int], MessageWriter], cache(_make_request_writer)
+)
 _response_writer: Final = cast(Callable[[type[Any], int], Writer], cache(_make_response_writer))
 
 _REPLACED: Final[Mapping[tuple[int, int], Mapping[int, int]]] = {
@@ -173,14 +174,22 @@ def encode_request(
     api: Api, version: int, correlation_id: int, client_id: str | None, body: object
 ) -> bytes:
     """A request's frame, with its length in front."""
+    return b"".join(request_parts(api, version, correlation_id, client_id, body))
+
+
+def request_parts(
+    api: Api, version: int, correlation_id: int, client_id: str | None, body: object
+) -> list[InMemory]:
+    """The same as parts: each record set is one, as it was given."""
     if is_flexible(api.request, version):
         head = _REQUEST_HEAD.pack(api.key, version, correlation_id, NULL_LENGTH)
         if client_id is not None:
             name = client_id.encode()
             head = _REQUEST_HEAD.pack(api.key, version, correlation_id, len(name)) + name
-        return compact.write(head, body, version)
-    write = _request_writer(api.request, version)
-    return in_memory(write(api.key, version, correlation_id, client_id, body))
+        return [compact.write(head, body, version)]
+    write = _request_writer(api.request, version).parts
+    parts: list[InMemory] = write(api.key, version, correlation_id, client_id, body)
+    return parts
 
 
 def encode_response(correlation_id: int, api: Api, version: int, body: object) -> bytes:

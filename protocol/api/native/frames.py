@@ -30,7 +30,7 @@ from ...limits import (
 from ...records.kernel import PackedField, PackedMessage
 from ..framing import Frame, ProtocolError
 from ..schema import INT32, INT64, Api, Array, Text, WireType, fields_of
-from ..writing import AnswersEncoder, Written, clip, clip_of, field_kind, in_memory
+from ..writing import AnswersEncoder, InMemory, Written, clip, clip_of, field_kind, in_memory
 from .decoding import WRONG, decoder, request_decoder
 from .faults import fault_of, quoted
 from .shape import find_fault
@@ -106,26 +106,28 @@ _NUMBER: Final = packed_field(INT64, 0)
 _TEXT: Final = packed_field(Text(nullable=True), 0)
 
 
-def _make_request_writer(struct: type[Any], version: int) -> Writer:
-    return _array_writer(_NUMBER, _NUMBER, _NUMBER, _TEXT, packed_field(struct, version))
+def _make_request_writer(struct: type[Any], version: int) -> PackedMessage:
+    return _array_of(_NUMBER, _NUMBER, _NUMBER, _TEXT, packed_field(struct, version))
 
 
 def _make_response_encoder(struct: type[Any], version: int) -> AnswersEncoder:
-    write = _array_writer(_NUMBER, _NUMBER, packed_field(struct, version))
+    write: Writer = _array_of(_NUMBER, _NUMBER, packed_field(struct, version)).frame
 
     def encode(correlation_ids: Iterable[int], bodies: Sequence[object]) -> list[Written]:
         return list(map(write, correlation_ids, repeat(NO_ERROR), bodies))
 
     return encode
-
-
-def _array_writer(*fields: PackedField) -> Writer:
-    write: Writer = PackedMessage([("", field, ()) for field in fields]).frame
     return write
 
 
+def _array_of(*fields: PackedField) -> PackedMessage:
+    return PackedMessage([("", field, ()) for field in fields])
+
+
 # The casts are there because mypy does not take a class for something hashable.
-_request_writer: Final = cast(Callable[[type[Any], int], Writer], cache(_make_request_writer))
+_request_writer: Final = cast(
+    Callable[[type[Any], int], PackedMessage], cache(_make_request_writer)
+)
 _response_encoder: Final = cast(
     Callable[[type[Any], int], AnswersEncoder], cache(_make_response_encoder)
 )
@@ -289,8 +291,16 @@ def encode_request(
     api: Api, version: int, correlation_id: int, client_id: str | None, body: object
 ) -> bytes:
     """A request's frame, with its length in front."""
-    write = _request_writer(api.request, version)
-    return in_memory(write(api.key, version, correlation_id, client_id, body))
+    return b"".join(request_parts(api, version, correlation_id, client_id, body))
+
+
+def request_parts(
+    api: Api, version: int, correlation_id: int, client_id: str | None, body: object
+) -> list[InMemory]:
+    """The same as parts: each record set is one, as it was given."""
+    write = _request_writer(api.request, version).parts
+    parts: list[InMemory] = write(api.key, version, correlation_id, client_id, body)
+    return parts
 
 
 def encode_response(correlation_id: int, api: Api, version: int, body: object) -> bytes:

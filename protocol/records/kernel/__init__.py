@@ -1,5 +1,5 @@
 """The kernel: every loop over the bytes of messages and records, and over the fields of
-requests and responses.
+requests and responses; and the messages of a producer that wait to go together.
 
 It has two forms with the same names and the same answers: `compiled`, made of `compiled.pyx` where
 a C compiler is, and `reference`, plain Python, which says what everything means. `FORM` says which
@@ -13,6 +13,8 @@ from ....compiled import kernel_form
 
 __all__ = [
     "FORM",
+    "ByteRoom",
+    "Collected",
     "FieldReader",
     "FieldWriter",
     "Gathered",
@@ -59,6 +61,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .reference import (
+        ByteRoom,
+        Collected,
         FieldReader,
         FieldWriter,
         Gathered,

@@ -236,22 +236,25 @@ cdef class Output:
         self.parts_bytes += len(part)
         return 0
 
-    cdef object frame(self):
-        """What was written behind four bytes, which become its length; in parts where not all of it is in
-        memory."""
+    cdef object frame(self, bint joined):
+        """What was written behind four bytes, which become its length; in parts unless it is to be
+        joined, and can be."""
         cdef Py_ssize_t size = self.parts_bytes + self.size - 4
         if size > 0x7FFFFFFF:
             raise OverflowError(f"a frame of {size} bytes")
         if self.parts is None:
             set_length(self.data, size)
-            return PyBytes_FromStringAndSize(<char *> self.data, self.size)
+            whole = PyBytes_FromStringAndSize(<char *> self.data, self.size)
+            return whole if joined else [whole]
         if self.size:
             self.parts.append(PyBytes_FromStringAndSize(<char *> self.data, self.size))
         set_length(<unsigned char *> PyBytes_AS_STRING(self.parts[0]), size)
-        try:
-            return b"".join(self.parts)
-        except TypeError:
-            return self.parts
+        if joined:
+            try:
+                return b"".join(self.parts)
+            except TypeError:
+                pass
+        return self.parts
 
 
 cdef class FieldWriter:
@@ -327,6 +330,13 @@ cdef class MessageWriter:
     def frame(self, *values):
         """The bytes of a message that has these values, with their length in front, as parts where
         record sets are not in memory."""
+        return self.written(values).frame(True)
+
+    def parts(self, *values):
+        """The same as parts: each record set is one."""
+        return self.written(values).frame(False)
+
+    cdef Output written(self, tuple values):
         cdef Output output = Output()
         cdef Py_ssize_t position
         if len(values) != len(self.writers):
@@ -334,7 +344,7 @@ cdef class MessageWriter:
         output.put(0, 4)
         for position in range(len(self.writers)):
             (<FieldWriter> self.writers[position]).write(values[position], output)
-        return output.frame()
+        return output
 
     cdef int fields(self, object message, Output output) except -1:
         cdef Py_ssize_t position

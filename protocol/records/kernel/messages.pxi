@@ -68,20 +68,32 @@ cdef object not_good(long long position):
     return ValueError(f"the entry at byte {position} is no good plain message")
 
 
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
+
+
 cdef object bad_timestamp(object timestamp_ms):
     return ValueError(
         f"timestamp {timestamp_ms}: it must be -1 (none), or from 0 to {LARGEST_INT64}"
     )
 
 
+cdef long long other_number(object number) except? -1:
+    try:
+        return number
+    except OverflowError:
+        raise bad_timestamp(number) from None
+
+
 # The time of a new message as a C number; a broker takes -1 for none, and nothing else below 0.
 cdef inline long long new_time(object timestamp_ms) except? -2:
     cdef long long time_ms
-    try:
-        time_ms = timestamp_ms
-    except OverflowError:
-        raise bad_timestamp(timestamp_ms) from None
-    if time_ms < NO_TIME:
+    cdef int overflow = 0
+    if type(timestamp_ms) is int:
+        time_ms = PyLong_AsLongLongAndOverflow(timestamp_ms, &overflow)
+    else:
+        time_ms = other_number(timestamp_ms)
+    if overflow or time_ms < NO_TIME:
         raise bad_timestamp(timestamp_ms)
     return time_ms
 
@@ -99,7 +111,10 @@ cdef class SetEncoder:
         self._at = self._room = 0
         self._out = bytearray()
 
-    cpdef add(self, value, key, timestamp_ms):
+    def add(self, value, key, timestamp_ms):
+        self._add(value, key, timestamp_ms)
+
+    cdef int _add(self, value, key, timestamp_ms) except -1:
         cdef bytes key_content = flat(key), value_content = flat(value)
         cdef long long time_ms = new_time(timestamp_ms)
         cdef long long key_bytes = -1 if key is None else len(key_content)
@@ -120,15 +135,16 @@ cdef class SetEncoder:
             key_bytes, content_of(key_content), value_bytes, content_of(value_content),
         )
         self._offset += 1
+        return 0
 
     def add_columns(self, values, keys, timestamps_ms):
         self._reserve(values, keys)
         if keys is None:
             for value, timestamp_ms in zip(values, timestamps_ms, strict=True):
-                self.add(value, None, timestamp_ms)
+                self._add(value, None, timestamp_ms)
         else:
             for value, key, timestamp_ms in zip(values, keys, timestamps_ms, strict=True):
-                self.add(value, key, timestamp_ms)
+                self._add(value, key, timestamp_ms)
 
     # Makes room for columns at once: growing copies what is there already.
     cdef _reserve(self, values, keys):

@@ -80,6 +80,13 @@ cdef class PackedMessage:
     def frame(self, *values):
         """The bytes of an array of these values, with their length in front, as parts where record sets
         are not in memory."""
+        return self.written(values).frame(True)
+
+    def parts(self, *values):
+        """The same as parts: each record set is one."""
+        return self.written(values).frame(False)
+
+    cdef Output written(self, tuple values):
         cdef Output output = Output()
         cdef Py_ssize_t position
         if len(values) != len(self.writers):
@@ -88,7 +95,7 @@ cdef class PackedMessage:
         put_items(output, 0x90, 0xDC, len(self.writers))
         for position in range(len(self.writers)):
             (<PackedField> self.writers[position]).write(values[position], output)
-        return output.frame()
+        return output
 
     cdef int fields(self, object message, Output output) except -1:
         cdef Py_ssize_t position, count = len(self.writers), written = count

@@ -8,6 +8,7 @@ message.
 
 from typing import Final
 
+from .collecting import ByteRoom, Collected
 from .columns import (
     Gathered,
     columns_for,
@@ -49,6 +50,8 @@ from .walk import (
 
 __all__ = [
     "FORM",
+    "ByteRoom",
+    "Collected",
     "FieldReader",
     "FieldWriter",
     "Gathered",

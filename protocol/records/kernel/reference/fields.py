@@ -145,17 +145,21 @@ class Output:
 
     def frame(self) -> Any:
         """The bytes with their length in front, as parts where not all of them are in memory."""
+        parts = self.parts()
+        try:
+            return b"".join(parts)
+        except TypeError:
+            return parts
+
+    def parts(self) -> list[Any]:
+        """The same as parts: each record set is one."""
         if self._held:
             self._parts.append(bytes(self._held))
         first, *others = self._parts
         size = sum(map(len, self._parts)) - LENGTH_BYTES
         if size > _MOST_BYTES:
             raise OverflowError(f"a frame of {size} bytes")
-        first = size.to_bytes(LENGTH_BYTES, "big") + first[LENGTH_BYTES:]
-        try:
-            return b"".join((first, *others))
-        except TypeError:
-            return [first, *others]
+        return [size.to_bytes(LENGTH_BYTES, "big") + first[LENGTH_BYTES:], *others]
 
 
 class FieldWriter:
@@ -215,11 +219,18 @@ class MessageWriter:
         """The bytes of a message that has these values, with their length in front; a list of parts
         where record sets are not in memory. Raises `OverflowError` for a
         number that is too large for its field, `UnicodeEncodeError`."""
+        return self._written(values).frame()
+
+    def parts(self, *values: Any) -> list[Any]:
+        """The same as parts: each record set is one."""
+        return self._written(values).parts()
+
+    def _written(self, values: Sequence[Any]) -> Output:
         check_count(values, self._fields)
         output = Output()
         for (_, writer), value in zip(self._fields, values, strict=True):
             writer.write(value, output)
-        return output.frame()
+        return output
 
     def fields(self, message: Any, output: Output) -> None:
         for name, writer in self._fields:

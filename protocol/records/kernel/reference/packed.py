@@ -77,12 +77,19 @@ class PackedMessage:
         """The bytes of an array of these values, with their length in front; a list of parts where
         record sets are not in memory. Raises `OverflowError` for a number
         of more than 64 bits, `UnicodeEncodeError`."""
+        return self._written(values).frame()
+
+    def parts(self, *values: Any) -> list[Any]:
+        """The same as parts: each record set is one."""
+        return self._written(values).parts()
+
+    def _written(self, values: Sequence[Any]) -> Output:
         check_count(values, self._fields)
         output = Output()
         output.put(_items_head(0x90, 0xDC, len(self._fields)))
         for (_, writer, _), value in zip(self._fields, values, strict=True):
             writer.write(value, output)
-        return output.frame()
+        return output
 
     def fields(self, message: Any, output: Output) -> None:
         written = [

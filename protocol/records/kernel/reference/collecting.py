@@ -1,0 +1,102 @@
+"""Messages that come one at a time and go together, and the room that they take meanwhile."""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from ...layout import ENTRY_OVERHEAD, MESSAGE_OVERHEAD, NO_TIMESTAMP
+
+_OVERHEAD: Final = ENTRY_OVERHEAD + MESSAGE_OVERHEAD[1]
+
+W = TypeVar("W")
+
+
+class ByteRoom:
+    """So many bytes may be taken at a time, and none by who asks while others wait (`held`)."""
+
+    __slots__ = ("held", "limit_bytes", "taken_bytes")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.taken_bytes = 0
+        self.held = False
+
+    def take(self, size_bytes: int) -> bool:
+        """Take it now if it is free and no caller waits; says whether."""
+        if self.held or self.taken_bytes + size_bytes > self.limit_bytes:
+            return False
+        self.taken_bytes += size_bytes
+        return True
+
+
+class Collected:
+    """Messages as columns, and a future beside each that gets its place."""
+
+    __slots__ = ("keys", "size_bytes", "times_ms", "values", "waiters")
+
+    def __init__(self) -> None:
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.times_ms: list[int] = []
+        self.waiters: list[Any] = []
+        self.size_bytes = 0
+
+    def add(
+        self,
+        value: object,
+        key: object,
+        time_ms: int,
+        limit_bytes: int,
+        room: ByteRoom,
+        new_waiter: Callable[[], Any],
+    ) -> Any:
+        """Add a message, and give its waiter; `None` where it has to be looked at, or has to wait.
+
+        That is so where its content is no bytes, where all would take more than `limit_bytes` with
+        it, and where it takes more than the room has.
+        """
+        size_bytes = _OVERHEAD
+        for content in (value, key):
+            if content is not None:
+                if type(content) is not bytes:
+                    return None
+                size_bytes += len(content)
+        if self.size_bytes + size_bytes > limit_bytes or not room.take(size_bytes):
+            return None
+        return self.append(value, key, time_ms, size_bytes, new_waiter())  # type: ignore[arg-type]
+
+    def append(
+        self, value: bytes | None, key: bytes | None, time_ms: int, size_bytes: int, waiter: W
+    ) -> W:
+        """Add a message that takes so many bytes, and give its waiter."""
+        self.keys.append(key)
+        self.values.append(value)
+        self.times_ms.append(time_ms)
+        self.waiters.append(waiter)
+        self.size_bytes += size_bytes
+        return waiter
+
+    def place(
+        self,
+        begin: int,
+        end: int,
+        made_of: type[tuple[Any, ...]],
+        target: tuple[str, int],
+        base_offset: int,
+        time_ms: int,
+    ) -> None:
+        """Give the waiters of rows from `begin` to `end` their places, as far as there are any.
+
+        A place is `made_of` the target (topic and partition), the offset and a time: `time_ms` or,
+        where that is -1, the message's own. `base_offset` is that of the first row, or -1 for all.
+        A time of -1 is `None`. Waiters that are done are passed over. No waiter is held on to, so
+        that it goes as others come: that is no work for the garbage collector.
+        """
+        if not issubclass(made_of, tuple) or len(target) != 2:
+            raise TypeError("a place is a tuple with two fields of the target")
+        for row in range(max(begin, 0), min(end, len(self.waiters), len(self.times_ms))):
+            own_ms = self.times_ms[row] if time_ms == NO_TIMESTAMP else time_ms
+            offset = base_offset + row if base_offset >= 0 else base_offset
+            fields = (*target, offset, None if own_ms == NO_TIMESTAMP else own_ms)
+            waiter, self.waiters[row] = self.waiters[row], None
+            if waiter is not None and not waiter.done():
+                waiter.set_result(tuple.__new__(made_of, fields))
