@@ -4,12 +4,18 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
+
+_LOOKS: Final = 10
+"""The system's table may leave out a connection while others come and go."""
 
 
-def connected_by(port: int, pids: Mapping[str, int]) -> str:
+def connected_by(port: int, pids: Mapping[str, int]) -> str | None:
     """The name of the process, of `pids`, that has a connection from 127.0.0.1:`port`; empty where
-    none of them has."""
-    inode = _inode_of(port)
+    another one has, `None` where there is no such connection."""
+    inode = next(filter(None, (_inode_of(port) for _ in range(_LOOKS))), "")
+    if not inode:
+        return None
     for name, pid in pids.items():
         folder = Path(f"/proc/{pid}/fd")
         with suppress(OSError):  # It has ended meanwhile.

@@ -41,7 +41,8 @@ class Gate:
     """Passes connections on while it is open."""
 
     def __init__(self, server: str, name_of: Callable[[int], str] = _anybody) -> None:
-        """`name_of` names who connects from a local port; it runs in the gate's thread."""
+        """`name_of` names who connects from a local port, if that is known; it runs in the gate's
+        thread."""
         self.name_of = name_of
         self.address = ""
         """Where to connect."""
@@ -99,7 +100,7 @@ class Gate:
     def _set(self, traffic: Traffic, ways: tuple[Direction, ...], of: str) -> None:
         async def change() -> None:
             for link in self._links:
-                link.name = self.name_of(link.port)  # A process may not have been known then.
+                link.name = self.name_of(link.port) or link.name  # It may be known by now.
             for way in ways or tuple(Direction):
                 self._rules[of, way] = traffic
             await self._notify()

@@ -108,10 +108,11 @@ class Cluster:
             broker.to_me.name_of = self._name_of
 
     def _name_of(self, port: int) -> str:
-        """Of the broker that connects from a port."""
+        """Of the broker that connects from a port, or `CLIENTS`; empty if it does no more."""
         running = {one.name: one.server for one in self.all.values()}
         pids = {name: one.process.pid for name, one in running.items() if one is not None}
-        return connected_by(port, pids) or CLIENTS
+        found = connected_by(port, pids)
+        return "" if found is None else found or CLIENTS
 
     def __getitem__(self, number: int) -> Broker:
         return self.all[number]

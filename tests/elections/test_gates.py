@@ -100,7 +100,7 @@ async def test_what_waits_arrives_in_order_on_the_same_connection(shut: Directio
 
 async def test_only_who_is_named_is_cut_off() -> None:
     async with connected() as ends:
-        ends.gate.name_of = lambda port: connected_by(port, {"this": os.getpid()})
+        ends.gate.name_of = lambda port: connected_by(port, {"this": os.getpid()}) or ""
         ends.gate.lose(of="another")
         ends.request(b"x")
         ends.answer(b"y")
