@@ -13,7 +13,8 @@ from typing import Final
 from ..config.address import join_address, split_address
 
 _CHUNK_BYTES: Final = 64 * 1024
-_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+"""Of `SO_LINGER`: the other end is not told of an orderly end."""
 
 
 class Direction(enum.Enum):
@@ -111,7 +112,7 @@ class Link:
         match harm:
             case Harm.RESET:
                 for end in self._sockets:
-                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
                 await self.close()
             case Harm.CLOSE:
                 await self.close()

@@ -43,6 +43,7 @@ from .topics.create_topics import CREATE_TOPICS
 from .topics.delete_records import DELETE_RECORDS
 from .topics.delete_topics import DELETE_TOPICS
 from .topics.describe_configs import DESCRIBE_CONFIGS
+from .topics.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from .topics.metadata import METADATA
 
 APIS: Final[Mapping[int, Api]] = MappingProxyType(
@@ -78,6 +79,7 @@ APIS: Final[Mapping[int, Api]] = MappingProxyType(
             DESCRIBE_LOG_DIRS,
             SASL_AUTHENTICATE,
             CREATE_PARTITIONS,
+            INCREMENTAL_ALTER_CONFIGS,
             DESCRIBE_CLIENT_QUOTAS,
             ALTER_CLIENT_QUOTAS,
             DESCRIBE_USER_SCRAM_CREDENTIALS,

@@ -49,6 +49,7 @@ from .topics.create_topics import CREATE_TOPICS
 from .topics.delete_records import DELETE_RECORDS
 from .topics.delete_topics import DELETE_TOPICS
 from .topics.describe_configs import DESCRIBE_CONFIGS
+from .topics.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from .topics.metadata import METADATA
 
 
@@ -112,6 +113,10 @@ _MAKING: Final = (Right(Operation.CREATE, _TOPIC), Right(Operation.CREATE, _CLUS
 _MEMBER: Final = (_whole(Operation.READ, _GROUP),)
 _CHANGES_CLUSTER: Final = (_whole(Operation.ALTER, _CLUSTER),)
 _SEES_CLUSTER: Final = (_whole(Operation.DESCRIBE, _CLUSTER),)
+_ALTERS_CONFIGS: Final = (
+    _each(Operation.ALTER_CONFIGS, _TOPIC, When.OF_TOPIC),
+    _each(Operation.ALTER_CONFIGS, _CLUSTER, When.OF_BROKER),
+)
 _NOTHING: Final = ()
 
 RIGHTS: Final[Mapping[int, tuple[Need, ...]]] = MappingProxyType(
@@ -178,13 +183,11 @@ RIGHTS: Final[Mapping[int, tuple[Need, ...]]] = MappingProxyType(
             _each(Operation.DESCRIBE_CONFIGS, _TOPIC, When.OF_TOPIC),
             _each(Operation.DESCRIBE_CONFIGS, _CLUSTER, When.OF_BROKER),
         ),
-        ALTER_CONFIGS.key: (
-            _each(Operation.ALTER_CONFIGS, _TOPIC, When.OF_TOPIC),
-            _each(Operation.ALTER_CONFIGS, _CLUSTER, When.OF_BROKER),
-        ),
+        ALTER_CONFIGS.key: _ALTERS_CONFIGS,
         DESCRIBE_LOG_DIRS.key: _SEES_CLUSTER,
         SASL_AUTHENTICATE.key: _NOTHING,
         CREATE_PARTITIONS.key: (_each(Operation.ALTER, _TOPIC),),
+        INCREMENTAL_ALTER_CONFIGS.key: _ALTERS_CONFIGS,
         DESCRIBE_CLIENT_QUOTAS.key: (_whole(Operation.DESCRIBE_CONFIGS, _CLUSTER),),
         ALTER_CLIENT_QUOTAS.key: (_whole(Operation.ALTER_CONFIGS, _CLUSTER),),
         DESCRIBE_USER_SCRAM_CREDENTIALS.key: _SEES_CLUSTER,

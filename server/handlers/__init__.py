@@ -42,6 +42,7 @@ from ...protocol.api.topics.create_topics import CREATE_TOPICS
 from ...protocol.api.topics.delete_records import DELETE_RECORDS
 from ...protocol.api.topics.delete_topics import DELETE_TOPICS
 from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
+from ...protocol.api.topics.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from ...protocol.api.topics.metadata import METADATA
 from .acls import create as create_acls
 from .acls import delete as delete_acls
@@ -73,6 +74,7 @@ from .quotas import describe as describe_quotas
 from .replicas import describe as describe_replicas
 from .replicas import promote, replicate
 from .settings import alter as alter_settings
+from .settings import alter_some as alter_some_settings
 from .settings import describe as describe_settings
 from .topics import create as create_topics
 from .topics import create_partitions
@@ -109,6 +111,7 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         DESCRIBE_LOG_DIRS.key: describe_log_dirs,
         DESCRIBE_CONFIGS.key: describe_settings,
         ALTER_CONFIGS.key: alter_settings,
+        INCREMENTAL_ALTER_CONFIGS.key: alter_some_settings,
         OFFSET_COMMIT.key: commit_positions,
         OFFSET_FETCH.key: fetch_positions,
         FIND_COORDINATOR.key: find_coordinator,

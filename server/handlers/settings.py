@@ -1,4 +1,4 @@
-"""describe-configs and alter-configs."""
+"""describe-configs, alter-configs and incremental-alter-configs."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,7 +7,9 @@ from typing import Final
 from ...config.broker import BROKER_SETTINGS
 from ...config.topic import TOPIC_SETTINGS, canonical_name, check_overrides, places, without_repeats
 from ...protocol.api.schema import replaced
+from ...protocol.api.topics import incremental_alter_configs
 from ...protocol.api.topics.alter_configs import (
+    AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResponse,
@@ -26,7 +28,14 @@ from ...protocol.api.topics.describe_configs import (
     DescribeConfigsResult,
     DescribedConfig,
 )
-from ...protocol.errors import InvalidRequest
+from ...protocol.api.topics.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+    IncrementalAlterConfigsResult,
+    IncrementalConfig,
+)
+from ...protocol.errors import InvalidConfig, InvalidRequest
 from ...storage.directory.stepped_change import Steps
 from ...storage.directory.topics import TopicEntry
 from .base import Call, Later, Services
@@ -169,26 +178,58 @@ def _names(name: str) -> frozenset[str]:
 
 
 def alter(services: Services, request: AlterConfigsRequest, call: Call) -> Later:
-    named = [(each.resource_type, each.resource_name) for each in request.resources]
-    times = Counter(named)
-    resources = dict(zip(named, request.resources, strict=True))
     return answer_later(
         services,
         "alter-configs",
         [
-            (
-                name,
-                AlterConfigsResult(resource_type=kind, resource_name=name),
-                _altering(services, resource, times[kind, name], request),
+            (name, AlterConfigsResult(resource_type=kind, resource_name=name), steps)
+            for kind, name, steps in _altering_each(
+                services,
+                request.resources,
+                incremental=request.incremental,
+                validate_only=request.validate_only,
             )
-            for (kind, name), resource in resources.items()
         ],
         lambda results: AlterConfigsResponse(responses=results),
     )
 
 
+def alter_some(services: Services, request: IncrementalAlterConfigsRequest, call: Call) -> Later:
+    return answer_later(
+        services,
+        "incremental-alter-configs",
+        [
+            (name, IncrementalAlterConfigsResult(resource_type=kind, resource_name=name), steps)
+            for kind, name, steps in _altering_each(
+                services, request.resources, incremental=True, validate_only=request.validate_only
+            )
+        ],
+        lambda results: IncrementalAlterConfigsResponse(responses=results),
+    )
+
+
+_Resource = AlterConfigsResource | IncrementalAlterConfigsResource
+
+
+def _altering_each(
+    services: Services, resources: Sequence[_Resource], *, incremental: bool, validate_only: bool
+) -> Iterator[tuple[int, str, Steps[TopicEntry]]]:
+    """Type and name of each resource, once, and what alters it."""
+    named = [(each.resource_type, each.resource_name) for each in resources]
+    times = Counter(named)
+    for (kind, name), resource in dict(zip(named, resources, strict=True)).items():
+        altering = _altering(
+            services,
+            resource,
+            times[kind, name],
+            incremental=incremental,
+            validate_only=validate_only,
+        )
+        yield kind, name, altering
+
+
 def _altering(
-    services: Services, resource: AlterConfigsResource, times: int, request: AlterConfigsRequest
+    services: Services, resource: _Resource, times: int, *, incremental: bool, validate_only: bool
 ) -> Steps[TopicEntry]:
     if times > 1:
         raise InvalidRequest(
@@ -206,19 +247,19 @@ def _altering(
         )
     entry = services.logs.topic(resource.resource_name)
     given = _named_once(resource)
-    overrides = dict(entry.overrides) if request.incremental else {}
+    overrides = dict(entry.overrides) if incremental else {}
     for name in (name for name, value in given.items() if value is None):
         overrides.pop(canonical_name(name), None)
     asked = {name: value for name, value in given.items() if value is not None}
     defaults = services.settings.topic_defaults
     overrides |= check_overrides(without_repeats(asked, defaults, entry.overrides))
     check_overrides(overrides)
-    if request.validate_only:
+    if validate_only:
         return entry
     return (yield from services.metadata.topics.alter(entry.name, overrides))
 
 
-def _named_once(resource: AlterConfigsResource) -> dict[str, str | None]:
+def _named_once(resource: _Resource) -> dict[str, str | None]:
     """The settings of `resource` by name, `None` for those to be unset.
 
     Raises `InvalidRequest` where one is named twice. Two names of one setting may both have a
@@ -231,10 +272,32 @@ def _named_once(resource: AlterConfigsResource) -> dict[str, str | None]:
             raise InvalidRequest(
                 f"the request names the setting {config.name[:100]!r} more than once; name it once"
             )
-        given[config.name] = config.value
-        setting, is_unset = canonical_name(config.name), config.value is None
+        given[config.name] = _value(config)
+        setting, is_unset = canonical_name(config.name), given[config.name] is None
         if unset.setdefault(setting, is_unset) != is_unset:
             raise InvalidRequest(
                 f"the request sets {setting} and unsets it, under two of its names; name it once"
             )
     return given
+
+
+def _value(config: AlterableConfig | IncrementalConfig) -> str | None:
+    """What a setting is to be; `None`: unset. Raises `InvalidRequest`, `InvalidConfig`."""
+    if isinstance(config, AlterableConfig):
+        return config.value
+    name = canonical_name(config.name)
+    match config.config_operation:
+        case incremental_alter_configs.SET:
+            if config.value is None:
+                raise InvalidRequest(f"{name} is to be set to null; give a value, or delete it")
+            return config.value
+        case incremental_alter_configs.DELETE:
+            return None
+        case incremental_alter_configs.APPEND | incremental_alter_configs.SUBTRACT:
+            raise InvalidConfig(
+                f"{name} is no list, so nothing can be appended to it or taken out of it; set it"
+            )
+    raise InvalidRequest(
+        f"config_operation is {config.config_operation}; it must be 0 (set), 1 (delete), "
+        "2 (append) or 3 (subtract)"
+    )

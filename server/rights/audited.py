@@ -9,6 +9,7 @@ from ...protocol.api.topics.create_partitions import CREATE_PARTITIONS
 from ...protocol.api.topics.create_topics import CREATE_TOPICS
 from ...protocol.api.topics.delete_records import DELETE_RECORDS
 from ...protocol.api.topics.delete_topics import DELETE_TOPICS
+from ...protocol.api.topics.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from ..handlers.base import Call, Handler, Services, then
 from ..outcomes import error_name
 
@@ -47,6 +48,7 @@ _CHANGES: Final[Mapping[int, tuple[str, str, Callable[[Any], Outcomes]]]] = Mapp
         CREATE_PARTITIONS.key: ("topic_changed", "given partitions", _results),
         DELETE_RECORDS.key: ("topic_changed", "trimmed", _partitions),
         ALTER_CONFIGS.key: ("settings_changed", "altered", _resources),
+        INCREMENTAL_ALTER_CONFIGS.key: ("settings_changed", "altered", _resources),
     }
 )
 """By the key of the request: the event, what is done, and where the outcomes are."""

@@ -61,7 +61,7 @@ class Clients:
         elif chance < 0.72:
             self._commit()
         elif chance < 0.76:
-            self._create()
+            self.create()
         elif chance < 0.8 and self._late:
             write, machine = self._late.pop(self._random.randrange(len(self._late)))
             self.deliver(write, machine)
@@ -105,7 +105,7 @@ class Clients:
                 self._position = Write("position", self._positions, METADATA, True)
             self.deliver(self._position, machine)
 
-    def _create(self) -> None:
+    def create(self) -> None:
         machine = self._leader()
         if machine is not None and not self._simulation.topics_made:
             self._topic = Write("topic", 0, METADATA, True)

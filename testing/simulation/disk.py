@@ -214,7 +214,7 @@ class SimulatedDirectory:
         broker_id: int,
         watcher: Watcher,
         min_insyncs: Mapping[Partition, int],
-        make_log: type[SimulatedLog] = SimulatedLog,
+        make_log: Callable[[Partition, "SimulatedDirectory"], SimulatedLog] = SimulatedLog,
     ) -> None:
         self.broker_id = broker_id
         self.identity = Identity()

@@ -145,13 +145,16 @@ class Machine:
         """Metadata below the watermark names topics; each has a log then."""
         log = self.directory.logs[METADATA]
         if self.directory.topics_at < log.high_watermark:
-            for entry in log.entries[self.directory.topics_at : log.high_watermark]:
-                if entry is not None and entry[1] == "topic":
-                    name = (f"topic{entry[2]}", 0)
-                    if name not in self.directory.logs:
-                        self.directory.add(name)
-                        self.simulation.topics_made = True
-                        node.add_partition(name)
+            visible = log.entries[self.directory.topics_at : log.high_watermark]
+            numbers = [entry[2] for entry in visible if entry is not None and entry[1] == "topic"]
+            if "topic" in log.expired:  # What is below the log start is said by the state there.
+                numbers.append(log.expired["topic"][0])
+            for number in numbers:
+                name = (f"topic{number}", 0)
+                if name not in self.directory.logs:
+                    self.directory.add(name)
+                    self.simulation.topics_made = True
+                    node.add_partition(name)
         self.directory.topics_at = log.high_watermark
 
     def _carry_out(self, node: Node, effect: Effect) -> None:

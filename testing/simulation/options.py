@@ -1,13 +1,15 @@
 """What kind of cluster a seed makes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
 
 from ...replication.cluster_node import ClusterNode
 from ...replication.node import Node
+from ...replication.partition_log import Partition
 from ...replication.settings import ReplicationSettings
-from .disk import SimulatedLog
+from .disk import SimulatedDirectory, SimulatedLog
 
 
 @dataclass(slots=True)
@@ -19,7 +21,7 @@ class Options:
     lease: bool = True
     """Whether leaders stop when their lease ends."""
     node_class: type[Node] = ClusterNode
-    log_class: type[SimulatedLog] = SimulatedLog
+    log_class: Callable[[Partition, SimulatedDirectory], SimulatedLog] = SimulatedLog
     own_min_insync: bool = False
     """Whether topics have their own `min.insync.replicas`, which a person alters."""
     one_nonce: bool = False

@@ -281,6 +281,13 @@ KAFKA_LAYOUTS = [
         f"resources [{RESOURCE}, configs {CONFIGS}], validate_only boolean",
         id="alter-configs",
     ),
+    pytest.param(
+        44,
+        (0, 1),
+        f"resources [{RESOURCE}, configs [name string, config_operation int8, value nullable "
+        "string]], validate_only boolean",
+        id="incremental-alter-configs",
+    ),
     pytest.param(17, (0, 1), "mechanism string", id="sasl-handshake"),
     pytest.param(36, (0, 1), "auth_bytes bytes", id="sasl-authenticate"),
     pytest.param(
@@ -604,6 +611,13 @@ KAFKA_RESPONSE_LAYOUTS = [
         "throttle_time_ms int32, responses [error_code int16, error_message nullable string, "
         f"{RESOURCE}]",
         id="alter-configs",
+    ),
+    pytest.param(
+        44,
+        (0, 1),
+        "throttle_time_ms int32, responses [error_code int16, error_message nullable string, "
+        f"{RESOURCE}]",
+        id="incremental-alter-configs",
     ),
     pytest.param(17, (0, 1), "error_code int16, mechanisms [string]", id="sasl-handshake"),
     pytest.param(

@@ -30,12 +30,12 @@ _LOGGING = Path(__file__).with_suffix(".log4j.properties").as_uri()
 """Makes them say on standard error what was refused: their exit code does not."""
 
 _NO_TIME = "have no option for a message's time"
-_NO_ALTER = "change settings only by IncrementalAlterConfigs, which is of Kafka 2.3"
 _TRIED = {Step.NONE, Step.ZSTD, Step.HEADERS, Step.GROUP, Step.MID_BATCH}
 
 _PRODUCER = "kafka.tools.ConsoleProducer"
 _CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _TOPICS = "org.apache.kafka.tools.TopicCommand"
+_CONFIGS = "kafka.admin.ConfigCommand"
 _OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 _PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 _GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -52,8 +52,6 @@ class ApacheTools(Client):
     unable: ClassVar[Mapping[Step, str]] = {
         Step.TIMES: _NO_TIME,
         Step.INVALID_TIMESTAMP: _NO_TIME,
-        Step.TOPICS: _NO_ALTER,
-        Step.TIMESTAMP_SETTINGS: _NO_ALTER,
         Step.REBALANCE: "do not tell which partitions they have",
     }
     untried = frozenset(Step) - _TRIED
@@ -128,6 +126,10 @@ class ApacheTools(Client):
         # Without this option a topic that is not there is an error.
         said = self._run(_TOPICS, "--describe", "--topic", topic, "--if-exists")
         return len(re.findall(r"Partition: \d+", said))
+
+    def alter_topic(self, topic: str, settings: Mapping[str, str]) -> None:
+        added = ",".join(f"{name}={value}" for name, value in settings.items())
+        self._run(_CONFIGS, "--alter", "--topic", topic, "--add-config", added)
 
     def delete_topic(self, topic: str) -> None:
         self._run(_TOPICS, "--delete", "--topic", topic)

@@ -127,7 +127,7 @@ class ConfluentKafka(Client):
     def alter_topic(self, topic: str, settings: Mapping[str, str]) -> None:
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, set_config=dict(settings))
         with warnings.catch_warnings():
-            # Its other way needs a request that Kafka 2.1 does not have.
+            # Its other way is tried in `test_incremental`; this one is what Kafka 2.1 has.
             warnings.simplefilter("ignore", DeprecationWarning)
             (future,) = self._admin.alter_configs([resource]).values()
         _result(future)

@@ -67,8 +67,7 @@ _TAIL: Final = """\
   librdkafka, `UNSUPPORTED_VERSION` (35) in others. Leave `transactional.id` out, and choose
   at-least-once where a framework asks; `enable.idempotence` is served.
 - **Not there** either: several brokers, the group protocol of Kafka 4
-  (`group.protocol=consumer`), `IncrementalAlterConfigs` (use `AlterConfigs`, as clients of that
-  time do), commits to a group whose name is empty, which Kafka 2.1 still takes.
+  (`group.protocol=consumer`), commits to a group whose name is empty, which Kafka 2.1 still takes.
 """
 
 
@@ -89,8 +88,8 @@ def lines() -> Iterator[str]:
     yield (
         f"A dash is what is not tried: {ApacheTools.name} are `kafka-console-producer`, "
         "`kafka-console-consumer` and others over Kafka's Java client, and each needs seconds to "
-        "start. `kafka-topics` (create, describe, delete), `kafka-consumer-groups` and "
-        "`kafka-get-offsets` (by time) are tried apart."
+        "start. `kafka-topics` (create, describe, delete), `kafka-configs` (alter a "
+        "topic), `kafka-consumer-groups` and `kafka-get-offsets` (by time) are tried apart."
     )
     yield ""
     names = ", ".join(kind.name for kind in OLD_CLIENTS)

@@ -12,16 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from horolog import HorologError, Producer
+from horolog import Admin, HorologError, Producer
 from horolog.client.administer.replicas import ReplicaAdmin
 from horolog.protocol.api.cluster.describe_replicas import DescribeReplicasResponse
+from horolog.testing.connections import connected_by
 from horolog.testing.etcd import EtcdProcess, free_ports
+from horolog.testing.gate import Gate
 from horolog.testing.program import Program, ServerProcess, serving
-
-from .gates import Gate
 
 DEADLINE_S = 40.0
 TOPIC = "t"
+CLIENTS = "clients"
+"""In the place of a broker's name: whoever else connects."""
 
 
 class Broker:
@@ -37,6 +39,7 @@ class Broker:
         self._running = ExitStack()
         self.to_etcd = self._stack.enter_context(Gate(etcd.url.rpartition("/")[2]))
         self.to_me = self._stack.enter_context(Gate(self.address))
+        """The way of followers and clients. It knows them by `name` and as `CLIENTS`."""
         self.kafka_address = ""
         """Empty: it has no Kafka listener."""
         self.settings = {"cluster.address": self.to_me.address, **settings}
@@ -71,6 +74,10 @@ class Broker:
         os.kill(self.server.process.pid, signal.SIGCONT)
 
     @property
+    def name(self) -> str:
+        return f"broker {self.broker_id}"
+
+    @property
     def program(self) -> Program:
         return Program(self.address)
 
@@ -97,6 +104,15 @@ class Cluster:
         named = {"replica.lag.time.max.ms": 2000, "cluster.lease.ms": 2000} | named
         self.etcd = etcd
         self.all = {n: Broker(place, n, etcd, named) for n in range(1, count + 1)}
+        for broker in self.all.values():
+            broker.to_me.name_of = self._name_of
+
+    def _name_of(self, port: int) -> str:
+        """Of the broker that connects from a port, or `CLIENTS`; empty if it does no more."""
+        running = {one.name: one.server for one in self.all.values()}
+        pids = {name: one.process.pid for name, one in running.items() if one is not None}
+        found = connected_by(port, pids)
+        return "" if found is None else found or CLIENTS
 
     def __getitem__(self, number: int) -> Broker:
         return self.all[number]
@@ -110,6 +126,20 @@ class Cluster:
     @property
     def addresses(self) -> str:
         return ",".join(broker.address for broker in self.all.values())
+
+    @property
+    def gates(self) -> str:
+        """The addresses through which each can be cut off."""
+        return ",".join(broker.to_me.address for broker in self.all.values())
+
+    def others(self, broker: Broker) -> list[Broker]:
+        return [one for one in self.all.values() if one is not broker]
+
+    def mend(self) -> None:
+        """Open all ways."""
+        for broker in self.all.values():
+            broker.to_me.open()
+            broker.to_etcd.open()
 
     @property
     def program(self) -> Program:
@@ -183,6 +213,9 @@ class Writer:
     What failed may be there too, at most once.
     """
 
+    request_timeout_ms: int = 30_000
+    gated: bool = False
+    """Whether it reaches the brokers only where they can be cut off from it."""
     next_number: int = 0
     answered: dict[tuple[int, int], str] = field(default_factory=dict)
     times_s: list[float] = field(default_factory=list)
@@ -191,7 +224,8 @@ class Writer:
     async def during(self, cluster: Cluster, what: Callable[[], object], more: int = 30) -> None:
         """Write while something is done, and until so many more were answered after that."""
         until = asyncio.Event()
-        writing = asyncio.create_task(self._write(cluster.addresses, until))
+        addresses = cluster.gates if self.gated else cluster.addresses
+        writing = asyncio.create_task(self._write(addresses, until))
         try:
             async with asyncio.timeout(90):
                 await self.answers(more)
@@ -209,7 +243,11 @@ class Writer:
 
     async def _write(self, addresses: str, until: asyncio.Event) -> None:
         async with Producer(
-            addresses, acks="all", idempotent=True, delivery_timeout_ms=60_000
+            addresses,
+            acks="all",
+            idempotent=True,
+            delivery_timeout_ms=60_000,
+            request_timeout_ms=self.request_timeout_ms,
         ) as producer:
             under_way: deque[asyncio.Task[None]] = deque()
             while not until.is_set():
@@ -244,6 +282,39 @@ class Writer:
             values = [int(value) for (of, _), value in sorted(found.items()) if of == partition]
             assert len(values) == len(set(values)), "something is there twice"
             assert values == sorted(values), "the order has changed"
+
+
+@dataclass
+class Committer:
+    """Commits positions that grow, and asks for them again.
+
+    One that was not answered may be there or not; one that was, or that was read, is never less
+    later.
+    """
+
+    known: int = 0
+    """The largest that was answered, or read."""
+    commits: int = 0
+    went_back: list[tuple[int, int]] = field(default_factory=list)
+
+    async def run(self, addresses: str, until: asyncio.Event) -> None:
+        async with Admin(addresses, request_timeout_ms=1500) as admin:
+            while not until.is_set():
+                await self._step(admin)
+
+    async def _step(self, admin: Admin) -> None:
+        try:
+            found = await admin.position("committer", TOPIC)
+            offset = 0 if found is None else found.offset
+            if offset < self.known:
+                self.went_back.append((self.known, offset))
+            self.known = max(self.known, offset)
+            await admin.commit_position("committer", TOPIC, 0, self.known + 1)
+        except (HorologError, OSError):
+            await asyncio.sleep(0.05)
+        else:
+            self.known += 1
+            self.commits += 1
 
 
 def line(result: Any) -> Any:

@@ -40,6 +40,11 @@ from horolog.protocol.api.topics.delete_records import (
     DeleteRecordsTopic,
 )
 from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
+from horolog.protocol.api.topics.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalConfig,
+)
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.records.layout import Codec
 from horolog.server.broker import Broker
@@ -98,6 +103,12 @@ def altered(name: str) -> AlterConfigsRequest:
     )
 
 
+def altered_one(name: str) -> IncrementalAlterConfigsRequest:
+    configs = [IncrementalConfig(name="segment.bytes", value="30000")]
+    resource = IncrementalAlterConfigsResource(resource_name=name, configs=configs)
+    return IncrementalAlterConfigsRequest(resources=[resource])
+
+
 def trimmed(name: str) -> DeleteRecordsRequest:
     partitions = [DeleteRecordsPartition(partition=0, offset=2)]
     return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=name, partitions=partitions)])
@@ -120,6 +131,7 @@ REQUESTS = {
     "delete-topics": Asked(lambda name: DeleteTopicsRequest(topic_names=[name]), 1),
     "create-partitions": Asked(more_partitions, 1),
     "alter-configs": Asked(altered, 0),
+    "incremental-alter-configs": Asked(altered_one, 0),
     "delete-records": Asked(trimmed, 1),
     "describe-log-dirs": Asked(lambda name: DescribeLogDirsRequest(topics=None), 1),
     "offset-commit": Asked(committed, 0),

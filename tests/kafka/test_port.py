@@ -37,7 +37,8 @@ SET = message_set(1_500_000_000_000, 1_500_000_001_000)
 ENTRY = message_set(1_500_000_000_000)
 
 # Kafka 2.1's table without what is not served here; create-topics as of 2.4, find-coordinator as of
-# before transactions, users' credentials as of 2.7.
+# before transactions, changes of some settings as of 2.4, users' credentials
+# as of 2.7.
 SERVED = {
     0: (0, 7),
     1: (0, 10),
@@ -68,6 +69,7 @@ SERVED = {
     36: (0, 1),
     37: (0, 1),
     42: (0, 1),
+    44: (0, 1),
     48: (0, 1),
     49: (0, 1),
     50: (0, 0),

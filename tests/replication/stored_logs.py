@@ -65,10 +65,16 @@ class StoredToo(SimulatedLog):
 
     def __init__(self, partition: Partition, directory: SimulatedDirectory) -> None:
         super().__init__(partition, directory)
+        self.make(self.new_place())
+
+    def new_place(self) -> Path:
         cls = type(self)
         cls.made += 1
-        self.folder = LogFolder(cls.place / f"{cls.made}-{directory.broker_id}")
-        cls.folders.append(self.folder)
+        return cls.place / f"{cls.made}-{self.directory.broker_id}"
+
+    def make(self, place: Path) -> None:
+        self.folder = LogFolder(place)
+        type(self).folders.append(self.folder)
         self.folder.open(high_watermark=0, follows=True, segment_bytes=SEGMENT_BYTES)
         self._adopt()
 
@@ -95,7 +101,7 @@ class StoredToo(SimulatedLog):
         found, offset = [], self.log_start_offset
         while offset < self.stored.log_end_offset:
             copied = self.stored.read_stored(offset, MAX_BYTES)
-            some = decoded(copied.data.found.read())
+            some = self.decoded(copied.data.found.read())
             found += some
             offset += len(some)
         assert found == self.entries[self.log_start_offset :]
@@ -110,16 +116,26 @@ class StoredToo(SimulatedLog):
         if log.epochs.history.last_epoch != entry[0]:
             self.stored.lead()
             self.stored.begin_epoch(entry[0], log.log_end_offset)
-        log.append(bytearray(encoded(entry)))
+        self.store(entry)
         super().append(entry)
         self.check()
 
+    def store(self, entry: Entry) -> None:
+        self.stored.log.append(bytearray(encoded(entry)))
+
+    def decoded(self, data: bytes) -> list[Any]:
+        return decoded(data)
+
+    def size_bytes(self, offset: int, count: int) -> int:
+        """Of so many messages."""
+        wanted = self.entries[offset : offset + count]
+        return sum(len(encoded(one)) for one in wanted if one is not None)
+
     def read_stored(self, offset: int, max_bytes: int) -> Stored:
         wanted = self.entries[offset : offset + max(1, max_bytes)]
-        size = sum(len(encoded(one)) for one in wanted if one is not None)
-        copied = self.stored.read_stored(offset, size)
+        copied = self.stored.read_stored(offset, self.size_bytes(offset, len(wanted)))
         data, facts = copied.data.found.read(), copied.data.facts.encode()
-        some = decoded(data)
+        some = self.decoded(data)
         assert some == wanted[: len(some)]
         if copied.exact:
             assert copied.next_offset == offset + len(some)

@@ -22,6 +22,11 @@ from horolog.protocol.api.topics.create_partitions import (
 )
 from horolog.protocol.api.topics.create_topics import CreateTopicsRequest
 from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
+from horolog.protocol.api.topics.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalConfig,
+)
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.server.security import audit
 from horolog.server.security.audit import REFUSALS, Audit
@@ -54,6 +59,10 @@ async def test_each_change_is_told(strict: Strict, authorization: str) -> None:
             resource_name="t", configs=[AlterableConfig(name="retention.ms", value="1000")]
         )
         await client.call(AlterConfigsRequest(resources=[alter]))
+        some = IncrementalAlterConfigsResource(
+            resource_name="t", configs=[IncrementalConfig(name="retention.ms", value="-2")]
+        )
+        await client.call(IncrementalAlterConfigsRequest(resources=[some]))
         more = CreatePartitionsTopic(name="t", count=2)
         await client.call(CreatePartitionsRequest(topics=[more]))
         await client.call(DeleteTopicsRequest(topic_names=["t"]))
@@ -75,6 +84,7 @@ async def test_each_change_is_told(strict: Strict, authorization: str) -> None:
         ("topic_changed", "t", "created", "done"),
         ("topic_changed", "t", "created", "TOPIC_ALREADY_EXISTS"),
         ("settings_changed", "t", "altered", "done"),
+        ("settings_changed", "t", "altered", "INVALID_CONFIG"),
         ("topic_changed", "t", "given partitions", "done"),
         ("topic_changed", "t", "deleted", "done"),
         ("acl_changed", "User:x at * may Read topic 't'", "added", "done"),

@@ -83,6 +83,10 @@ from horolog.protocol.api.topics.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
+from horolog.protocol.api.topics.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.errors import CodedError
 from horolog.server.outcomes import first_error
@@ -291,6 +295,25 @@ CASES = [
         "alter-configs",
         AlterConfigsRequest(
             resources=[AlterConfigsResource(**resources(BROKER_RESOURCE, "0"), configs=[])]
+        ),
+        any_of(CLUSTER, Op.ALTER_CONFIGS),
+        31,
+    ),
+    Case(
+        "incremental-alter-configs",
+        IncrementalAlterConfigsRequest(
+            resources=[IncrementalAlterConfigsResource(resource_name="t", configs=[])],
+            validate_only=True,
+        ),
+        any_of(TOPIC, Op.ALTER_CONFIGS),
+        29,
+    ),
+    Case(
+        "incremental-alter-configs",
+        IncrementalAlterConfigsRequest(
+            resources=[
+                IncrementalAlterConfigsResource(**resources(BROKER_RESOURCE, "0"), configs=[])
+            ]
         ),
         any_of(CLUSTER, Op.ALTER_CONFIGS),
         31,

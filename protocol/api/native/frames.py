@@ -117,7 +117,6 @@ def _make_response_encoder(struct: type[Any], version: int) -> AnswersEncoder:
         return list(map(write, correlation_ids, repeat(NO_ERROR), bodies))
 
     return encode
-    return write
 
 
 def _array_of(*fields: PackedField) -> PackedMessage:

@@ -1,0 +1,125 @@
+"""The gates by which the other tests here cut ways between processes."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from horolog.testing.connections import connected_by
+from horolog.testing.gate import Gate
+from horolog.testing.proxy import Direction
+
+PATIENCE_S = 0.2
+"""So long it is looked whether something comes that must not."""
+
+
+class Ends:
+    """Both ends of a connection through a gate."""
+
+    def __init__(self, gate: Gate, client: socket.socket, server: socket.socket) -> None:
+        self.gate = gate
+        self.client = client
+        self.server = server
+        for end in (client, server):
+            end.settimeout(5)
+
+    def request(self, text: bytes) -> None:
+        self.client.sendall(text)
+        assert self.server.recv(100) == text
+
+    def answer(self, text: bytes) -> None:
+        self.server.sendall(text)
+        assert self.client.recv(100) == text
+
+
+def nothing_comes(end: socket.socket) -> None:
+    end.settimeout(PATIENCE_S)
+    with pytest.raises(TimeoutError):
+        end.recv(1)
+    end.settimeout(5)
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[Ends]:
+    """A gate before a server, with one connection that has been used."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = "{}:{}".format(*listening.getsockname())
+        with Gate(address) as gate:
+            host, _, port = gate.address.rpartition(":")
+            with socket.create_connection((host, int(port)), 5) as client:
+                listening.settimeout(5)
+                server, _ = await asyncio.to_thread(listening.accept)
+                with server:
+                    ends = Ends(gate, client, server)
+                    ends.request(b"a")
+                    ends.answer(b"b")
+                    yield ends
+
+
+@pytest.mark.parametrize("lost", list(Direction))
+async def test_what_goes_one_way_vanishes_while_the_other_way_works(lost: Direction) -> None:
+    async with connected() as ends:
+        ends.gate.lose(lost)
+        loses, works = ends.client, ends.server
+        if lost is Direction.TO_CLIENT:
+            loses, works = works, loses
+        for _ in range(2):
+            loses.sendall(b"lost")
+            nothing_comes(works)
+            works.sendall(b"there")
+            assert loses.recv(100) == b"there"
+        assert ends.gate.withheld(lost) == 8
+        # What comes behind a hole must not arrive: both ends are reset.
+        ends.gate.open()
+        for end in (ends.client, ends.server):
+            with pytest.raises(ConnectionResetError):
+                end.recv(1)
+
+
+@pytest.mark.parametrize("shut", list(Direction))
+async def test_what_waits_arrives_in_order_on_the_same_connection(shut: Direction) -> None:
+    async with connected() as ends:
+        ends.gate.shut(shut)
+        source, sink = ends.client, ends.server
+        if shut is Direction.TO_CLIENT:
+            source, sink = sink, source
+        source.sendall(b"1")
+        nothing_comes(sink)
+        source.sendall(b"2")
+        sink.sendall(b"other way")
+        assert source.recv(100) == b"other way"
+        source.shutdown(socket.SHUT_WR)
+        nothing_comes(sink)
+        ends.gate.open()
+        assert sink.recv(1) + sink.recv(1) == b"12"
+        assert sink.recv(1) == b""
+
+
+async def test_only_who_is_named_is_cut_off() -> None:
+    async with connected() as ends:
+        ends.gate.name_of = lambda port: connected_by(port, {"this": os.getpid()}) or ""
+        ends.gate.lose(of="another")
+        ends.request(b"x")
+        ends.answer(b"y")
+        ends.gate.lose(of="this")
+        ends.client.sendall(b"lost")
+        nothing_comes(ends.server)
+        assert ends.gate.withheld(Direction.TO_SERVER, "this") == 4
+        assert ends.gate.withheld(Direction.TO_SERVER, "another") == 0
+
+
+async def test_what_is_slow_arrives_late() -> None:
+    async with connected() as ends:
+        loop = asyncio.get_running_loop()
+        ends.gate.slow(0.2)
+        begun_s = loop.time()
+        ends.request(b"x")
+        ends.answer(b"y")
+        assert 0.4 <= loop.time() - begun_s < 5
+        ends.gate.open()
+        begun_s = loop.time()
+        ends.request(b"x")
+        assert loop.time() - begun_s < 0.2
