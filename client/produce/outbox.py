@@ -180,7 +180,8 @@ class Outbox:
         """Wait for those who get results of earlier sets just now, and may have more for this one:
         a set costs as much as many messages. With half of them in it, it goes, and the others get
         theirs while it is on its way."""
-        while batch is self.open and len(batch.waiters) < self._completions.left:  # noqa: ASYNC110
+        completions = self._completions
+        while batch is self.open and completions.task and len(batch.waiters) < completions.left:
             await asyncio.sleep(0)  # each turn of the loop gives some
 
     async def _linger(self, batch: Batch) -> None:
