@@ -30,7 +30,7 @@ class Completions:
         self._answered: deque[tuple[Batch, Appended]] = deque()
         self._given = 0
         """How many results of the first of these were given."""
-        self.left = 0
+        self._left = 0
         """How many results are still to be given."""
         self.task: asyncio.Task[None] | None = None
         """Runs as long as a caller waits for a result."""
@@ -38,11 +38,15 @@ class Completions:
     def give(self, batch: Batch, appended: Appended) -> None:
         """Give all who wait for `batch` their results, the first of them now."""
         self._answered.append((batch, appended))
-        self.left += len(batch.waiters)
+        self._left += len(batch.waiters)
         if self.task is None:
             self._give_some()
             if self._answered:
                 self.task = asyncio.get_running_loop().create_task(self._give_others())
+
+    def give_more_than(self, count: int) -> bool:
+        """Whether more than so many results are given in the next turns of the loop."""
+        return self.task is not None and self._left > count
 
     def finish(self) -> None:
         """Give all other results now."""
@@ -65,7 +69,7 @@ class Completions:
         if end == len(batch.waiters):
             self._answered.popleft()
             self._given = 0
-        self.left -= end - begin
+        self._left -= end - begin
         batch.succeed(self._topic, self._partition, appended, begin, end)
 
 
@@ -180,8 +184,8 @@ class Outbox:
         """Wait for those who get results of earlier sets just now, and may have more for this one:
         a set costs as much as many messages. With half of them in it, it goes, and the others get
         theirs while it is on its way."""
-        completions = self._completions
-        while batch is self.open and completions.task and len(batch.waiters) < completions.left:
+        give_more_than = self._completions.give_more_than
+        while batch is self.open and give_more_than(len(batch.waiters)):  # noqa: ASYNC110
             await asyncio.sleep(0)  # each turn of the loop gives some
 
     async def _linger(self, batch: Batch) -> None:
