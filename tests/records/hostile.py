@@ -242,6 +242,13 @@ def _walk(kernel: ModuleType, these: Drawn) -> Any:
     return found, bytes(data)
 
 
+def _split_frames(kernel: ModuleType, these: Drawn) -> Any:
+    whole = len(these.records).to_bytes(4, "big") + these.records
+    data = bytearray(whole * (these.magic + 1) + these.data)
+    content = memoryview(data) if these.flag else data
+    return outcome(kernel.split_frames, content, len(data) + these.end, these.cut * 10)
+
+
 def _take_usual(kernel: ModuleType, these: Drawn) -> Any:
     ends = sorted({end for end in these.ends_of_sets if 0 <= end <= len(these.data)})
     sets: list[Any] = [these.data[start:end] for start, end in pairwise([0, *ends])]
@@ -601,6 +608,7 @@ CALLS: Final[dict[str, Call]] = {
     "scan_timestamp": lambda kernel, these: outcome(
         kernel.scan_timestamp, these.data, *these.window, these.number
     ),
+    "split_frames": _split_frames,
     "stamp": lambda kernel, these: _in_place(
         kernel.stamp, these.data, *these.window, these.time_ms
     ),

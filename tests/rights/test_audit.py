@@ -60,7 +60,7 @@ async def test_each_change_is_told(strict: Strict, authorization: str) -> None:
         )
         await client.call(AlterConfigsRequest(resources=[alter]))
         some = IncrementalAlterConfigsResource(
-            resource_name="t", configs=[IncrementalConfig(name="retention.ms", value="-2")]
+            resource_name="t", configs=[IncrementalConfig(name="retention.ms", value="soon")]
         )
         await client.call(IncrementalAlterConfigsRequest(resources=[some]))
         more = CreatePartitionsTopic(name="t", count=2)
