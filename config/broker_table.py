@@ -282,12 +282,12 @@ _LIMITS: Final = (
     ),
     _integer(
         "socket.send.buffer.bytes",
-        100 * 2**10,
+        -1,
         "bytes",
         "SO_SNDBUF of the sockets of connections: what the system holds of answers on their way; "
-        "-1 leaves it to the system. A client gets about twice as much in a round trip at most: "
-        "clients that are many milliseconds away want more, those on the same machine get large "
-        "answers faster with little.",
+        "-1 leaves it to the system. A client gets about twice as much in a round trip at most. "
+        "Where congestion control is BBR, clients on the same machine get answers of many MiB "
+        "faster with 256 KiB, and small ones slower.",
         minimum=-1,
         maximum=INT32_MAX,
     ),
