@@ -160,25 +160,6 @@ def _without_etcd(all_: Cluster, etcd: EtcdProcess, leader: Broker) -> None:
 
 @elections
 @pytest.mark.timeout(300)
-def test_a_leader_is_cut_off_from_etcd(place: Path, etcd: EtcdProcess) -> None:
-    """It stops by itself before anybody else leads: no two lead at one time."""
-    with cluster(place, etcd) as all_:
-        writer = with_topic(all_)
-        first = all_.leader()
-
-        def cut() -> None:
-            first.to_etcd.shut()
-            all_.leader(other_than=first.broker_id)
-            assert first.status().leader != first.broker_id
-            first.to_etcd.open()
-
-        asyncio.run(writer.during(all_, cut))
-        assert all_.in_sync() is not first
-        writer.check(all_)
-
-
-@elections
-@pytest.mark.timeout(300)
 def test_a_follower_is_cut_off_from_all(place: Path, etcd: EtcdProcess) -> None:
     """It leaves the ISR, cannot be elected, and comes back."""
     with cluster(place, etcd) as all_:
