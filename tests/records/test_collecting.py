@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from horolog.protocol.records.kernel import ByteRoom, Collected
@@ -41,6 +41,10 @@ class Place(NamedTuple):
     limit_bytes=st.integers(0, 600),
     room_bytes=st.integers(0, 600),
 )
+@example(rows=[(b"v", None, 1)], limit_bytes=35, room_bytes=600)
+@example(rows=[(b"v", None, 1)], limit_bytes=34, room_bytes=600)
+@example(rows=[(b"v", None, 1)], limit_bytes=600, room_bytes=35)
+@example(rows=[(b"v", None, 1)], limit_bytes=600, room_bytes=34)
 def test_a_message_is_taken_where_there_is_room(
     rows: list[tuple[bytes | None, bytes | None, int]], limit_bytes: int, room_bytes: int
 ) -> None:

@@ -5,6 +5,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -50,6 +51,26 @@ async def test_the_second_and_all_behind_it(broker: Broker, client: Wire) -> Non
     assert await answers(client, 3) == [(0, 0, 4, -1), (0, 0, 6, -1), (0, 0, 7, -1)]
     assert broker.figures.requests["produce", "NONE"] == 5
     assert broker.figures.topic("a").messages == 9
+
+
+async def test_answers_that_cannot_be_made_together_are_made_one_by_one(
+    broker: Broker, client: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no memory for all of them."""
+    tried = []
+
+    def fail(*given: object) -> NoReturn:
+        tried.append(given)
+        raise MemoryError
+
+    good = produce("a", message_set(NOW))
+    await client.call(good)
+    for kind in broker.dispatcher._kinds.values():
+        monkeypatch.setattr(kind, "encode", fail)
+    client.send_together(good, good)
+    assert await answers(client, 2) == [(0, 0, 1, -1), (0, 0, 2, -1)]
+    assert tried
+    assert broker.figures.requests["produce", "NONE"] == 3
 
 
 async def test_every_version_and_partition_is_its_own(client: Wire) -> None:

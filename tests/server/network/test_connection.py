@@ -21,6 +21,7 @@ from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest
 from horolog.protocol.limits import LENGTH_BYTES, REQUESTS_IN_A_TURN, SLAB_BYTES
 from horolog.server.broker import Broker
+from horolog.server.network.deadline import LAST_CHANCE_SECONDS
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
@@ -358,10 +359,15 @@ async def test_a_slow_reader_that_does_read_gets_everything(strict: Broker) -> N
         await client.call(produce("a", message_set(*[NOW] * 5000)))
     with await greedy(strict.addresses.native) as client_socket:
         asked = native.encode_request(FETCH, 3, 1, "c", fetch("a", (0, 0)))
-        await loop.sock_sendall(client_socket, asked * 10)
+        # More than the system takes.
+        await loop.sock_sendall(client_socket, asked * 60)
         received = 0
-        while received < 10 * 5000 * 39:
+        while received < 60 * 5000 * 39:
             received += len(await loop.sock_recv(client_socket, 10_000))
+        # It is not late after all that it has read.
+        await asyncio.sleep(DEADLINE_MS / 1000 + 2 * LAST_CHANCE_SECONDS)
+        await loop.sock_sendall(client_socket, asked)
+        assert await loop.sock_recv(client_socket, 10_000)
     assert not strict.figures.connections_dropped
 
 
