@@ -1,8 +1,9 @@
 """What was sent becomes what is stored: checked, stamped, converted, with its offsets.
 
-This is the only place where that happens, and it touches neither clock nor disk. A set is taken
-whole or refused whole. Most sets are stored as they came, with offsets (and the append time of a
-wrapper) written in place; a set that cannot be is rebuilt (`rebuilding`).
+A set is taken whole or refused whole, with neither clock nor disk. Most sets are stored as they
+came, with offsets (and the append time of a wrapper) written in place; a set that cannot be is
+rebuilt (`rebuilding`). The usual ones do not get here: the kernel admits many of them in one walk
+(`usual_admission`) and stops at the first that needs more, which is then admitted here.
 """
 
 from ...config.topic import TopicSettings

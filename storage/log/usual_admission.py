@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from ...config.topic import TopicSettings
 from ...protocol.records.kernel import producer_numbers, take_usual
 from ...protocol.records.layout import NO_TIMESTAMP
-from ...times import INT64_MAX
 from ..files import Buffer
 from ..index.time_map import BLOCK_BYTES, CLOSE_MS
 from ..producers.producer_runs import producer_runs, sets_in_turn
 from ..producers.producer_states import ProducerStates
 from .admitted import LAST_FIRST_OFFSET, Admitted
+from .rolling import latest_time_ms
 from .segment import Segment
 from .set_times import set_times_of
 from .timestamp_range import accepted_range
@@ -34,13 +34,7 @@ def admit_usual(
     if not (formats and active.size_bytes and active.next_offset <= LAST_FIRST_OFFSET):
         return None
     stamp_ms = now_ms if settings.stamps_append_time else NO_TIMESTAMP
-    # As `roll_reason` has it: beyond this time a new segment is due.
-    latest_ms = INT64_MAX
-    waits_ms, first_ms = settings.segment_ms - active.jitter_ms, active.first_timestamp_ms
-    if first_ms >= 0:
-        latest_ms = min(first_ms + waits_ms, latest_ms)
-    elif now_ms - active.created_ms > waits_ms:
-        return None
+    latest_ms = latest_time_ms(active, settings, now_ms)
     if stamp_ms > latest_ms:
         return None
     lowest_ms = 0
