@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from ...replication.effects import Effect
 from ...replication.hand_node import HandNode
+from ...replication.messages import Hello
 from ...replication.settings import Incarnation
 
 if TYPE_CHECKING:
@@ -54,6 +55,12 @@ class ByHand:
             f"nobody was promoted meanwhile, {len(heard)} did so: start them, or start this one "
             "with --alone"
         )
+
+    def knows(self, hello: Hello) -> bool:
+        return True
+
+    async def know(self, hello: Hello) -> None:
+        """There is no list of members: `cluster.brokers` says how many there may be."""
 
     @property
     def promise(self) -> str:

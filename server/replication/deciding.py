@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from ...replication.effects import Effect
+from ...replication.messages import Hello
 from ...replication.node import Node
 
 
@@ -47,6 +48,14 @@ class Decider(Protocol):
 
     def carry_out(self, effect: Effect) -> None:
         """Carry out an effect that only this kind of node has."""
+        ...
+
+    def knows(self, hello: Hello) -> bool:
+        """Whether a broker that says this is a member, with no epoch that cannot be."""
+        ...
+
+    async def know(self, hello: Hello) -> None:
+        """Wait until `knows`, for as long as it takes a member to be known that has just come."""
         ...
 
     def promote(self, now_s: float, *, accept_loss: bool) -> str | None:

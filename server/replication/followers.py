@@ -20,6 +20,7 @@ from ...replication.messages import (
     Fetched,
     FromFollower,
     FromLeader,
+    Hello,
     Position,
     Welcome,
 )
@@ -71,7 +72,7 @@ class Followers:
     def handle(self, request: ReplicateRequest, call: Call) -> Any:
         """The answer to a request. Raises `CodedError`."""
         if request.says == Says.HELLO:
-            return self._greet(request, call)
+            return self._meet(request, call)
         channel = self._channels.get(request.connection)
         if request.says not in (Says.FETCH, Says.CONFIRM):
             raise InvalidRequest(f"says is {request.says}; it must be 0, 1 or 2")
@@ -148,10 +149,33 @@ class Followers:
         finally:
             cluster.settle()
 
-    def _greet(self, request: ReplicateRequest, call: Call) -> ReplicateResponse:
+    def _meet(self, request: ReplicateRequest, call: Call) -> Any:
+        """Answer a broker that says hello. One that is not known as a member is neither believed
+        nor followed in what it says."""
         cluster = self._cluster
         hello = read_hello(request)
         self._check(request)
+        if cluster.decider.knows(hello):
+            return self._greet(request, hello, call)
+        if not cluster.leads:
+            return self._refusal()
+        known = cluster.start_work(cluster.decider.know(hello))
+        return Later(known, partial(self._greet_member, request, hello, call), alone=True)
+
+    def _greet_member(
+        self, request: ReplicateRequest, hello: Hello, call: Call
+    ) -> ReplicateResponse:
+        if not self._cluster.decider.knows(hello):
+            raise PolicyViolation(
+                f"broker {request.broker_id} is no member of this cluster: etcd has no broker of "
+                f"that id with its data, or none that knows epoch {hello.highest_epoch}; start it "
+                "with the same cluster.etcd and cluster.name (--etcd, --cluster)"
+            )
+        self._check(request)
+        return self._greet(request, hello, call)
+
+    def _greet(self, request: ReplicateRequest, hello: Hello, call: Call) -> ReplicateResponse:
+        cluster = self._cluster
         # Another connection of the same broker dies with this one: the state machine closes it.
         for other in list(self._channels.values()):
             if other.broker_id == request.broker_id or other.number == request.connection:

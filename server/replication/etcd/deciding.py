@@ -16,6 +16,7 @@ from ....replication.effects import (
     RevokeLease,
     Transact,
 )
+from ....replication.messages import Hello
 from ....replication.settings import Incarnation
 from ..channel import Known
 from ..followers import reachable
@@ -34,6 +35,9 @@ PATIENCE_S: Final = 2.0
 
 LOGS_S: Final = 1.0
 """How often it is looked whether a log has failed."""
+
+KNOWN_S: Final = 2.0
+"""How long a broker that says hello is waited for in etcd: it may be there before its key is."""
 
 TAKEN_S: Final = 3.0
 """Beyond a lease: how long a start waits for the end of another broker with its id."""
@@ -110,6 +114,23 @@ class ByEtcd:
         if view is not None and self.node.member in view.state.isr:
             return ""
         return "this broker is not in sync"
+
+    def knows(self, hello: Hello) -> bool:
+        view = self.node.view
+        if view is None:
+            return False
+        there = view.members.get(hello.member.broker_id)
+        registered = there is not None and there.member == hello.member
+        if not (registered or hello.member in view.state.isr or view.state.keeps(hello.member)):
+            return False
+        newest = view.state.epoch if there is None else max(view.state.epoch, there.highest_epoch)
+        return hello.highest_epoch <= newest
+
+    async def know(self, hello: Hello) -> None:
+        until_s = self._now_s() + KNOWN_S
+        while not self.knows(hello) and self._now_s() < until_s:
+            self._ask_read()
+            await asyncio.sleep(KNOWN_S / 20)
 
     # The start and the end.
 
