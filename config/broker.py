@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from .broker_table import BROKER_NAMES_NOT_OFFERED, BROKER_SETTINGS, FLUSH_SCHEDULER_INTERVAL
+from .cluster_table import OF_SEVERAL
 from .names import Given, Names
 from .setting import Scope, Value
 from .topic_table import TOPIC_NAMES_NOT_OFFERED, TOPIC_SETTINGS
@@ -124,6 +125,12 @@ class BrokerSettings:
     def min_insync_replicas(self) -> int:
         """What holds for positions, for topics as such, and for those without their own value."""
         return int(self.topic_defaults.get("min.insync.replicas", 1))
+
+    @property
+    def of_several(self) -> list[str]:
+        """The settings that were given and mean something to one of several brokers only."""
+        each = map(BROKER_SETTINGS.__getitem__, OF_SEVERAL)
+        return [one.name for one in each if getattr(self, one.attribute) != one.default]
 
 
 NAMES: Final = Names(

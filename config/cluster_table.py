@@ -159,3 +159,12 @@ CLUSTER: Final = (
         maximum=3_600_000,
     ),
 )
+
+OF_SEVERAL: Final = (
+    "cluster.follow",
+    "cluster.etcd",
+    "cluster.name",
+    "cluster.create",
+    "cluster.alone",
+)
+"""Those that make no sense without `broker.id`, whatever else is given."""

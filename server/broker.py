@@ -297,10 +297,10 @@ class Broker:
             from .replication.setting_up import open_as_one
 
             self._identity = open_as_one(self.settings, self.directory, self._files)
-        elif settings.cluster_etcd or settings.cluster_name:
+        elif given := settings.of_several:
             raise InvalidConfig(
-                "cluster.etcd and cluster.name are for one of several brokers, and broker.id, its "
-                "number among them, is not given"
+                f"{', '.join(given)}: only for one of several brokers, and broker.id "
+                "(--broker-id), its number among them, is not given"
             )
         elif self._replicated:
             from .alone import lead_alone

@@ -13,7 +13,7 @@ import pytest
 from horolog.protocol.errors import InvalidConfig, StorageError
 from horolog.server.replication.etcd.access import Access
 from horolog.server.replication.etcd.asking import Lane
-from horolog.server.replication.etcd.client import ANSWER_MAX_BYTES, EtcdClient
+from horolog.server.replication.etcd.client import ANSWER_MAX_BYTES, ATTEMPT_S, EtcdClient
 from horolog.server.replication.etcd.errors import (
     EtcdError,
     EtcdMisconfigured,
@@ -87,6 +87,17 @@ async def test_an_endpoint_that_does_not_answer_is_passed_over(etcd: EtcdProcess
         await Gateway(client).range("/a/")
     with pytest.raises(EtcdUnreachable, match="cannot be reached"):
         await asked(Access((NOBODY,)), lambda gateway: gateway.range("/a/"))
+
+
+async def test_silent_endpoints_keep_nobody_from_one_that_answers(etcd: EtcdProcess) -> None:
+    """Two machines of five are dark: their endpoints take all the time that one request has."""
+    async with silence() as one, silence() as other:
+        access = Access((one, other, etcd.url))
+        async with EtcdClient(access, 1.5 * ATTEMPT_S) as client:
+            with pytest.raises(EtcdUnreachable):
+                await Gateway(client).range("/a/")
+            await Gateway(client).range("/a/")
+            await Gateway(client).range("/a/")
 
 
 async def test_a_silent_endpoint_costs_no_more_than_the_time_limit() -> None:

@@ -41,7 +41,7 @@ class EtcdClient:
         self._timeout_s = timeout_s
         self._tls = access.tls()
         self._first = 0
-        """The endpoint that answered last."""
+        """The endpoint that answered last, or the one behind the last that was silent."""
         self._token = ""
         self._session: aiohttp.ClientSession | None = None
 
@@ -113,16 +113,18 @@ class EtcdClient:
         self._token = token
 
     async def _anywhere(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """At the endpoint that answered last, and then at the others."""
-        endpoints = self._access.endpoints
+        """At one endpoint after the other, the most promising first, until one answers."""
+        endpoints, first = self._access.endpoints, self._first
         failures: list[EtcdError] = []
         for number in range(len(endpoints)):
-            place = (self._first + number) % len(endpoints)
+            place = (first + number) % len(endpoints)
             try:
                 last = number == len(endpoints) - 1
                 async with timeout(None if last else ATTEMPT_S):
                     answer = await self._at(endpoints[place], path, body)
             except TimeoutError:
+                # The next request begins behind it: there may not be time for two that are silent.
+                self._first = (place + 1) % len(endpoints)
                 failures.append(
                     EtcdUnreachable(f"{endpoints[place]} did not answer within {ATTEMPT_S:g} s")
                 )
