@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from horolog.testing.requests import message_set, produce, result
 from .brokers import TOPIC, Cluster, cluster
 
 
-def refused(all_: Cluster, **hello: int) -> str:
+def refused(all_: Cluster, **hello: Any) -> str:
     request = ReplicateRequest(says=Says.HELLO, connection=1, **hello)
     with closing(RawClient(all_[1].address)) as client, pytest.raises(Refused) as found:
         client.call(request)
