@@ -8,7 +8,8 @@ import pytest
 
 from horolog.bench.raw_client import RawClient, Refused
 from horolog.protocol.api.cluster.replicate import ReplicateRequest, Says
-from horolog.server.replication.identity_file import IDENTITY_FILE, decode_identity
+from horolog.server.replication.identity_file import decode_identity
+from horolog.storage.directory.known_files import IDENTITY_FILE
 from horolog.testing.etcd import EtcdProcess
 from horolog.testing.requests import message_set, produce, result
 
