@@ -74,8 +74,24 @@ async def _describe_any(server: Servers) -> tuple[Servers, DescribeReplicasRespo
             each.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
     if found:
-        return max(found, key=lambda one: one[1].epoch)
+        newest = max(found, key=lambda one: one[1].epoch)
+        _complete(newest[1], [one for _, one in found])
+        return newest
     raise _unanswered(server, failures)
+
+
+def _complete(newest: DescribeReplicasResponse, found: list[DescribeReplicasResponse]) -> None:
+    """Add what other brokers say of themselves, where none that leads has said it."""
+    if newest.leader == newest.broker_id:
+        return
+    themselves = {
+        member.broker_id: member
+        for one in found
+        for member in one.members
+        if member.broker_id == one.broker_id
+    }
+    rows = {member.broker_id: member for member in newest.members} | themselves
+    newest.members = [rows[broker_id] for broker_id in sorted(rows)]
 
 
 async def _describe_at(server: Servers) -> tuple[Servers, DescribeReplicasResponse]:

@@ -195,15 +195,22 @@ class Cluster:
     @property
     def waits_for(self) -> str:
         """Why this broker neither leads nor follows; empty if it does."""
-        node = self.node
-        if node.leader is not None or node.follower is not None:
-            return ""
-        return self.decider.waits_for
+        return "" if self.node.leader is not None or self._follows else self.decider.waits_for
+
+    @property
+    def _follows(self) -> bool:
+        """Whether this broker follows one of which it knows where it is."""
+        return self.node.follower is not None and bool(self.following.address)
+
+    @property
+    def brokers_declared(self) -> int:
+        """How many brokers there are to be, where that is declared; etcd knows who was there."""
+        return 0 if self.settings.cluster_etcd else self.settings.cluster_brokers
 
     @property
     def leader_hint(self) -> str:
         """Who leads, for a client that asked the wrong broker."""
-        if self.node.follower is not None:
+        if self._follows:
             return f"broker {self.broker_id} follows the leader at {self.following.address}"
         return f"broker {self.broker_id} does not lead: {self.waits_for}"
 

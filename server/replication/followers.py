@@ -65,7 +65,9 @@ class Followers:
         self._cluster = cluster
         self._channels: dict[int, Channel] = {}
         self.known: dict[int, Known] = {}
-        """Brokers that said hello, by id."""
+        """Brokers that said hello, by id; with etcd those that are there."""
+        self.absent: dict[int, Known] = {}
+        """With etcd: those that were there since this one started, and are not any more."""
         self._left_s: dict[int, float] = {}
         """When those that left sent something last."""
 

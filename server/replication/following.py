@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...config.address import split_address
 from ...config.cluster_table import NOBODY
 from ...protocol.api.cluster.replicate import Answers, ReplicatedPart, ReplicateResponse
-from ...protocol.errors import HorologError, InvalidRequest, StorageError
+from ...protocol.errors import HorologError, InvalidRequest, LeaderNotAvailable, StorageError
 from ...replication.messages import Fetched, FromFollower, FromLeader, Hello
 from ...replication.partition_log import Identity, Partition
 from ...storage.directory.random_ids import is_id
@@ -123,6 +123,8 @@ class Following:
             failure = cluster.store.metadata.failure
             if failure is not None:
                 raise StorageError(failure.message)
+            if not link.address:
+                raise LeaderNotAvailable("the leader that etcd names is not there")
             await link.open()
             connected = True
             cluster.happens(lambda now_s: node.connected(now_s, link))

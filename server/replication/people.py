@@ -65,7 +65,7 @@ class People:
         return ReplicaFigures(
             leads=True,
             epoch=leader.epoch,
-            replicas=len(members),
+            replicas=max(len(members), cluster.brokers_declared),
             in_sync=in_sync,
             under_min=in_sync < max(map(leader.min_insync, (None, *leader.partitions))),
             elections=cluster.elections,
@@ -96,7 +96,8 @@ class People:
         for broker_id in sorted(cluster.standing.states()):
             member = self._me()
             if broker_id != cluster.broker_id:
-                known = cluster.followers.known.get(broker_id)
+                followers = cluster.followers
+                known = followers.known.get(broker_id) or followers.absent.get(broker_id)
                 member = ReplicaMember(broker_id=broker_id, state="")
                 if known is not None:
                     member.address, member.kafka_address = known.address, known.kafka_address

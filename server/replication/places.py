@@ -80,10 +80,14 @@ class Places:
                 for broker_id in followers.there()
                 if broker_id in followers.known
             }
-        elif cluster.node.follower is not None and cluster.following.leader_id:
+        else:
             by_etcd = bool(cluster.settings.cluster_etcd)
-            others = cluster.followers.known if by_etcd else cluster.following.others
-            placed = {**others, cluster.following.leader_id: cluster.following}
+            placed = dict(cluster.followers.known if by_etcd else cluster.following.others)
+            leader_id = self._leader_id()
+            if leader_id != NOBODY:
+                placed[leader_id] = cluster.following
+            elif not by_etcd:
+                placed.clear()
         addresses = {
             broker_id: one.kafka_address if call.kafka else one.address.rpartition("://")[2]
             for broker_id, one in placed.items()

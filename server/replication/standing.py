@@ -1,6 +1,6 @@
 """How each broker of a cluster stands, since when, and how far behind it is."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,7 +66,9 @@ class Standing:
         leader = cluster.node.leader
         if leader is not None:
             in_sync = {one.broker_id for one in leader.isr.members}
-            others = (set(cluster.followers.known) | in_sync) - {cluster.broker_id}
+            followers = cluster.followers
+            others = followers.known.keys() | followers.absent.keys() | in_sync
+            others.discard(cluster.broker_id)
             states = {one: self._follower_state(one, one in in_sync) for one in others}
             return states | {cluster.broker_id: LEADER}
         states = {cluster.broker_id: self._my_state()}
@@ -86,11 +88,12 @@ class Standing:
         return DOWN if is_silent else CATCHING_UP
 
     def _my_state(self) -> str:
-        node = self._cluster.node
-        if node.follower is None:
-            return DOWN
-        in_sync = self._cluster.broker_id in self._cluster.following.in_sync
-        return IN_SYNC if in_sync and not node.identity.in_doubt else CATCHING_UP
+        cluster, node = self._cluster, self._cluster.node
+        known: Collection[int] | None = cluster.decider.in_sync
+        if known is None:
+            known = () if node.follower is None else cluster.following.in_sync
+        is_in_sync = cluster.broker_id in known and not node.identity.in_doubt
+        return IN_SYNC if is_in_sync else CATCHING_UP
 
     @property
     def leader_is_silent(self) -> bool:

@@ -115,7 +115,8 @@ def _check_nobody_runs(name: str, seen: Seen) -> None:
 
 
 async def remove(access: Access, name: str, broker_id: int, *, accept_loss: bool) -> bool:
-    """Take a broker that is gone for good out of the state; whether it was in it.
+    """Take a broker that is gone for good out of the state, and have the others forget it; whether
+    it was in the state.
 
     Raises `CodedError`, `EtcdError`.
     """
@@ -133,6 +134,7 @@ async def remove(access: Access, name: str, broker_id: int, *, accept_loss: bool
                 )
             state = _without(view.state, broker_id)
             if state == view.state:
+                await store.forget(broker_id)
                 return False
             if not state.isr and not accept_loss:
                 raise PolicyViolation(
@@ -141,6 +143,7 @@ async def remove(access: Access, name: str, broker_id: int, *, accept_loss: bool
                 )
             done, _ = await store.change(seen, state)
             if done:
+                await store.forget(broker_id)
                 return True
     raise PolicyViolation(f"the state of cluster {name} changes all the time; try again")
 

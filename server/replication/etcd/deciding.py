@@ -338,12 +338,15 @@ class ByEtcd:
             self._event(leave)
 
     def _note_places(self, seen: Seen) -> None:
-        """Where the others are, which are there."""
-        known = self._cluster.followers.known
-        mine = self._cluster.broker_id
-        for broker_id in [one for one in known if one not in seen.members]:
-            del known[broker_id]
+        """Where the others are, which are there, and which were."""
+        followers, mine = self._cluster.followers, self._cluster.broker_id
+        known, absent = followers.known, followers.absent
+        for broker_id in known.keys() - seen.members.keys():
+            absent[broker_id] = known.pop(broker_id)
+        for broker_id in absent.keys() & seen.removed:
+            del absent[broker_id]
         for broker_id, member in seen.members.items():
+            absent.pop(broker_id, None)
             if broker_id != mine:
                 known[broker_id] = Known(member.address, member.kafka_address)
 

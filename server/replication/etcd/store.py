@@ -7,6 +7,7 @@ It is read at one revision, and changed by transactions.
 | `state` | Who leads in which epoch, and who is in sync. |
 | `leader` | On the leader's lease: there as long as it leads. |
 | `members/ID` | Each broker that is there, on its own lease. |
+| `removed/ID` | A broker that a person took out, for a minute: others forget that it was there. |
 """
 
 from collections.abc import Mapping
@@ -31,6 +32,9 @@ from .values import (
 
 ROOT: Final = "/horolog/"
 
+FORGOTTEN_S: Final = 60
+"""How long it is in etcd that a broker was taken out: all others read that again and again."""
+
 
 @value_class
 class Seen:
@@ -42,6 +46,8 @@ class Seen:
     view: ClusterView | None
     members: Mapping[int, StoredMember]
     member_revisions: Mapping[int, int]
+    removed: frozenset[int] = frozenset()
+    """Brokers that were taken out just now."""
 
 
 class ClusterStore:
@@ -54,6 +60,7 @@ class ClusterStore:
         self._state = f"{self._prefix}state"
         self._leader = f"{self._prefix}leader"
         self._members = f"{self._prefix}members/"
+        self._removed = f"{self._prefix}removed/"
 
     async def read(self) -> Seen:
         """All keys, linearizably."""
@@ -92,6 +99,12 @@ class ClusterStore:
         found = await self.gateway.transact(unchanged, [put], read=self._prefix)
         return found.succeeded, self._seen(found)
 
+    async def forget(self, broker_id: int) -> None:
+        """Have the brokers that are there forget one that is not."""
+        lease_id, _ = await self.gateway.grant(FORGOTTEN_S)
+        key = f"{self._removed}{broker_id}"
+        await self.gateway.transact([], [Put(key, b"", lease_id)], read=key)
+
     def _member(self, broker_id: int) -> str:
         return f"{self._members}{broker_id}"
 
@@ -102,6 +115,7 @@ class ClusterStore:
         state_revision = leader_revision = leader_lease = 0
         members: dict[int, StoredMember] = {}
         revisions: dict[int, int] = {}
+        removed: set[int] = set()
         for each in found.values:
             if each.key == self._state:
                 stored, state_revision = decode_state(each.key, each.value), each.revision
@@ -114,6 +128,9 @@ class ClusterStore:
                 if each.key != self._member(broker_id):
                     raise BadValue(f"the value of {each.key} in etcd is of broker {broker_id}")
                 members[broker_id], revisions[broker_id] = member, each.revision
+            elif each.key.startswith(self._removed):
+                number = each.key.removeprefix(self._removed)
+                removed |= {int(number)} if number.isascii() and number.isdigit() else set()
         if stored is None:
             return Seen(found.revision, "", None, members, revisions)
         view = ClusterView(
@@ -125,4 +142,4 @@ class ClusterStore:
             leader_lease,
             {broker_id: member.info for broker_id, member in members.items()},
         )
-        return Seen(found.revision, stored.cluster_id, view, members, revisions)
+        return Seen(found.revision, stored.cluster_id, view, members, revisions, frozenset(removed))
