@@ -118,13 +118,19 @@ def _record_of(made: Path) -> str:
 
 
 def _translate(kernel: Extension) -> None:
-    """Write the C source, in the build folder; `ImportError` without Cython.
+    """Write the C source, in the build folder, unless it is there; `ImportError` without Cython.
 
     Cython wants the folders to be called like the packages, and the root's can be anything.
     """
+    from Cython import __version__
     from Cython.Build import cythonize
 
     package = ROOT / "build" / "kernel" / PACKAGE.replace(".", os.sep)
+    written, record = package / f"{MODULE}.c", package / "written.txt"
+    made_of = f"{DIGEST} {__version__}\n"
+    if written.exists() and record.exists() and record.read_text() == made_of:
+        kernel.sources = [str(written)]
+        return
     package.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(package, ignore_errors=True)
     shutil.copytree(ROOT / FOLDER, package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
@@ -133,6 +139,7 @@ def _translate(kernel: Extension) -> None:
     made = Extension(kernel.name, [str(package / f"{MODULE}.pyx")])
     (translated,) = cythonize([made], force=True, quiet=True)
     kernel.sources = translated.sources
+    record.write_text(made_of)
 
 
 setup(

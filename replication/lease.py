@@ -7,12 +7,10 @@ class Lease:
     Once over it is over for ever, even if a renewal succeeds later: somebody may lead by then.
     """
 
-    __slots__ = ("_margin", "_until_s", "asked_s", "lease_id", "lost")
+    __slots__ = ("_margin", "_until_s", "lease_id", "lost")
 
     def __init__(self, lease_id: int, asked_s: float, ttl_s: float, margin: float) -> None:
         self.lease_id = lease_id
-        self.asked_s = asked_s
-        """When the last renewal was asked for."""
         self.lost = False
         self._margin = margin
         self._until_s = asked_s + ttl_s * (1 - margin)

@@ -27,6 +27,8 @@ ALONE = "pyspark_horolog"
 QUICKLY = {**os.environ, "CFLAGS": "-O0"}
 """The environment of a compiler whose module is not to be run."""
 
+IN_PLACE = (sys.executable, "setup.py", "--quiet", "build_ext", "--inplace")
+
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys, horolog
 names = ["horolog"] + [m.name for m in pkgutil.walk_packages(horolog.__path__, "horolog.")]
@@ -156,16 +158,15 @@ def test_a_module_that_was_cut_short_is_made_again_and_that_in_place_replaced_in
     """As by a kill while it was written. What is whole is not made again; a broker that runs has
     the old one in memory, as long as that is its file."""
     require_program("cc")
-    build = (sys.executable, "setup.py", "--quiet", "build_ext", "--inplace")
-    run(*build, cwd=export, env=QUICKLY)
+    run(*IN_PLACE, cwd=export, env=QUICKLY)
     (made,) = (export / "build").rglob("*.so")
     (in_place,) = (export / FOLDER).glob("*.so*")
     first, content = made.stat(), made.read_bytes()
-    run(*build, cwd=export, env=QUICKLY)
+    run(*IN_PLACE, cwd=export, env=QUICKLY)
     assert made.stat().st_mtime_ns == first.st_mtime_ns
     made.write_bytes(content[:-1])
     with in_place.open("rb") as held:
-        run(*build, cwd=export, env=QUICKLY)
+        run(*IN_PLACE, cwd=export, env=QUICKLY)
         assert os.fstat(held.fileno()).st_nlink == 0
         assert held.read() == content
     assert made.read_bytes() == in_place.read_bytes() == content
@@ -174,18 +175,20 @@ def test_a_module_that_was_cut_short_is_made_again_and_that_in_place_replaced_in
 
 
 def test_the_compiler_warns_of_nothing(
-    export: Path, tmp_path: Path, require_program: Callable[[str], str]
+    export: Path, wheel: Path, require_program: Callable[[str], str]
 ) -> None:
     require_program("cc")
-    build = (sys.executable, "setup.py", "--quiet", "build_ext", "--build-lib", tmp_path)
+    output = export / "build/kernel/output.txt"
+    assert "warning:" not in output.read_text()
     header = export / FOLDER / "kernel.h"
     source = header.read_text()
     # One fault, to see that it would.
     header.write_text(source + "static inline int never(unsigned a) { int b; return a == 0; }\n")
-    run(*build, "--force", cwd=export)
-    header.write_text(source)
-    said = (export / "build/kernel/output.txt").read_text().splitlines()
-    (warning,) = (line for line in said if "warning:" in line)
+    try:
+        run(*IN_PLACE, cwd=export, env=QUICKLY)
+    finally:
+        header.write_text(source)
+    (warning,) = (line for line in output.read_text().splitlines() if "warning:" in line)
     assert "unused variable 'b'" in warning.translate(dict.fromkeys(map(ord, "\u2018\u2019"), "'"))
 
 

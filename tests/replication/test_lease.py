@@ -1,0 +1,44 @@
+"""How long a lease in etcd may be relied on (replication.md, section 5)."""
+
+import time
+
+import pytest
+
+from horolog.clock import boot_time_s
+from horolog.replication.lease import Lease
+
+TTL_S, MARGIN = 10.0, 0.1
+
+
+@pytest.fixture
+def lease() -> Lease:
+    return Lease(1, 100.0, TTL_S, MARGIN)
+
+
+def test_it_counts_from_before_it_was_asked_for_less_the_margin(lease: Lease) -> None:
+    """However late the answer came: etcd began to count before it answered."""
+    assert lease.holds(108.999)
+    assert not lease.holds(109.0)
+
+
+def test_a_renewal_counts_from_before_it_was_asked_for(lease: Lease) -> None:
+    lease.renewed(108.0, 104.0, TTL_S)
+    assert lease.holds(112.999)
+    assert not lease.holds(113.0)
+
+
+def test_a_renewal_that_was_overtaken_takes_nothing_away(lease: Lease) -> None:
+    lease.renewed(105.0, 104.0, TTL_S)
+    lease.renewed(105.0, 102.0, TTL_S)
+    assert lease.holds(112.999)
+
+
+def test_what_is_over_is_over_for_ever(lease: Lease) -> None:
+    """The answer to a renewal that comes after the end, and a clock that is read out of order."""
+    lease.renewed(109.0, 108.0, TTL_S)
+    assert not lease.holds(109.0)
+    assert not lease.holds(100.0)
+
+
+def test_it_is_counted_by_the_clock_that_goes_on_while_a_machine_sleeps() -> None:
+    assert boot_time_s() == pytest.approx(time.clock_gettime(time.CLOCK_BOOTTIME), abs=0.5)
