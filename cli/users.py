@@ -23,7 +23,7 @@ from ..protocol.sasl.plain import MAX_PASSWORD_BYTES
 from ..protocol.sasl.scram import credential_of, salted_password
 from ..server.security.users import (
     DEFAULT_ITERATIONS,
-    Change,
+    CredentialChange,
     Entry,
     Removal,
     Users,
@@ -158,7 +158,7 @@ class _StoredUsers(DataDirectory[Users]):
     def alter(
         self, upsertions: Sequence[ScramUpsertion], removed: Mapping[str, Sequence[int]]
     ) -> None:
-        changes: list[list[Change]] = [
+        changes: list[list[CredentialChange]] = [
             [Removal(name, _BY_NUMBER[number]) for number in numbers]
             for name, numbers in removed.items()
         ]

@@ -21,7 +21,7 @@ from ...server.quotas.rules import (
     problem_of_name,
     problem_of_value,
 )
-from ...server.quotas.store import Change, Quotas
+from ...server.quotas.store import QuotaChange, Quotas
 from ..asking import ask
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server, check_text, check_texts, group
@@ -85,7 +85,7 @@ def set_(
         if not equals or quota in wanted:
             raise WrongUsage(f"{text!r}: write each quota once, as {quota}=VALUE")
         wanted[quota] = _value(quota, number)
-    _target(data_dir, server).change(Change(entity, wanted))
+    _target(data_dir, server).change(QuotaChange(entity, wanted))
     emit(f"set for {entity}: {_shown(quota, value)}" for quota, value in wanted.items())
 
 
@@ -112,7 +112,7 @@ def remove(
     doomed = [quota for quota in there if not wanted or quota in wanted]
     if not doomed:
         raise CommandFailed(f"there is no such quota of {entity}; see `horolog quota list`")
-    target.change(Change(entity, dict.fromkeys(doomed)))
+    target.change(QuotaChange(entity, dict.fromkeys(doomed)))
     emit(f"removed for {entity}: {quota}" for quota in doomed)
 
 
@@ -201,7 +201,7 @@ class _BrokerQuotas:
             for entry in ask(QuotaAdmin, self._server, QuotaAdmin.quotas)
         }
 
-    def change(self, change: Change) -> None:
+    def change(self, change: QuotaChange) -> None:
         ops = [
             QuotaOp(key=quota.value, value=0.0 if value is None else value, remove=value is None)
             for quota, value in change.values.items()
@@ -216,7 +216,7 @@ class _StoredQuotas(DataDirectory[Quotas]):
     def quotas(self) -> Quotas_:
         return self.use(lambda store: store.table.quotas)
 
-    def change(self, change: Change) -> None:
+    def change(self, change: QuotaChange) -> None:
         for error in self.use(lambda store: store.change([change])):
             if error is not None:
                 raise error

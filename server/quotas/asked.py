@@ -21,7 +21,7 @@ from .rules import (
     problem_of_name,
     problem_of_value,
 )
-from .store import Change
+from .store import QuotaChange
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -73,7 +73,7 @@ class Filter:
         return True
 
 
-def asked_change(asked: QuotaAlteration) -> Change:
+def asked_change(asked: QuotaAlteration) -> QuotaChange:
     """The change that an item of a request asks for. Raises `InvalidRequest`."""
     entity = asked_entity(asked.entity)
     values: dict[Quota, float | None] = {}
@@ -83,7 +83,7 @@ def asked_change(asked: QuotaAlteration) -> Change:
         if problem is not None:
             raise InvalidRequest(problem)
         values[quota] = None if op.remove else op.value
-    return Change(entity, values)
+    return QuotaChange(entity, values)
 
 
 def asked_entity(parts: Sequence[QuotaEntityPart]) -> Entity:
