@@ -219,12 +219,12 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Where the batch after `start` ends; `start` when there is nothing to read yet."""
         asked = questions(self._options.broker)
         view = self._look(asked, start)
-        if self._target is None and not self._enough(view):
+        if self._target is None and not self._take_batch(view):
             # What is at its bound already has nothing to wait for.
             growing = {key: offset for key, offset in view.last.items() if view.end[key] >= offset}
             asked.wait_beyond(growing, self._options.idle_wait_ms)
             view = self._look(asked, start)
-            if not self._enough(view):
+            if not self._take_batch(view):
                 self._latest = planning.to_json(view.end, view.logs)
                 return start
         self._latest = planning.to_json(view.end, view.logs)
@@ -306,8 +306,8 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
                 _log.warning("%s", text)
         self._told = frozenset(texts)
 
-    def _enough(self, view: _View) -> bool:
-        """Whether there is a batch to read, by `minOffsetsPerTrigger` too."""
+    def _take_batch(self, view: _View) -> bool:
+        """Begin a batch, if there is enough to read by `minOffsetsPerTrigger` too, and say whether."""
         now_s = SystemClock().monotonic()
         if self._last_moved_s is None:
             self._last_moved_s = now_s

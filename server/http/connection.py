@@ -58,8 +58,8 @@ class HttpConnection(web.RequestHandler):
         self.principal = ANONYMOUS
         """Who sent the request that is answered now."""
         self._knows_certificates = certificates
-        self._head_deadline = Deadline(loop, limits.head_seconds, self._head_is_late)
-        self._idle_deadline = Deadline(loop, limits.idle_seconds, self._was_idle)
+        self._head_deadline = Deadline(loop, limits.head_seconds, self._drop_late_head)
+        self._idle_deadline = Deadline(loop, limits.idle_seconds, self._close_idle)
         self._wire: asyncio.Transport | None = None
         self._at_work = False
         self._unsent_bytes = 0
@@ -117,20 +117,20 @@ class HttpConnection(web.RequestHandler):
             raise ConnectionError("a part of the answer is sent already")
         return _closing(status, text)
 
-    def _head_is_late(self) -> None:
+    def _drop_late_head(self) -> None:
         seconds = self.port.limits.head_seconds
         cause = f"the head of a request was not complete after {seconds:g} s"
         self.port.dropped(self.address, "http_head", cause)
         self._abort()
 
-    def _was_idle(self) -> None:
+    def _close_idle(self) -> None:
         unsent = self._wire.get_write_buffer_size() if self._wire is not None else 0
         if unsent and unsent != self._unsent_bytes:
             self._unsent_bytes = unsent
             self._idle_deadline.stop()
             self._idle_deadline.start()
             return
-        self.port.was_idle(self.address)
+        self.port.count_idle(self.address)
         self._abort()
 
     def _abort(self) -> None:

@@ -119,7 +119,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
 
         def admit(port: Port, address: str) -> "HttpConnection | None":
-            if not self._port.admits(address):
+            if not self._port.admit(address):
                 return None
             return HttpConnection(
                 *(server, self._port, address, loop),
@@ -159,7 +159,7 @@ class HttpServer:
         if security is not None and "/metrics" not in self._open_paths:
             # They name every topic.
             asking = cast("Asking", request.protocol)
-            if not security.may_see_broker(asking.principal, asking.address, "/metrics"):
+            if not security.check_sees_broker(asking.principal, asking.address, "/metrics"):
                 text = f"{asking.principal} may not Describe cluster\n"
                 return web.Response(status=403, text=text)
         async with self._rendering:

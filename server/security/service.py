@@ -119,9 +119,9 @@ class Security:
 
         return Quotas(self._files, self._settings.data_dir)
 
-    def may_see_broker(self, principal: str, host: str, asked: str) -> bool:
-        """Whether `principal` may see figures of all topics together; a refusal goes into the audit
-        log with what they asked for."""
+    def check_sees_broker(self, principal: str, host: str, asked: str) -> bool:
+        """Look whether `principal` may see figures of all topics together; a refusal goes into the
+        audit log with `asked`."""
         if not self.authorization:
             return True
         from ...protocol.api.security.acl_terms import CLUSTER_NAME, Operation, ResourceType

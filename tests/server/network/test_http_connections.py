@@ -190,6 +190,6 @@ async def test_connections_above_the_limit_are_closed_at_once() -> None:
 )
 def test_at_most_half_of_the_places_are_for_one_address(per_ip: int, admitted: int) -> None:
     port = HttpPort(Figures(SystemClock(), 1000), RecordedEvents(), limits=HttpLimits(10, per_ip))
-    admits: Callable[[str], bool] = port.admits
-    assert [admits("10.0.0.1") for _ in range(8)].count(True) == admitted
-    assert admits("10.0.0.2")
+    admit: Callable[[str], bool] = port.admit
+    assert [admit("10.0.0.1") for _ in range(8)].count(True) == admitted
+    assert admit("10.0.0.2")
