@@ -26,11 +26,11 @@ from ..protocol.api.security.acls import AclFilter
 from ..server.security.acl_filters import Filter, as_creation, asked_acl
 from ..server.security.acl_store import Acls, problem_of, written
 from ..server.security.acls import Acl, AclTable, Decision, Reason, Resource
-from .asking import ask
+from .broker_requests import ask
 from .errors import CommandFailed, WrongUsage
 from .options import DEFAULT_SERVER, Json, Server, check_text, check_texts, group
 from .output import emit, emit_object, json_line, table
-from .security.data_directory import DataDir, DataDirectory
+from .security.offline_directory import DataDir, OfflineDirectory
 
 acls = group("Say who may do what, list that, and ask what follows from it.")
 
@@ -295,7 +295,7 @@ class _BrokerAcls:
         return ask(AclAdmin, self._server, AclAdmin.authorization)
 
 
-class _StoredAcls(DataDirectory[Acls]):
+class _StoredAcls(OfflineDirectory[Acls]):
     """Those in the data directory of a broker that does not run."""
 
     def acls(self) -> Sequence[Acl]:

@@ -9,7 +9,7 @@ import typer
 from ..client.administer.admin import Admin
 from ..client.results import TopicDescription
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
-from .asking import ask
+from .broker_requests import ask
 from .completion import complete_topic
 from .errors import WrongUsage
 from .options import DEFAULT_SERVER, INT32_MAX, Json, Server, check_text, group, name_values

@@ -29,11 +29,11 @@ from ..server.security.users import (
     Users,
 )
 from ..storage.files import SystemFiles
-from .asking import ask
+from .broker_requests import ask
 from .errors import WrongUsage
 from .options import DEFAULT_SERVER, Json, Server, check_text, group
 from .output import emit, json_line, table
-from .security.data_directory import DataDir, DataDirectory
+from .security.offline_directory import DataDir, OfflineDirectory
 
 _SALT_BYTES: Final = 16
 _BY_NUMBER: Final = {each.number: each for each in SCRAM_MECHANISMS.values()}
@@ -143,7 +143,7 @@ class _BrokerUsers:
         ask(UserAdmin, self._server, lambda admin: admin.alter_users(upsertions, removed))
 
 
-class _StoredUsers(DataDirectory[Users]):
+class _StoredUsers(OfflineDirectory[Users]):
     """Those in the data directory of a broker that does not run."""
 
     def users(self) -> Found:

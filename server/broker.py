@@ -31,7 +31,7 @@ from .conversions import Conversions
 from .creations import Creations
 from .dispatch import Dispatcher
 from .events import Events
-from .groups.setting_up import set_up_groups
+from .groups.factory import set_up_groups
 from .handlers import HANDLERS, HANDLERS_OF_MANY
 from .handlers.base import Services
 from .http.port import HttpLimits, HttpPort

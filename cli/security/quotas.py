@@ -22,11 +22,11 @@ from ...server.quotas.rules import (
     problem_of_value,
 )
 from ...server.quotas.store import QuotaChange, Quotas
-from ..asking import ask
+from ..broker_requests import ask
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server, check_text, check_texts, group
 from ..output import emit, json_line, table
-from .data_directory import DataDir, DataDirectory
+from .offline_directory import DataDir, OfflineDirectory
 
 quotas = group("Say how much users and clients may take, and list that.")
 
@@ -210,7 +210,7 @@ class _BrokerQuotas:
         ask(QuotaAdmin, self._server, lambda admin: admin.alter_quotas([alteration]))
 
 
-class _StoredQuotas(DataDirectory[Quotas]):
+class _StoredQuotas(OfflineDirectory[Quotas]):
     """Those in the data directory of a broker that does not run."""
 
     def quotas(self) -> Quotas_:

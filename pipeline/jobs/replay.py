@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...times import format_time
+from .dataframes import between, read_plans, utc_date, utc_hour
 from .ranges import ReadPlan
-from .reading import between, read_plans, utc_date, utc_hour
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

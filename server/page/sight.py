@@ -13,7 +13,7 @@ from ...protocol.api.security.acl_terms import (
 from ...storage.directory.topics import TopicEntry
 from ..handlers.base import Services
 from ..security.acls import Resource
-from .asking import Refusal
+from .query import Refusal
 
 
 class Sight(Protocol):

@@ -23,7 +23,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class DataDirectory(Generic[S]):
+class OfflineDirectory(Generic[S]):
     """The data directory of a broker that does not run, and a store of changes in it. The directory
     is made when it is missing."""
 
