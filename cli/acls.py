@@ -36,7 +36,7 @@ acls = group("Say who may do what, list that, and ask what follows from it.")
 
 _TITLES: Final = ", ".join(operation_title(each) for each in OPERATIONS_BY_TITLE.values())
 
-_ANYBODY: Final[list[tuple[Permission, str | None]]] = [(Permission.ANY, None)]
+_ANY_PRINCIPAL: Final[list[tuple[Permission, str | None]]] = [(Permission.ANY, None)]
 
 Allow = Annotated[
     list[str] | None,
@@ -101,7 +101,7 @@ def add(
     data_dir: DataDir = None,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Add rules: that somebody may do something, or may not."""
+    """Add rules: what a principal may do, or may not."""
     resource = _resource(topic, group, cluster, cluster_name)
     whom = _whom(allow, deny)
     if resource is None or not whom or not operation:
@@ -155,7 +155,7 @@ def remove(
             operation=int(each),
             permission_type=int(permission),
         )
-        for permission, principal in whom or _ANYBODY
+        for permission, principal in whom or _ANY_PRINCIPAL
         for each in [_operation(text) for text in operation or ()] or [Operation.ANY]
     ]
     gone = _target(data_dir, server).remove(filters)
@@ -193,7 +193,7 @@ def decide(
     server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
-    """Say whether somebody may do something, and which rule decides that.
+    """Say whether a principal may do something, and which rule decides that.
 
     Nothing is asked for or changed with it.
     """

@@ -96,7 +96,7 @@ async def _offset(admin: Admin, name: str, partition: int, before: Position | No
             start, end = await admin.list_offsets(name, partition, [EARLIEST, LATEST])
             if start != end:
                 raise CommandFailed(
-                    f"{name}-{partition}: no message has a time, so none can be told to be older; "
+                    f"{name}-{partition}: no message has a time, so none is known to be older; "
                     "trim by --before offset:N"
                 )
             return end.offset or 0

@@ -48,7 +48,7 @@ AUDIT: Final = frozenset(
         "user_changed",
     }
 )
-"""Events of which no line is left out: each is a change that somebody made; of what is refused the
+"""Events of which no line is left out: each is a change by a principal; of what is refused the
 audit itself leaves out the most."""
 
 _LEVELS: Final = MappingProxyType({"debug": 10, "info": 20, "warning": 30, "error": 40})

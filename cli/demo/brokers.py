@@ -108,13 +108,13 @@ async def _run(brokers: list[_Broker]) -> None:
                 await ensure_topic(admin, topic, {})
             await send_all(producer, history.topic, history.records)
             _say(f"{history.topic} has {len(history.records):,} messages: {history.what}")
-            _tell(brokers, addresses)
+            _print_hints(brokers, addresses)
             await _write(producer)
     finally:
         watching.cancel()
 
 
-def _tell(brokers: list[_Broker], addresses: str) -> None:
+def _print_hints(brokers: list[_Broker], addresses: str) -> None:
     program = shlex.join([sys.executable, "-m", "horolog"])
     lines = [
         f"a message with acks=all goes to {TOPIC} ten times a second. Now kill one, and watch:",

@@ -96,9 +96,9 @@ def whole_answers() -> Iterator[None]:
 
 @contextmanager
 def silent_gateway() -> Iterator[None]:
-    """Whoever asks Spark handles what goes wrong: Py4J need not log it, with its traceback, too."""
+    """Errors are handled by the caller of Spark: Py4J need not log them, with a traceback, too."""
     root = logging.getLogger()
-    if root.handlers:  # the log has been set up, by whoever wants it
+    if root.handlers:  # the log is configured already
         yield
         return
     handler = logging.StreamHandler()

@@ -13,7 +13,7 @@ import typer
 from ...client.administer.quotas import QuotaAdmin
 from ...client.cluster.servers import Servers
 from ...protocol.api.security.client_quotas import QuotaAlteration, QuotaOp
-from ...server.quotas.asked import asked_entity, told_entity
+from ...server.quotas.asked import asked_entity, entity_parts
 from ...server.quotas.rules import (
     DEFAULT,
     Entity,
@@ -126,7 +126,7 @@ def list_(data_dir: DataDir = None, server: Server = DEFAULT_SERVER, as_json: Js
     if as_json:
         emit(
             json_line(
-                entity={part.entity_type: part.entity_name for part in told_entity(entity)},
+                entity={part.entity_type: part.entity_name for part in entity_parts(entity)},
                 quotas={quota.value: value for quota, value in values.items()},
             )
             for entity, values in found
@@ -206,7 +206,7 @@ class _BrokerQuotas:
             QuotaOp(key=quota.value, value=0.0 if value is None else value, remove=value is None)
             for quota, value in change.values.items()
         ]
-        alteration = QuotaAlteration(entity=told_entity(change.entity), ops=ops)
+        alteration = QuotaAlteration(entity=entity_parts(change.entity), ops=ops)
         ask(QuotaAdmin, self._server, lambda admin: admin.alter_quotas([alteration]))
 
 

@@ -13,7 +13,7 @@ from .replicas import TopicPartition
 READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key, COUNT_BY_TIME.key})
 
 Seen = dict[TopicPartition, int]
-"""The largest high watermark of each partition that a client was told of."""
+"""The largest high watermark of each partition that a client has got in an answer."""
 
 
 def allowing_follower(body: Any, seen: Seen) -> Any:

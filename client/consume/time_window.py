@@ -246,7 +246,7 @@ class TimeWindow:
 
     @property
     def _searched_ms(self) -> int | None:
-        """The time of the first message to read, where the broker is not told of the window."""
+        """The time of the first message to read, where the request does not name the window."""
         if self._options.window is not None or self._bounds.by == APPEND:
             return None
         return self._bounds.from_ms

@@ -83,7 +83,7 @@ class WindowRequests:
         place.position = (place.end or 0) if offset is None else offset
 
     async def log_bytes(self, place: WindowPartition) -> int:
-        """What the partition takes on the disk of its leader; 0 where that is not told."""
+        """Bytes of the partition on the disk of its leader; 0 where that is not answered."""
         asked = DescribableLogDirTopic(name=place.topic, partitions=[place.partition])
         ask = partial(
             self.cluster.request,

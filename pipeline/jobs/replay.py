@@ -79,7 +79,7 @@ def replay(spark: "SparkSession", plan: ReadPlan, target: Target) -> Replayed:
     """Write the messages of the plan whose times are in its range; count them again in the files.
 
     Columns are those of the source, with folders `topic=.../dt=.../hour=...` (UTC). Done again, it
-    replaces what it wrote. Whoever calls looks at `exact` and at `missing`.
+    replaces what it wrote. The caller looks at `exact` and at `missing`.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as sf

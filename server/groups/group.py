@@ -1,7 +1,7 @@
 """One consumer group: what its members ask for, and what that makes of it.
 
 No I/O and no clock: every call gets the time, in seconds on a monotonic clock, and what is to
-be answered to requests that wait is collected in `replies`. Whoever drives a group takes them from
+be answered to requests that wait is collected in `replies`. The caller takes them from
 there after each call, and calls `time_passed` when `next_deadline` is reached.
 """
 

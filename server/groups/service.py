@@ -31,10 +31,10 @@ Answer = asyncio.Future[Outcome | None]
 
 
 class GroupService:
-    """Passes requests to the coordinator, answers those that wait, and tells it the time.
+    """Passes requests to the coordinator, answers those that wait, and passes it the time.
 
     Deadlines are on the broker's clock. `look` is called when one of them should be reached, and by
-    whoever moves the clock.
+    what moves the clock.
     """
 
     def __init__(

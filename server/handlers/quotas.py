@@ -66,7 +66,7 @@ def alter(services: Services, request: AlterClientQuotasRequest, call: Call) -> 
                 outcome = services.outcomes.of(error, api="alter-client-quotas")
                 result.error_code, result.error_message = outcome
             if not request.validate_only:
-                _tell(services, call, change, result.error_code)
+                _audit(services, call, change, result.error_code)
         if not request.validate_only:
             services.security.quotas_changed()
         return AlterClientQuotasResponse(entries=results)
@@ -74,7 +74,7 @@ def alter(services: Services, request: AlterClientQuotasRequest, call: Call) -> 
     return Later(ready, answer, alone=True)
 
 
-def _tell(services: Services, call: Call, change: "QuotaChange", code: int) -> None:
+def _audit(services: Services, call: Call, change: "QuotaChange", code: int) -> None:
     values = (
         f"{quota.value} removed" if value is None else f"{quota.value}={value:g}"
         for quota, value in change.values.items()

@@ -62,7 +62,7 @@ class HttpAuthentication:
         self._sessions = WebSessions(asyncio.get_running_loop().time)
 
     async def principal(self, request: web.BaseRequest, peer: HttpPeer) -> str | None:
-        """Who asks; `None` for somebody who has to log in first."""
+        """Whose request it is; `None` where a login is missing."""
         if peer.certificate_principal is not None:
             return peer.certificate_principal
         if not peer.needs_login:
@@ -91,7 +91,7 @@ class HttpAuthentication:
             return web.Response(status=303, headers={"Location": LOGIN_PATH, **HEADERS})
         headers = CIMultiDict(HEADERS)
         if not from_page:
-            # A browser would ask for the password itself, and send it to whoever asks again.
+            # A browser would ask for the password itself, and send it again to every page.
             headers.add("WWW-Authenticate", 'Basic realm="horolog", charset="UTF-8"')
             if self._security.logins.takes_tokens:
                 headers.add("WWW-Authenticate", 'Bearer realm="horolog"')

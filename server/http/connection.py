@@ -183,7 +183,7 @@ def _refusal(request: web.BaseRequest, port: HttpPort) -> tuple[int, str, str] |
     if hosts and not is_known_host(hosts[0], port.names):
         text = (
             f"The HTTP port does not answer under the name '{shown(hosts[0][:100])}', which "
-            "somebody else could own. Use an address or localhost, add the name to the setting "
+            "a stranger could own. Use an address or localhost, add the name to the setting "
             "http.hosts, or have a proxy send one of these as Host."
         )
         return 403, "host", text

@@ -1,5 +1,5 @@
-"""The HTTP port: `/metrics` for Prometheus, `/healthz`, `/readyz` and `/leader` for whoever starts,
-stops and finds brokers, `/` for people.
+"""The HTTP port: `/metrics` for Prometheus, `/healthz`, `/readyz` and `/leader` for programs that
+start, stop and find brokers, `/` for people.
 
 aiohttp is imported where it is used: that takes longer than the whole rest of the broker's start.
 """

@@ -62,7 +62,7 @@ class Entrance:
         self._session_end: asyncio.TimerHandle | None = None
 
     def meet(self, transport: asyncio.Transport, host: str) -> Session | None:
-        """The session of who has come in; `None` for somebody without a name, who needs none."""
+        """The session of a new connection; `None` for one without a name, which needs none."""
         endpoint = self._endpoint
         self._host = host
         session = Session(

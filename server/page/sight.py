@@ -65,7 +65,7 @@ ASKED_FOR: Final[Mapping[str, Operation]] = MappingProxyType(
 
 
 class Allowed:
-    """What the rules allow somebody to see."""
+    """What the rules allow a principal to see."""
 
     def __init__(self, services: Services, principal: str, host: str) -> None:
         self._authorizer = services.security.authorizer

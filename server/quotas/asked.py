@@ -101,7 +101,7 @@ def asked_entity(parts: Sequence[QuotaEntityPart]) -> Entity:
     return Entity(names.get(USER), names.get(CLIENT_ID))
 
 
-def told_entity(entity: Entity) -> list[QuotaEntityPart]:
+def entity_parts(entity: Entity) -> list[QuotaEntityPart]:
     """An entity in the words of requests and answers."""
     return [
         QuotaEntityPart(entity_type=kind, entity_name=name or None)
@@ -113,7 +113,7 @@ def told_entity(entity: Entity) -> list[QuotaEntityPart]:
 def entry_of(entity: Entity, values: Values) -> QuotaEntry:
     """The quotas of an entity in the words of an answer."""
     return QuotaEntry(
-        entity=told_entity(entity),
+        entity=entity_parts(entity),
         values=[QuotaValue(key=quota.value, value=value) for quota, value in values.items()],
     )
 

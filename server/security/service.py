@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .tokens import Tokens
     from .users import Users
 
-TOLD_SECONDS: Final = 24 * 60 * 60.0
+WARNING_SECONDS: Final = 24 * 60 * 60.0
 """So often the log says which ports are open to everybody."""
 
 _PLAIN: Final = "PLAIN"
@@ -187,7 +187,7 @@ class Security:
         if self._token_keys is not None:
             self._token_keys.start(loop)
         if self._unprotected:
-            self._tell(loop)
+            self._warn(loop)
 
     def stop(self) -> None:
         if self.tls_files is not None:
@@ -212,12 +212,12 @@ class Security:
         outcome = "done" if error is None else error.name
         self.audit.changed("user_changed", user, by, host, outcome)
 
-    def _tell(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _warn(self, loop: asyncio.AbstractEventLoop) -> None:
         for port in self._unprotected:
             self._observe(
                 "port_unprotected",
                 address=str(port),
                 lacks=" and ".join(port.lacks),
-                hint="whoever reaches it reads and writes everything (allow.plaintext)",
+                hint="every client that reaches it reads and writes everything (allow.plaintext)",
             )
-        self._timer = loop.call_later(TOLD_SECONDS, self._tell, loop)
+        self._timer = loop.call_later(WARNING_SECONDS, self._warn, loop)
