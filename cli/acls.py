@@ -134,7 +134,7 @@ def remove(
     cluster: Cluster = False,
     prefixed: Prefixed = False,
     host: Annotated[
-        str | None, typer.Option("--host", metavar="ADDRESS", help="Only those of this target.")
+        str | None, typer.Option("--host", metavar="ADDRESS", help="Only rules of this address.")
     ] = None,
     data_dir: DataDir = None,
     server: Server = DEFAULT_SERVER,
