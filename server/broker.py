@@ -34,8 +34,6 @@ from .events import Events
 from .groups.factory import set_up_groups
 from .handlers import HANDLERS, HANDLERS_OF_MANY
 from .handlers.base import Services
-from .http.port import HttpLimits, HttpPort
-from .http.server import HttpServer, State
 from .late_appends import LateAppends
 from .logs import Logs
 from .maintenance import Maintenance
@@ -56,6 +54,8 @@ from .rights.audited import audited
 from .security.service import Security
 from .time_maps import TimeMaps
 from .trusted_time import TrustedTime
+from .web.port import HttpLimits, HttpPort
+from .web.server import HttpServer, State
 from .work import Work
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ no place is answered at once, with what there is."""
 MAX_PARKED_PARTITIONS = 500_000
 """Partitions that waiting fetches name, all together: about 200 bytes each."""
 
-HTTP_MODULES = (f"{__package__}.page.routes", f"{__package__}.http.connection")
+HTTP_MODULES = (f"{__package__}.page.routes", f"{__package__}.web.connection")
 """Modules that bring aiohttp along."""
 
 LINES_AT_ONCE = 50

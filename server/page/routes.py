@@ -11,7 +11,7 @@ from aiohttp import web
 
 from ...protocol.errors import UnknownTopicOrPartition
 from ..handlers.base import Services
-from ..http.authentication import HttpPeer
+from ..web.authentication import HttpPeer
 from .consumers import consumers
 from .files import StaticFile, read_files
 from .finding import find

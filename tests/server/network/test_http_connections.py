@@ -9,10 +9,10 @@ import pytest
 
 from horolog.clock import SystemClock
 from horolog.config.address import split_address
-from horolog.server.http.port import HttpLimits, HttpPort
-from horolog.server.http.server import HttpServer, State
 from horolog.server.metrics.figures import Figures
 from horolog.server.network.listener import HTTP_CONNECTIONS, address_of, bind
+from horolog.server.web.port import HttpLimits, HttpPort
+from horolog.server.web.server import HttpServer, State
 from horolog.testing.events import RecordedEvents
 from horolog.testing.ports import plain_port
 from horolog.testing.waiting import until
