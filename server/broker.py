@@ -340,7 +340,6 @@ class Broker:
         commits = self._group_commit(loop, cleanups)
         fetches = ParkingLot(loop, MAX_PARKED_FETCHES, MAX_PARKED_PARTITIONS)
         produces = ParkingLot(loop)
-
         logs = Logs(self.directory, self.settings, work, (fetches, produces))
         self.maintenance = Maintenance(
             self.settings,
@@ -393,9 +392,6 @@ class Broker:
                 self.services, self._identity, self.observe, self.addresses.native
             )
         self._make_dispatchers()
-        self.security.quotas_changed = self._use_quotas
-        if self.security.any_quotas:
-            self._use_quotas()
 
     def _use_quotas(self) -> None:
         """Go by the quotas that there are now; without any, requests are not looked at."""
@@ -433,6 +429,9 @@ class Broker:
             handlers = guard.handlers
         self.dispatcher = Dispatcher(self.services, handlers, native, many, guard=guard)
         self.kafka_dispatcher = Dispatcher(self.services, handlers, kafka, many, guard=guard)
+        self.security.quotas_changed = self._use_quotas
+        if self.security.any_quotas:
+            self._use_quotas()
 
     def _synced(self, seconds: float) -> None:
         self.figures.fsync.add(seconds)
