@@ -30,7 +30,7 @@ DISK_WARNING_SHARE: Final = 0.10
 """Of the disk that is free."""
 
 _PROBES: Final = 5
-"""Questions about the clock; the one that was answered fastest tells most exactly."""
+"""Questions about the clock; the one that was answered fastest is the most exact."""
 
 
 @dataclass(frozen=True, slots=True)

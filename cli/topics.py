@@ -144,7 +144,7 @@ def alter(
 async def _alter(
     admin: Admin, name: str, changes: Mapping[str, str | None], partitions: int | None
 ) -> None:
-    """All of it or nothing, as far as the broker can tell beforehand."""
+    """All of it or nothing, as far as the broker can check beforehand."""
     if partitions is not None:
         if changes:
             await admin.alter_topic(name, changes, validate_only=True)
@@ -195,7 +195,7 @@ async def _log(admin: Admin, name: str, partition: int) -> _Log:
 
 
 async def _log_in_cluster(admin: Admin, name: str, partition: int) -> _Log:
-    """What Kafka's protocol tells: offsets, and not what the files take."""
+    """What Kafka's protocol has: offsets, and not what the files take."""
     start, end = await admin.list_offsets(name, partition, [EARLIEST, LATEST])
     end_offset = end.offset or 0
     return _Log(partition, start.offset or 0, end_offset, end_offset)

@@ -12,7 +12,7 @@ from .planning import Offsets
 from .questions import LOOP
 
 _LONGEST_WAIT_MS: Final = 5_000
-"""Spark tells one listener after the other, so the others wait for a broker that does not answer.
+"""Spark calls one listener after the other, so the others wait for a broker that does not answer.
 """
 
 _log = logging.getLogger(__name__)

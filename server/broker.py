@@ -191,7 +191,7 @@ class Broker:
         return "".join(self._metrics_lines()).encode()
 
     async def _scrape(self) -> bytes:
-        """As `metrics_text`, in turns with the requests, however much there is to tell."""
+        """As `metrics_text`, in turns with the requests, however many lines there are."""
         await self.services.lags.refresh()
         turns = self.services.work.turns()
         lines = self._metrics_lines()

@@ -32,7 +32,7 @@ RARE: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Events of which there is one line in so many seconds, for each value of this field: they are of
-libraries and of strangers, and tell the same each time."""
+libraries and of strangers, and say the same each time."""
 
 MAX_RARE: Final = 200
 """Values of those fields that are kept apart; beyond, they are taken for one."""

@@ -1,4 +1,4 @@
-"""What libraries have to tell, as events of the broker.
+"""Warnings and errors of libraries, as events of the broker.
 
 asyncio, uvloop and aiohttp log by Python's `logging`, warnings and errors that no caller can catch
 go to standard error. All of it becomes an event here: in the log's own format, and bounded, as
@@ -42,7 +42,7 @@ class LibraryLog(logging.Handler):
 
 @contextmanager
 def library_messages_to(observe: Observer, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Make events of what libraries tell in this process, until the end of a `with` block."""
+    """Make events of what libraries log in this process, until the end of a `with` block."""
 
     def warned(
         message: Warning | str,

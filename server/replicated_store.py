@@ -61,7 +61,7 @@ class Leadership(Protocol):
         ...
 
     def check_coordinates(self) -> None:
-        """Raise a `CodedError` where this broker may not tell positions now."""
+        """Raise a `CodedError` where this broker may not answer positions now."""
         ...
 
     def check_positions(self) -> None:

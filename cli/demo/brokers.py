@@ -136,7 +136,7 @@ def _print_hints(brokers: list[_Broker], addresses: str) -> None:
 
 
 async def _write(producer: Producer) -> None:
-    """Send for ever, and tell of gaps between answers."""
+    """Send for ever, and report gaps between answers."""
     answered_s = _CLOCK.monotonic()
     while True:
         try:

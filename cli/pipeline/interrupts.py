@@ -34,7 +34,7 @@ def own_interrupts() -> Iterator[Interrupts]:
     """Have Ctrl-C interrupt this process as it did before, whatever the block puts in its place;
     one that comes during the block is put off.
 
-    A Java that Spark has begun to start, and cannot tell its address any more, would never end.
+    A Java that Spark has begun to start, and cannot report its address any more, would never end.
     PySpark's own answer to Ctrl-C asks Spark something in the middle of another question to Spark,
     and both fail.
     """

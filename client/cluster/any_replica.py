@@ -211,7 +211,7 @@ class AnyReplica(SeveralBrokers):
         return isinstance(answer, CodedError) or self._failure_in(answer) is not None
 
     def _note(self, connection: Connection, asked: Any, answer: Any, wait_ms: int) -> None:
-        """Take over what an answer tells, and leave a broker that lags: one that had a fetch wait,
+        """Take over the ends in an answer, and leave a broker that lags: one that had a fetch wait,
         gave nothing, and is behind, or has had no message of its leader for long."""
         behind = note_ends(asked, answer, self._replicas.seen)
         if not (isinstance(answer, FetchResponse) and wait_ms and answer.follower_heard_ms >= 0):

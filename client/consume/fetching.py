@@ -226,7 +226,7 @@ def next_offset(result: FetchPartitionResult, offset: int, entries: Walk | None 
 
 
 class _AppendTimes:
-    """What a response tells of when messages were appended."""
+    """The append times in a response."""
 
     def __init__(self, spans: Sequence[AppendTime]) -> None:
         self._offsets = [item.offset for item in spans]

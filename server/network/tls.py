@@ -1,7 +1,7 @@
 """TLS between a transport and the protocol that would otherwise be right behind it.
 
 OpenSSL works on bytes in memory (`ssl.SSLObject`), in the callbacks of the plain transport below.
-So what is written is in the buffer of that transport, which tells of flow and of what is unread as
+So what is written is in the buffer of that transport, which reports flow and what is unread as
 without TLS, and what is read is decrypted at once, into where the protocol wants it.
 
     opening      the first byte has not come

@@ -1,4 +1,4 @@
-"""What requests ask about quotas, as rules; and rules as answers tell them."""
+"""What requests ask about quotas, as rules; and rules as answers have them."""
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum

@@ -1,4 +1,4 @@
-"""Handlers whose changes of topics and settings the audit tells of."""
+"""Handlers whose changes of topics and settings are audited."""
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType

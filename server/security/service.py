@@ -180,7 +180,7 @@ class Security:
         return lambda certificate: rules.name(subject_name(certificate))
 
     def start(self) -> None:
-        """Look after certificates, and tell of ports that are open to everybody, from now on."""
+        """Look after certificates, and report ports that are open to everybody, from now on."""
         loop = asyncio.get_running_loop()
         if self.tls_files is not None:
             self.tls_files.start(loop)

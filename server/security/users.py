@@ -85,7 +85,7 @@ class Users:
 
     def credential(self, name: str, mechanism: ScramMechanism) -> ScramCredential:
         """A user's password; one that nothing matches for who has none."""
-        # Made for everybody: the time does not tell who exists.
+        # Made for every name: the time does not show which exist.
         decoy = self._decoy(name, mechanism)
         return self._users.get(name, {}).get(mechanism.name) or decoy
 

@@ -45,7 +45,7 @@ _NEEDED: Final = "log in: at /login, or with Authorization: Basic or Bearer"
 
 
 class HttpPeer(Protocol):
-    """A connection of the HTTP port, as far as it tells who asks."""
+    """A connection of the HTTP port, as far as it identifies its client."""
 
     address: str
     needs_login: bool

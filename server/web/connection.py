@@ -40,7 +40,7 @@ class HttpConnection(web.RequestHandler):
         needs_login: bool = False,
         certificates: bool = False,
     ) -> None:
-        """With `certificates` a client's certificate tells who it is."""
+        """With `certificates` a client's certificate names its principal."""
         limits = port.limits
         super().__init__(
             server,

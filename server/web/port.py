@@ -46,7 +46,7 @@ class HttpPort:
         self.limits = limits or HttpLimits()
         self.names = frozenset(names)
         self.logger = logging.Logger("aiohttp")
-        """For what aiohttp has to tell."""
+        """For what aiohttp logs."""
         self.logger.addHandler(LibraryLog(observe))
         self._figures = figures
         self._observe = observe
