@@ -44,7 +44,7 @@ Allow = Annotated[
         "--allow",
         metavar="PRINCIPAL",
         callback=check_texts,
-        help="Who may: User:NAME, or User:* for everybody. May be repeated.",
+        help="Who may: User:NAME, or User:* for all. May be repeated.",
     ),
 ]
 Deny = Annotated[
@@ -101,7 +101,7 @@ def add(
     data_dir: DataDir = None,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Add rules: what a principal may do, or may not."""
+    """Add rules: that a principal may do something, or may not."""
     resource = _resource(topic, group, cluster, cluster_name)
     whom = _whom(allow, deny)
     if resource is None or not whom or not operation:
