@@ -122,7 +122,7 @@ class KafkaBroker:
         return self.folder / "data"
 
     def begin(self) -> threading.Event:
-        """Start the process; the event tells that it serves, or that it has ended."""
+        """Start the process; the event is set when it serves, or has ended."""
         self.process = subprocess.Popen(
             self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -160,7 +160,7 @@ class KafkaBroker:
 
 
 def _copy_lines(lines: IO[str], log: Path, ready: threading.Event) -> None:
-    """Write what a broker says to its log, and tell when it serves or falls silent."""
+    """Write what a broker says to its log, and report when it serves or falls silent."""
     with lines, log.open("a") as target:
         for line in lines:
             target.write(line)

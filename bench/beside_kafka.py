@@ -25,7 +25,7 @@ from .figure import median_ratio, times_in_turns
 from .kafka_sides import Side, Sides, both, bounded, check_answer, found_offset
 from .librdkafka import consumed, produced
 from .raw_client import Refused
-from .results import are_known
+from .results import check_known
 
 RESULTS: Final = Path("build") / "bench-kafka.json"
 
@@ -289,7 +289,7 @@ MEASUREMENTS: Final[dict[str, Callable[[Sides], Iterator[Compared]]]] = {
 
 
 def main(names: list[str]) -> int:
-    if not are_known(names, MEASUREMENTS):
+    if not check_known(names, MEASUREMENTS):
         return 2
     figures: list[Compared] = []
     print(f"{'':<26} {'Kafka':>12} {'Horolog':>12} {'ratio':>7} {'fsync':>12}")

@@ -130,7 +130,7 @@ def process_seconds(pid: int) -> float:
 
 def wait_until_idle(processor_seconds: Sequence[Callable[[], float]]) -> None:
     """Wait for what brokers still do with segments that they have just closed, which they sync in
-    the background, or for half a minute. Each call tells the processor time of one of them."""
+    the background, or for half a minute. Each call gives the processor time of one of them."""
     ended = time.monotonic() + _IDLE_WITHIN_SECONDS
     while time.monotonic() < ended:
         before = [used() for used in processor_seconds]

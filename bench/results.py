@@ -10,8 +10,8 @@ from ..protocol.records.kernel import FORM
 from .figure import Figure
 
 
-def are_known(names: Sequence[str], known: Collection[str]) -> bool:
-    """Whether all of these can be measured; the others are named on standard error."""
+def check_known(names: Sequence[str], known: Collection[str]) -> bool:
+    """Name on standard error what cannot be measured; True where there is nothing of that."""
     unknown = [name for name in names if name not in known]
     if unknown:
         sys.stderr.write(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}\n")
@@ -25,7 +25,7 @@ def measure(
     results: Path,
 ) -> int:
     """Take the figures of these names, or of all, and write them to `results`; the exit code."""
-    if not are_known(names, known):
+    if not check_known(names, known):
         return 2
     found: list[Figure] = []
     for figure in figures(set(names or known)):

@@ -4,9 +4,9 @@ With --data-dir the file of a broker that does not run is changed; else a runnin
 and what it says holds for the next request.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final, Protocol, TypeVar
+from typing import Annotated, Final
 
 import typer
 
@@ -26,17 +26,17 @@ from ..protocol.api.security.acls import AclFilter
 from ..server.security.acl_filters import Filter, as_creation, asked_acl
 from ..server.security.acl_store import Acls, problem_of, written
 from ..server.security.acls import Acl, AclTable, Decision, Reason, Resource
-from .asking import ask
+from .broker_requests import ask
 from .errors import CommandFailed, WrongUsage
 from .options import DEFAULT_SERVER, Json, Server, check_text, check_texts, group
 from .output import emit, emit_object, json_line, table
-from .security.places import DataDir, in_directory
+from .security.offline_directory import DataDir, OfflineDirectory
 
 acls = group("Say who may do what, list that, and ask what follows from it.")
 
 _TITLES: Final = ", ".join(operation_title(each) for each in OPERATIONS_BY_TITLE.values())
 
-_ANYBODY: Final[list[tuple[Permission, str | None]]] = [(Permission.ANY, None)]
+_ANY_PRINCIPAL: Final[list[tuple[Permission, str | None]]] = [(Permission.ANY, None)]
 
 Allow = Annotated[
     list[str] | None,
@@ -44,7 +44,7 @@ Allow = Annotated[
         "--allow",
         metavar="PRINCIPAL",
         callback=check_texts,
-        help="Who may: User:NAME, or User:* for everybody. May be repeated.",
+        help="Who may: User:NAME, or User:* for all. May be repeated.",
     ),
 ]
 Deny = Annotated[
@@ -86,20 +86,6 @@ Host = Annotated[
     str, typer.Option("--host", metavar="ADDRESS", help="Where they are; * for anywhere.")
 ]
 
-T = TypeVar("T")
-
-
-class Place(Protocol):
-    """Where the rules are."""
-
-    def acls(self) -> Sequence[Acl]: ...
-
-    def add(self, acls: Sequence[Acl]) -> None: ...
-
-    def remove(self, filters: Sequence[AclFilter]) -> Sequence[Acl]: ...
-
-    def authorization(self) -> tuple[str, str] | None: ...
-
 
 @acls.command()
 def add(
@@ -115,7 +101,7 @@ def add(
     data_dir: DataDir = None,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Add rules: that somebody may do something, or may not."""
+    """Add rules: that a principal may do something, or may not."""
     resource = _resource(topic, group, cluster, cluster_name)
     whom = _whom(allow, deny)
     if resource is None or not whom or not operation:
@@ -133,7 +119,7 @@ def add(
         problem = problem_of(acl)
         if problem is not None:
             raise WrongUsage(problem)
-    _place(data_dir, server).add(wanted)
+    _target(data_dir, server).add(wanted)
     emit(f"added: {acl}" for acl in wanted)
 
 
@@ -148,7 +134,7 @@ def remove(
     cluster: Cluster = False,
     prefixed: Prefixed = False,
     host: Annotated[
-        str | None, typer.Option("--host", metavar="ADDRESS", help="Only those of this place.")
+        str | None, typer.Option("--host", metavar="ADDRESS", help="Only rules of this address.")
     ] = None,
     data_dir: DataDir = None,
     server: Server = DEFAULT_SERVER,
@@ -169,10 +155,10 @@ def remove(
             operation=int(each),
             permission_type=int(permission),
         )
-        for permission, principal in whom or _ANYBODY
+        for permission, principal in whom or _ANY_PRINCIPAL
         for each in [_operation(text) for text in operation or ()] or [Operation.ANY]
     ]
-    gone = _place(data_dir, server).remove(filters)
+    gone = _target(data_dir, server).remove(filters)
     if not gone:
         raise CommandFailed("there is no such rule; `horolog acl list` shows which there are")
     emit(f"removed: {acl}" for acl in gone)
@@ -181,7 +167,7 @@ def remove(
 @acls.command("list")
 def list_(data_dir: DataDir = None, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     """List the rules."""
-    found = sorted(_place(data_dir, server).acls(), key=lambda acl: tuple(written(acl).values()))
+    found = sorted(_target(data_dir, server).acls(), key=lambda acl: tuple(written(acl).values()))
     if as_json:
         emit(json_line(_shown(acl)) for acl in found)
     elif found:
@@ -207,7 +193,7 @@ def decide(
     server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
-    """Say whether somebody may do something, and which rule decides that.
+    """Say whether a principal may do something, and which rule decides that.
 
     Nothing is asked for or changed with it.
     """
@@ -216,11 +202,11 @@ def decide(
         raise WrongUsage("say on what: --topic, --group or --cluster")
     if ":" not in principal:
         raise WrongUsage(f"the principal is {principal!r}; write it as User:NAME")
-    place = _place(data_dir, server)
-    known = place.authorization()
+    target = _target(data_dir, server)
+    known = target.authorization()
     super_users = "" if known is None else known[1]
     asked = _operation(operation)
-    table_ = AclTable(place.acls(), filter(None, super_users.split(";")))
+    table_ = AclTable(target.acls(), filter(None, super_users.split(";")))
     decision = table_.decide(principal, host, asked, resource)
     state = "unknown" if known is None else known[0]
     if as_json:
@@ -288,8 +274,8 @@ def _resource(
     return named[0] if named else None
 
 
-class _Broker:
-    """A broker that runs."""
+class _BrokerAcls:
+    """Those of a broker that runs."""
 
     def __init__(self, server: Servers) -> None:
         self._server = server
@@ -309,28 +295,22 @@ class _Broker:
         return ask(AclAdmin, self._server, AclAdmin.authorization)
 
 
-class _Directory:
-    """The data directory of a broker that does not run; it is made when it is missing."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
+class _StoredAcls(OfflineDirectory[Acls]):
+    """Those in the data directory of a broker that does not run."""
 
     def acls(self) -> Sequence[Acl]:
-        return self._with(lambda store: store.table.acls)
+        return self.use(lambda store: store.table.acls)
 
     def add(self, acls: Sequence[Acl]) -> None:
-        self._with(lambda store: store.add(acls))
+        self.use(lambda store: store.add(acls))
 
     def remove(self, filters: Sequence[AclFilter]) -> Sequence[Acl]:
         wanted = [Filter(each) for each in filters]
-        return self._with(lambda store: store.remove(lambda a: any(f.means(a) for f in wanted)))
+        return self.use(lambda store: store.remove(lambda a: any(f.means(a) for f in wanted)))
 
     def authorization(self) -> tuple[str, str] | None:
         return None
 
-    def _with(self, work: Callable[[Acls], T]) -> T:
-        return in_directory(self._path, lambda files: work(Acls(files, self._path)))
 
-
-def _place(data_dir: Path | None, server: Servers) -> Place:
-    return _Broker(server) if data_dir is None else _Directory(data_dir)
+def _target(data_dir: Path | None, server: Servers) -> _BrokerAcls | _StoredAcls:
+    return _BrokerAcls(server) if data_dir is None else _StoredAcls(data_dir, Acls)

@@ -13,7 +13,7 @@ from ..client.consume.consumer import Consumer
 from ..client.results import AfterEnd, ConsumerRecord, Found
 from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
-from .asking import Connected, partitions_of
+from .broker_requests import Connected, partitions_of
 from .errors import CommandFailed, WrongUsage
 from .options import (
     DEFAULT_SERVER,

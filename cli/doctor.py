@@ -30,7 +30,7 @@ DISK_WARNING_SHARE: Final = 0.10
 """Of the disk that is free."""
 
 _PROBES: Final = 5
-"""Questions about the clock; the one that was answered fastest tells most exactly."""
+"""Questions about the clock; the one that was answered fastest is the most exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ def _kafka(broker: DescribeBrokerResponse) -> Finding:
         )
     said = f"Kafka's clients connect to {broker.kafka_listen}"
     if broker.kafka_advertised:
-        said += f" and are told to find it at {broker.kafka_advertised} (advertised.listeners)"
+        said += f" and get its address as {broker.kafka_advertised} (advertised.listeners)"
     return Finding("kafka", Verdict.GOOD, said)
 
 

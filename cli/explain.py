@@ -7,7 +7,7 @@ from ..client.administer.admin import Admin
 from ..client.results import TopicDescription
 from ..protocol.api.log.describe_log import DescribedSegment, DescribeLogPartitionResult
 from ..times import later
-from .asking import ask
+from .broker_requests import ask
 from .explain_offset import offset
 from .options import DEFAULT_SERVER, Json, Partition, Server, TopicName, group
 from .output import NOTHING, emit, json_line, json_time, shown_size, shown_span, shown_time, table

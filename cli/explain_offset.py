@@ -11,7 +11,7 @@ from ..client.cluster.servers import Servers
 from ..clock import SystemClock
 from ..protocol.api.log.describe_log import DescribedSearch, DescribeLogPartitionResult
 from ..times import TimeError, parse_time
-from .asking import partitions_of
+from .broker_requests import partitions_of
 from .errors import WrongUsage
 from .options import DEFAULT_SERVER, AnyUnit, Json, Partition, Server, TopicName, refused
 from .output import emit, json_line, json_time, shown_size, shown_time

@@ -6,7 +6,7 @@ import typer
 
 from ..client.administer.admin import Admin
 from ..client.administer.lagging import PositionLag
-from .asking import ask
+from .broker_requests import ask
 from .completion import complete_position_name
 from .errors import CommandFailed
 from .options import DEFAULT_SERVER, Json, Server, check_text

@@ -15,7 +15,7 @@ from ..client.results import AfterEnd, Found, NoTimestamps
 from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
 from ..times import TimeError, parse_time
-from .asking import partitions_of
+from .broker_requests import partitions_of
 from .errors import WrongUsage
 from .options import (
     DEFAULT_SERVER,

@@ -166,7 +166,8 @@ class _Sending:
             compression=self._compression.value,
             check_units=False,
             stamp_missing=False,
-            # Whoever pipes into this decides what is sent again; a lost broker is reported at once.
+            # The program that writes to the pipe decides what is sent again; a lost broker is an
+            # error at once.
             # A cluster is only lost when all its brokers are.
             delivery_timeout_ms=_CLUSTER_TIMEOUT_MS if server.several else 0,
         ) as self._producer:

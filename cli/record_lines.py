@@ -6,7 +6,7 @@ from ..client.client import ReadFrom
 from ..client.cluster.servers import Servers
 from ..client.consume.consumer import Consumer
 from ..client.results import ConsumerRecord
-from .asking import FOLLOW_WAIT_MS
+from .broker_requests import FOLLOW_WAIT_MS
 from .output import (
     json_bytes,
     json_headers,

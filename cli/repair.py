@@ -59,7 +59,7 @@ def repair(
 
 def _permissions(directory: Path) -> tuple[int, tuple[int, int] | None]:
     """The mode of what is made in `directory`, and for root its owner: as of what is there, so
-    that neither the broker is locked out nor anybody else let in."""
+    that the broker keeps its access and no other account gets any."""
     status, mode = directory.stat(), DEFAULT_MODE
     for path in sorted(directory.iterdir()):
         if (path.name in KNOWN_FILES or parse_segment_file(path)) and path.is_file():

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from ..client.consume.time_window import TimeWindow
 from ..times import format_time
-from .asking import Connected
+from .broker_requests import Connected
 from .errors import WrongUsage
 from .output import emit, json_line, plural, shown_size
 from .positions import AtOffset, AtTime, Position

@@ -9,7 +9,7 @@ import typer
 from ..client.administer.admin import Admin
 from ..client.results import TopicDescription
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
-from .asking import ask
+from .broker_requests import ask
 from .completion import complete_topic
 from .errors import WrongUsage
 from .options import DEFAULT_SERVER, INT32_MAX, Json, Server, check_text, group, name_values
@@ -144,7 +144,7 @@ def alter(
 async def _alter(
     admin: Admin, name: str, changes: Mapping[str, str | None], partitions: int | None
 ) -> None:
-    """All of it or nothing, as far as the broker can tell beforehand."""
+    """All of it or nothing, as far as the broker can check beforehand."""
     if partitions is not None:
         if changes:
             await admin.alter_topic(name, changes, validate_only=True)
@@ -195,7 +195,7 @@ async def _log(admin: Admin, name: str, partition: int) -> _Log:
 
 
 async def _log_in_cluster(admin: Admin, name: str, partition: int) -> _Log:
-    """What Kafka's protocol tells: offsets, and not what the files take."""
+    """What Kafka's protocol has: offsets, and not what the files take."""
     start, end = await admin.list_offsets(name, partition, [EARLIEST, LATEST])
     end_offset = end.offset or 0
     return _Log(partition, start.offset or 0, end_offset, end_offset)

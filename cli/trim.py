@@ -11,7 +11,7 @@ from ..client.results import AfterEnd, Found, NoTimestamps
 from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..times import INT64_MAX, TimeError, parse_time
-from .asking import partitions_of
+from .broker_requests import partitions_of
 from .errors import CommandFailed, WrongUsage
 from .options import DEFAULT_SERVER, AnyUnit, Json, Partition, Server, TopicName, refused
 from .output import emit, json_line, table
@@ -96,7 +96,7 @@ async def _offset(admin: Admin, name: str, partition: int, before: Position | No
             start, end = await admin.list_offsets(name, partition, [EARLIEST, LATEST])
             if start != end:
                 raise CommandFailed(
-                    f"{name}-{partition}: no message has a time, so none can be told to be older; "
+                    f"{name}-{partition}: no message has a time, so none is known to be older; "
                     "trim by --before offset:N"
                 )
             return end.offset or 0

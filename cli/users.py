@@ -7,9 +7,9 @@ users; else a running broker is asked, and the change holds at once.
 import getpass
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final, Protocol, TypeVar
+from typing import Annotated, Final
 
 import typer
 
@@ -23,16 +23,17 @@ from ..protocol.sasl.plain import MAX_PASSWORD_BYTES
 from ..protocol.sasl.scram import credential_of, salted_password
 from ..server.security.users import (
     DEFAULT_ITERATIONS,
-    Change,
+    CredentialChange,
     Entry,
     Removal,
     Users,
 )
-from .asking import ask
+from ..storage.files import SystemFiles
+from .broker_requests import ask
 from .errors import WrongUsage
 from .options import DEFAULT_SERVER, Json, Server, check_text, group
 from .output import emit, json_line, table
-from .security.places import DataDir, in_directory
+from .security.offline_directory import DataDir, OfflineDirectory
 
 _SALT_BYTES: Final = 16
 _BY_NUMBER: Final = {each.number: each for each in SCRAM_MECHANISMS.values()}
@@ -59,20 +60,9 @@ Iterations = Annotated[
     ),
 ]
 
-T = TypeVar("T")
 
 Found = Mapping[str, Mapping[int, int]]
 """By user: the iterations by the number of the mechanism."""
-
-
-class Place(Protocol):
-    """Where the users are."""
-
-    def users(self) -> Found: ...
-
-    def alter(
-        self, upsertions: Sequence[ScramUpsertion], removed: Mapping[str, Sequence[int]]
-    ) -> None: ...
 
 
 @users.command()
@@ -87,10 +77,10 @@ def add(
 
     The password is never an argument. It is stored as a salted key, which is no way to log in.
     """
-    place = _place(data_dir, server)
-    if name in place.users():
+    target = _target(data_dir, server)
+    if name in target.users():
         raise DuplicateResource(f"the user {name!r} exists; `horolog user password` changes it")
-    place.alter(_upsertions(name, _password(password_file), iterations), {})
+    target.alter(_upsertions(name, _password(password_file), iterations), {})
     emit([f"added user {name}"])
 
 
@@ -103,9 +93,9 @@ def password(
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Give a user another password. Connections that are logged in stay so."""
-    place = _place(data_dir, server)
-    _existing(place, name)
-    place.alter(_upsertions(name, _password(password_file), iterations), {})
+    target = _target(data_dir, server)
+    _existing(target, name)
+    target.alter(_upsertions(name, _password(password_file), iterations), {})
     emit([f"changed the password of {name}"])
 
 
@@ -113,15 +103,15 @@ def password(
 def remove(name: Name, data_dir: DataDir = None, server: Server = DEFAULT_SERVER) -> None:
     """Remove a user. Connections that are logged in stay so until they log in again
     (connections.max.reauth.ms)."""
-    place = _place(data_dir, server)
-    place.alter((), {name: list(_existing(place, name))})
+    target = _target(data_dir, server)
+    target.alter((), {name: list(_existing(target, name))})
     emit([f"removed user {name}"])
 
 
 @users.command("list")
 def list_(data_dir: DataDir = None, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     """List the users, and how they may log in."""
-    found = _place(data_dir, server).users()
+    found = _target(data_dir, server).users()
     named = {
         name: {_BY_NUMBER[number].name: its for number, its in sorted(credentials.items())}
         for name, credentials in found.items()
@@ -138,8 +128,8 @@ def list_(data_dir: DataDir = None, server: Server = DEFAULT_SERVER, as_json: Js
         emit(["no users"])
 
 
-class _Broker:
-    """A broker that runs."""
+class _BrokerUsers:
+    """Those of a broker that runs."""
 
     def __init__(self, server: Servers) -> None:
         self._server = server
@@ -153,14 +143,11 @@ class _Broker:
         ask(UserAdmin, self._server, lambda admin: admin.alter_users(upsertions, removed))
 
 
-class _Directory:
-    """The data directory of a broker that does not run; it is made when it is missing."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
+class _StoredUsers(OfflineDirectory[Users]):
+    """Those in the data directory of a broker that does not run."""
 
     def users(self) -> Found:
-        return self._with(
+        return self.use(
             lambda table: {
                 name: {each.mechanism.number: each.iterations for each in found.values()}
                 for name in table.names()
@@ -171,7 +158,7 @@ class _Directory:
     def alter(
         self, upsertions: Sequence[ScramUpsertion], removed: Mapping[str, Sequence[int]]
     ) -> None:
-        changes: list[list[Change]] = [
+        changes: list[list[CredentialChange]] = [
             [Removal(name, _BY_NUMBER[number]) for number in numbers]
             for name, numbers in removed.items()
         ]
@@ -179,24 +166,22 @@ class _Directory:
             mechanism = _BY_NUMBER[each.mechanism]
             made = credential_of(mechanism, each.salted_password, each.salt, each.iterations)
             changes.append([Entry(each.name, made)])
-        outcomes = self._with(lambda table: table.change_each(changes))
+        outcomes = self.use(lambda table: table.change_each(changes))
         for outcome in outcomes:
             if outcome is not None:
                 raise outcome
 
-    def _with(self, work: Callable[[Users], T]) -> T:
-        return in_directory(
-            self._path,
-            lambda files: work(Users(files, self._path, os.urandom)),
-        )
+
+def _target(data_dir: Path | None, server: Servers) -> _BrokerUsers | _StoredUsers:
+    return _BrokerUsers(server) if data_dir is None else _StoredUsers(data_dir, _open_users)
 
 
-def _place(data_dir: Path | None, server: Servers) -> Place:
-    return _Broker(server) if data_dir is None else _Directory(data_dir)
+def _open_users(files: SystemFiles, data_dir: Path) -> Users:
+    return Users(files, data_dir, os.urandom)
 
 
-def _existing(place: Place, name: str) -> Mapping[int, int]:
-    found = place.users().get(name)
+def _existing(target: _BrokerUsers | _StoredUsers, name: str) -> Mapping[int, int]:
+    found = target.users().get(name)
     if found is None:
         raise ResourceNotFound(f"there is no user {name!r}; `horolog user list` shows who there is")
     return found

@@ -234,7 +234,7 @@ class CommittedPosition:
     timestamp_ms: int | None
     """Timestamp of the last message read before the commit, when it was given."""
     commit_time_ms: int | None
-    """None at a Kafka cluster, which does not tell."""
+    """None at a Kafka cluster, which does not answer it."""
     metadata: str
 
 
@@ -247,7 +247,7 @@ class PositionLag:
     offset: int
     """The next offset to read."""
     lag: Lag | None
-    """None where the broker could not tell; `error` says why."""
+    """None where the broker does not know; `error` says why."""
     error: HorologError | None = None
     group: str | None = None
     """State of the consumer group of this name, such as `Stable`; None when it is no group's."""

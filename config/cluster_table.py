@@ -137,9 +137,9 @@ CLUSTER: Final = (
         "cluster.alone",
         Kind.BOOLEAN,
         False,
-        "Let this broker lead from its start on without hearing the others (--alone). Whoever was "
-        "promoted meanwhile has messages that it lacks, and the other way round: for one start, "
-        "when that is known not to be so.",
+        "Let this broker lead from its start on without an answer of the others (--alone). A "
+        "broker promoted meanwhile has messages that it lacks, and the other way round: for one "
+        "start, when that is known not to be so.",
     ),
     _setting(
         "cluster.discard",

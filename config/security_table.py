@@ -11,8 +11,8 @@ SECURITY: Final = (
         Kind.BOOLEAN,
         False,
         "Whether the broker may listen at addresses that are not loopback without TLS or without a "
-        "login, and take passwords (PLAIN) where nothing is encrypted. Whoever reaches such a port "
-        "reads and writes everything; the log says so once a day.",
+        "login, and take passwords (PLAIN) where nothing is encrypted. Every client that reaches "
+        "such a port reads and writes everything; the log says so once a day.",
     ),
     setting(
         "tls.cert",

@@ -33,7 +33,7 @@ def load(given: Mapping[str, str], now_ms: int) -> Loaded:
         options = read_options(given, streaming=False, now_ms=now_ms)
     except OptionError:
         return Loaded(None)
-    # Whoever loads does not wait for a broker that is away: who reads does.
+    # `load` does not wait for a broker that is away: reading does.
     at_once = replace(options, broker=replace(options.broker, retry_budget_ms=0))
     try:
         return Loaded(plan(at_once))

@@ -122,7 +122,7 @@ def by_partition(name: str, text: str, *, least: int) -> ByPartition:
 
 
 def offsets(name: str, text: str) -> tuple[ByPartition, Logs]:
-    """The same with offsets, and what they are of where the offsets of a stream tell it."""
+    """The same with offsets, and what they are of where the offsets of a stream say it."""
     found = _json_object(name, text)
     try:
         logs = logs_from_json(found)

@@ -12,7 +12,7 @@ from .planning import Offsets
 from .questions import LOOP
 
 _LONGEST_WAIT_MS: Final = 5_000
-"""Spark tells one listener after the other, so the others wait for a broker that does not answer.
+"""Spark calls one listener after the other, so the others wait for a broker that does not answer.
 """
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Publisher:
         try:
             LOOP.run(self._store())
         except Exception as error:
-            self._tell(str(error))
+            self._warn(str(error))
             with suppress(Exception):
                 LOOP.run(self._drop())
         else:
@@ -78,7 +78,7 @@ class Publisher:
         if consumer is not None:
             await consumer.close()
 
-    def _tell(self, failure: str) -> None:
+    def _warn(self, failure: str) -> None:
         """Log a failure, once while it stays the same."""
         if failure != self._failure:
             _log.warning(

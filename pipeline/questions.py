@@ -152,7 +152,7 @@ class Questions:
         self, spans: Sequence[Span], time_ms: int, before_ms: int
     ) -> dict[TopicPartition, int]:
         """The first offset of each span with a timestamp in [time_ms, before_ms); spans without
-        are left out. Where a search by time does not tell, messages are looked through, as many
+        are left out. Where a search by time finds no answer, messages are looked through, as many
         as there are time for: it is then the first one that was not."""
         found = self._found({(span.topic, span.partition): time_ms for span in spans})
         stops, unclear = {}, []

@@ -1,4 +1,4 @@
-"""What the files beside a closed segment tell of where its messages are, and tasks made of that.
+"""Where the messages of a closed segment are, by the files beside it, and tasks made of that.
 
 Indexes are believed where they fit the line of their segment in `index-checksums`, and nothing is
 left out because of others.
@@ -109,7 +109,7 @@ class SegmentFiles:
         return whole if self._may_reach(window.from_ms) else []
 
     def cuts(self) -> Sequence[int]:
-        """Where entries of the log begin, by its offset index; none where that tells nothing."""
+        """Where entries of the log begin, by its offset index; none where that has nothing."""
         if self._cuts is None:
             self._cuts = self._read_cuts()
         return self._cuts
@@ -145,7 +145,7 @@ class SegmentFiles:
 def read_log_start(folder: Path, place: tuple[str, int]) -> int:
     """Where the log in a folder begins: what was trimmed of its first segment is in the file.
 
-    The data directory tells, if the folder lies in one; 0 where it does not. Raises OptionError.
+    By the data directory, if the folder lies in one; 0 where it does not. Raises OptionError.
     """
     checkpoint = folder.parent / LOG_START_OFFSETS
     try:

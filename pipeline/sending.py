@@ -30,9 +30,6 @@ _BATCH_BYTES: Final = 512 * 1024
 """Below the default of `max.message.bytes`, so that most topics take a batch whole."""
 _BUFFERED_BYTES: Final = 32 * 1024 * 1024
 
-NOBODY: Final = NO_PRODUCER_ID
-"""For writes that may come twice."""
-
 
 class Row(NamedTuple):
     """A message to be written."""
@@ -84,7 +81,7 @@ class Sending:
     def __init__(self, options: WriteOptions, producer: int, task: int) -> None:
         self._options = options
         self._producer = producer
-        self._numbered = producer != NOBODY
+        self._numbered = producer != NO_PRODUCER_ID
         self._turn = task
         """The partition of rows without a key, and without one of their own; the next batch of
         them goes to the next one."""

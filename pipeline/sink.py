@@ -19,8 +19,9 @@ from pyspark.sql.types import StructType
 
 from ..clock import SystemClock
 from ..protocol.records.binary import BinaryColumn
+from ..protocol.records.layout import NO_PRODUCER_ID
 from .option_values import OptionError, check_names
-from .sending import NOBODY, ColumnRows, RowTuple, Sending, producer_id
+from .sending import ColumnRows, RowTuple, Sending, producer_id
 from .worker import settle
 from .write_options import WriteOptions
 
@@ -77,7 +78,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         """Append the rows of one task."""
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
-        who = producer_id(f"job/{self._job}", task) if self._options.idempotent else NOBODY
+        who = producer_id(f"job/{self._job}", task) if self._options.idempotent else NO_PRODUCER_ID
         return self._send(iterator, who, task)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -94,7 +95,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         task = 0 if context is None else context.partitionId()
         query = context and context.getLocalProperty(_QUERY)
         batch = context and context.getLocalProperty(_BATCH)
-        who = NOBODY
+        who = NO_PRODUCER_ID
         if self._options.idempotent and query and batch:
             who = producer_id(f"query/{query}", task, int(batch))
         return self._send(iterator, who, task)

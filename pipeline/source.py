@@ -195,7 +195,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._latest: Json | None = None
         self._target: _Target | None = None
         self._last_moved_s: float | None = None
-        self._told: frozenset[str] = frozenset()
+        self._warned: frozenset[str] = frozenset()
 
     def initialOffset(self) -> Json:  # noqa: N802
         """Where a new query begins. Spark asks more than once, and the answer must not move."""
@@ -219,12 +219,12 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Where the batch after `start` ends; `start` when there is nothing to read yet."""
         asked = questions(self._options.broker)
         view = self._look(asked, start)
-        if self._target is None and not self._enough(view):
+        if self._target is None and not self._take_batch(view):
             # What is at its bound already has nothing to wait for.
             growing = {key: offset for key, offset in view.last.items() if view.end[key] >= offset}
             asked.wait_beyond(growing, self._options.idle_wait_ms)
             view = self._look(asked, start)
-            if not self._enough(view):
+            if not self._take_batch(view):
                 self._latest = planning.to_json(view.end, view.logs)
                 return start
         self._latest = planning.to_json(view.end, view.logs)
@@ -282,7 +282,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         lost += planning.gone(begin, last)
         if lost and strict:
             raise DataLoss("; ".join(lost))
-        self._tell([*lost, *planning.not_read(left)])
+        self._warn([*lost, *planning.not_read(left)])
         end = planning.not_before({**begin, **self._ends(asked, found, last)}, begin)
         return _View(begin, last, end, known.learned(_topics_of(end), found.logs))
 
@@ -299,15 +299,15 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._target = _Target(ends, logs)
         return self._target.ends
 
-    def _tell(self, texts: Sequence[str]) -> None:
+    def _warn(self, texts: Sequence[str]) -> None:
         """Log what was not logged before."""
         for text in texts:
-            if text not in self._told:
+            if text not in self._warned:
                 _log.warning("%s", text)
-        self._told = frozenset(texts)
+        self._warned = frozenset(texts)
 
-    def _enough(self, view: _View) -> bool:
-        """Whether there is a batch to read, by `minOffsetsPerTrigger` too."""
+    def _take_batch(self, view: _View) -> bool:
+        """Begin a batch if there is enough to read, by `minOffsetsPerTrigger` too; say whether."""
         now_s = SystemClock().monotonic()
         if self._last_moved_s is None:
             self._last_moved_s = now_s

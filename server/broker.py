@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, TextIO
 
 from ..clock import Clock, SystemClock
-from ..config.address import host_names, split_address
+from ..config.address import host_names
 from ..config.broker import BrokerSettings
-from ..config.broker_table import AS_REACHED
-from ..config.listeners import OFF, Scheme
+from ..config.listeners import OFF
 from ..protocol.api.kafka import frames as kafka
 from ..protocol.api.native import frames as native
 from ..protocol.errors import InvalidConfig, StorageError
@@ -31,12 +29,11 @@ from .conversions import Conversions
 from .creations import Creations
 from .dispatch import Dispatcher
 from .events import Events
-from .groups.setting_up import set_up_groups
+from .groups.factory import set_up_groups
 from .handlers import HANDLERS, HANDLERS_OF_MANY
 from .handlers.base import Services
-from .http.port import HttpLimits, HttpPort
-from .http.server import HttpServer, State
 from .late_appends import LateAppends
+from .listening import make_connections, make_listener
 from .logs import Logs
 from .maintenance import Maintenance
 from .memory_limit import fitting_limits, memory_left
@@ -44,18 +41,17 @@ from .metadata_store import DirectStore, MetadataStore
 from .metrics.figures import Figures
 from .metrics.lags import Lags
 from .metrics.loop_lag import LoopLag
-from .network.connection_slots import ConnectionSlots, address_counts, user_places
-from .network.connections import Connections
-from .network.endpoint import Endpoint
-from .network.host import ConnectionLimits
-from .network.listener import HTTP_CONNECTIONS, Listener, Shares, raise_file_limit, share_files
-from .network.ports import HTTP, KAFKA, NATIVE, Port, Ports, advertised
+from .network.connection_slots import address_counts
+from .network.listener import HTTP_CONNECTIONS, Shares, raise_file_limit, share_files
+from .network.ports import HTTP, KAFKA, NATIVE, Port, Ports
 from .outcomes import Outcomes
 from .parking import ParkingLot
 from .rights.audited import audited
 from .security.service import Security
 from .time_maps import TimeMaps
 from .trusted_time import TrustedTime
+from .web.port import HttpLimits, HttpPort
+from .web.server import HttpServer, State
 from .work import Work
 
 if TYPE_CHECKING:
@@ -71,7 +67,7 @@ no place is answered at once, with what there is."""
 MAX_PARKED_PARTITIONS = 500_000
 """Partitions that waiting fetches name, all together: about 200 bytes each."""
 
-HTTP_MODULES = (f"{__package__}.page.routes", f"{__package__}.http.connection")
+HTTP_MODULES = (f"{__package__}.page.routes", f"{__package__}.web.connection")
 """Modules that bring aiohttp along."""
 
 LINES_AT_ONCE = 50
@@ -151,7 +147,11 @@ class Broker:
             cleanups.push_async_callback(http.stop)
             self.maintenance.start()
             cleanups.push_async_callback(self.maintenance.stop)
-            self._start_connections(shares, cleanups)
+            work = self.services.work
+            self._connections = make_connections(
+                self.settings, shares.connections, self.figures, self.observe, work
+            )
+            cleanups.push_async_callback(self._connections.finish, STOP_SECONDS)
             lag = LoopLag(asyncio.get_running_loop(), self.figures.loop_lag)
             cleanups.callback(lag.stop)
             lag.start()
@@ -162,9 +162,9 @@ class Broker:
                 cleanups.push_async_callback(self.services.cluster.stop)
                 await self.services.cluster.start()
             for port in ports.of(NATIVE):
-                self._listen(port, native.NAME, self.dispatcher, cleanups)
+                self._listen(port, self.dispatcher, cleanups)
             for port in ports.of(KAFKA):
-                self._listen(port, kafka.NAME, self.kafka_dispatcher, cleanups)
+                self._listen(port, self.kafka_dispatcher, cleanups)
             # Last: from here on nothing fails, and the log says that the broker has started.
             late = asyncio.get_running_loop().create_task(self._finish_start(http, ports.of(HTTP)))
             cleanups.push_async_callback(asyncio.wait, [late])
@@ -191,7 +191,7 @@ class Broker:
         return "".join(self._metrics_lines()).encode()
 
     async def _scrape(self) -> bytes:
-        """As `metrics_text`, in turns with the requests, however much there is to tell."""
+        """As `metrics_text`, in turns with the requests, however many lines there are."""
         await self.services.lags.refresh()
         turns = self.services.work.turns()
         lines = self._metrics_lines()
@@ -337,18 +337,9 @@ class Broker:
         loop = asyncio.get_running_loop()
         work = Work(loop)
         cleanups.push_async_callback(work.stop)
-        syncs, index_syncs = (ThreadPoolExecutor(1, name) for name in ("sync", "index-sync"))
-        for executor in (syncs, index_syncs):
-            # Now, and not when a sync is needed: then there may be no memory for a thread.
-            executor.submit(int)
-            cleanups.callback(executor.shutdown)
-        commits = GroupCommit(
-            syncs, index_syncs, loop.call_soon_threadsafe, self.clock, self._synced
-        )
-        cleanups.push_async_callback(self._commits_done, commits)
+        commits = self._group_commit(loop, cleanups)
         fetches = ParkingLot(loop, MAX_PARKED_FETCHES, MAX_PARKED_PARTITIONS)
         produces = ParkingLot(loop)
-
         logs = Logs(self.directory, self.settings, work, (fetches, produces))
         self.maintenance = Maintenance(
             self.settings,
@@ -401,9 +392,6 @@ class Broker:
                 self.services, self._identity, self.observe, self.addresses.native
             )
         self._make_dispatchers()
-        self.security.quotas_changed = self._use_quotas
-        if self.security.any_quotas:
-            self._use_quotas()
 
     def _use_quotas(self) -> None:
         """Go by the quotas that there are now; without any, requests are not looked at."""
@@ -441,10 +429,27 @@ class Broker:
             handlers = guard.handlers
         self.dispatcher = Dispatcher(self.services, handlers, native, many, guard=guard)
         self.kafka_dispatcher = Dispatcher(self.services, handlers, kafka, many, guard=guard)
+        self.security.quotas_changed = self._use_quotas
+        if self.security.any_quotas:
+            self._use_quotas()
 
     def _synced(self, seconds: float) -> None:
         self.figures.fsync.add(seconds)
         self.maintenance.note_sync()
+
+    def _group_commit(
+        self, loop: asyncio.AbstractEventLoop, cleanups: AsyncExitStack
+    ) -> GroupCommit:
+        syncs, index_syncs = (ThreadPoolExecutor(1, name) for name in ("sync", "index-sync"))
+        for executor in (syncs, index_syncs):
+            # Now, and not when a sync is needed: then there may be no memory for a thread.
+            executor.submit(int)
+            cleanups.callback(executor.shutdown)
+        commits = GroupCommit(
+            syncs, index_syncs, loop.call_soon_threadsafe, self.clock, self._synced
+        )
+        cleanups.push_async_callback(self._commits_done, commits)
+        return commits
 
     async def _commits_done(self, commits: GroupCommit) -> None:
         done = asyncio.Event()
@@ -518,71 +523,9 @@ class Broker:
         page = ["prometheus_client", *HTTP_MODULES] if listening else []
         return [*codecs.LOADED_LATE, *logging, *page]
 
-    def _start_connections(self, shares: Shares, cleanups: AsyncExitStack) -> None:
-        loop = asyncio.get_running_loop()
-        settings = self.settings
-        idle_ms = settings.connections_max_idle_ms
-        self._connections = Connections(
-            loop,
-            places=ConnectionSlots(
-                *(shares.connections, settings.max_connections_per_ip),
-                address_counts(settings.max_connections_per_ip_overrides),
-            ),
-            limits=ConnectionLimits(
-                max_frame_bytes=settings.max_frame_bytes,
-                max_requests_in_flight=settings.max_requests_in_flight,
-                buffer_bytes=settings.connection_buffer_bytes,
-                deadline_seconds=settings.request_deadline_ms / 1000,
-                idle_seconds=idle_ms / 1000 if idle_ms >= 0 else None,
-                login_seconds=settings.authentication_deadline_ms / 1000,
-                session_seconds=settings.connections_max_reauth_ms / 1000 or None,
-            ),
-            max_buffered_bytes=settings.max_buffered_bytes,
-            figures=self.figures,
-            observe=self.observe,
-            in_thread=self.services.work.in_reading_thread,
-            max_unauthenticated=settings.connections_unauthenticated_max,
-            users=user_places(settings),
-        )
-        cleanups.push_async_callback(self._connections.finish, STOP_SECONDS)
-
-    def _endpoint(self, port: Port, name: str, dispatcher: Dispatcher) -> Endpoint:
-        """What holds for the connections of one port."""
-        security, encoding = self.security, kafka if port.setting == KAFKA else native
-        gate = None
-        if port.login:
-            from .security.gate import Gate
-
-            gate = Gate(dispatcher, encoding, security.logins)
-        listeners = dict(advertised(self.settings.advertised_listeners, AS_REACHED))
-        address = (
-            (listeners.get(port.scheme) or listeners.get(Scheme.BARE))
-            if encoding is kafka
-            else None
-        )
-        return Endpoint(
-            name,
-            dispatcher,
-            None if address is None else split_address(address),
-            gate,
-            security.mechanisms(port) if port.login else (),
-            port.certificate,
-            security.tls_port(port, self.services.settings.authentication_deadline_ms / 1000),
-        )
-
-    def _listen(
-        self, port: Port, name: str, dispatcher: Dispatcher, cleanups: AsyncExitStack
-    ) -> None:
+    def _listen(self, port: Port, dispatcher: Dispatcher, cleanups: AsyncExitStack) -> None:
         """Take the connections that come in by one port."""
-        endpoint = self._endpoint(port, name, dispatcher)
-        listener = Listener(
-            asyncio.get_running_loop(),
-            port.bound,
-            admit=partial(self._connections.admit, endpoint),
-            failed=self._connections.closed,
-            refused=self._connections.refused,
-            tls=endpoint.tls,
-        )
+        listener = make_listener(port, dispatcher, self._connections, self.settings, self.security)
         cleanups.callback(listener.close)
         listener.start()
 

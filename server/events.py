@@ -32,7 +32,7 @@ RARE: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Events of which there is one line in so many seconds, for each value of this field: they are of
-libraries and of strangers, and tell the same each time."""
+libraries and of strangers, and say the same each time."""
 
 MAX_RARE: Final = 200
 """Values of those fields that are kept apart; beyond, they are taken for one."""
@@ -48,7 +48,7 @@ AUDIT: Final = frozenset(
         "user_changed",
     }
 )
-"""Events of which no line is left out: each is a change that somebody made; of what is refused the
+"""Events of which no line is left out: each is a change by a principal; of what is refused the
 audit itself leaves out the most."""
 
 _LEVELS: Final = MappingProxyType({"debug": 10, "info": 20, "warning": 30, "error": 40})
@@ -149,7 +149,7 @@ class Events:
             counting = _COUNTED.get(event)
             if counting is not None:
                 counting(self._figures, fields)
-            if self._stream is None or not self._may_log(event, fields):
+            if self._stream is None or not self._take_line(event, fields):
                 return
             if self._logger is None:
                 self._logger = _logger(self._clock, self._log_format, self._log_level, self._stream)
@@ -163,11 +163,12 @@ class Events:
             fields["error"] = error
         self._logger.log(_LEVELS[level_of(event)], event, **fields)
 
-    def _may_log(self, event: str, fields: Mapping[str, object]) -> bool:
+    def _take_line(self, event: str, fields: Mapping[str, object]) -> bool:
+        """Count a line against the limits of its event; False where it is left out."""
         if event in AUDIT:
             return True
         if event in RARE:
-            return self._may_log_rare(event, fields.get(RARE[event]))
+            return self._take_rare_line(event, fields.get(RARE[event]))
         second = int(self._clock.monotonic())
         if second != self._second:
             self._second = second
@@ -178,7 +179,7 @@ class Events:
         count(self._figures.suppressed_lines, event)
         return False
 
-    def _may_log_rare(self, event: str, kind: object) -> bool:
+    def _take_rare_line(self, event: str, kind: object) -> bool:
         now = self._clock.monotonic()
         known = self._rare_until
         if (event, kind) not in known and len(known) >= MAX_RARE:

@@ -94,12 +94,12 @@ class LateAppends:
         of_partition = self._by_partition.setdefault(partition, deque())
         of_partition.append(late)
         if len(of_partition) == 1:
-            self._is_ready(late)
+            self._give_turn(late)
         if not self.is_running:
             self.is_running = True
             self._work.start(self._run())
 
-    def _is_ready(self, late: LateAppend) -> None:
+    def _give_turn(self, late: LateAppend) -> None:
         sender = late.sender
         sender.ready.append(late)
         if not sender.has_turn:
@@ -119,7 +119,7 @@ class LateAppends:
             of_partition = self._by_partition[late.partition]
             of_partition.popleft()
             if of_partition:
-                self._is_ready(of_partition[0])
+                self._give_turn(of_partition[0])
             else:
                 del self._by_partition[late.partition]
             await turns.give_way()

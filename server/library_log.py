@@ -1,4 +1,4 @@
-"""What libraries have to tell, as events of the broker.
+"""Warnings and errors of libraries, as events of the broker.
 
 asyncio, uvloop and aiohttp log by Python's `logging`, warnings and errors that no caller can catch
 go to standard error. All of it becomes an event here: in the log's own format, and bounded, as
@@ -31,7 +31,7 @@ class LibraryLog(logging.Handler):
             message = record.getMessage()
         except Exception as error:
             message = f"{record.msg!r} ({error})"
-        _tell(
+        _report(
             self._observe,
             "library_error" if record.levelno >= logging.ERROR else "library_warning",
             message,
@@ -42,7 +42,7 @@ class LibraryLog(logging.Handler):
 
 @contextmanager
 def library_messages_to(observe: Observer, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Make events of what libraries tell in this process, until the end of a `with` block."""
+    """Make events of what libraries log in this process, until the end of a `with` block."""
 
     def warned(
         message: Warning | str,
@@ -53,18 +53,18 @@ def library_messages_to(observe: Observer, loop: asyncio.AbstractEventLoop) -> I
         line: str | None = None,
     ) -> None:
         text = f"{category.__name__}: {message}"
-        _tell(observe, "library_warning", text, f"{filename}:{lineno}")
+        _report(observe, "library_warning", text, f"{filename}:{lineno}")
 
     def unraisable(met: "sys.UnraisableHookArgs") -> None:
         # It may be called in the middle of anything, of the writing of a log line too.
         text = f"{met.err_msg or 'exception ignored in'}: {met.object!r}"
         at = type(met.exc_value).__name__
-        loop.call_soon_threadsafe(_tell, observe, "library_error", text, at, met.exc_value)
+        loop.call_soon_threadsafe(_report, observe, "library_error", text, at, met.exc_value)
 
     def thread_failed(met: "threading.ExceptHookArgs") -> None:
         name = met.thread.name if met.thread is not None else "?"
         text = f"thread {name} ended with an exception"
-        _tell(observe, "library_error", text, f"thread {name}", met.exc_value)
+        _report(observe, "library_error", text, f"thread {name}", met.exc_value)
 
     handler = LibraryLog(observe)
     before = warnings.showwarning, sys.unraisablehook, threading.excepthook
@@ -79,7 +79,7 @@ def library_messages_to(observe: Observer, loop: asyncio.AbstractEventLoop) -> I
         logging.getLogger().removeHandler(handler)
 
 
-def _tell(
+def _report(
     observe: Observer, event: str, message: str, at: str, error: BaseException | None = None
 ) -> None:
     observe(event, message=message[:LONGEST_MESSAGE], at=at, error=error)

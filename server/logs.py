@@ -107,7 +107,7 @@ class Logs:
             try:
                 log = self.find(topic, partition)
             except (HorologError, OSError):
-                continue  # whoever reads it meets the same error and tells the client
+                continue  # reading it meets the same error and answers it
             if not log.prepared:
                 found[log] = None
         return list(found)

@@ -61,7 +61,7 @@ class Leadership(Protocol):
         ...
 
     def check_coordinates(self) -> None:
-        """Raise a `CodedError` where this broker may not tell positions now."""
+        """Raise a `CodedError` where this broker may not answer positions now."""
         ...
 
     def check_positions(self) -> None:
@@ -85,7 +85,7 @@ class Leadership(Protocol):
 
 
 class Waiting:
-    """Somebody waits until a record is committed, and applied here."""
+    """A wait until a record is committed, and applied here."""
 
     __slots__ = ("done", "offset", "settled")
 
@@ -195,7 +195,7 @@ class ReplicatedStore:
         """Apply what may be applied; called whenever the watermark, or the synced end, moves."""
         if self._applying is None:
             change = self.metadata.next_change()
-            self._tell()
+            self._answer_waiting()
             if change is None:
                 self._settle()
             else:
@@ -218,7 +218,7 @@ class ReplicatedStore:
                 self._fail_next(error)
                 await asyncio.sleep(RETRY_SECONDS)
             change = self.metadata.next_change()
-            self._tell()
+            self._answer_waiting()
 
     def _applied(self, task: asyncio.Task[None]) -> None:
         self._applying = None
@@ -245,7 +245,7 @@ class ReplicatedStore:
 
     # Waiting
 
-    def _tell(self) -> None:
+    def _answer_waiting(self) -> None:
         """Answer those whose records are applied, or never will be."""
         applied, waiting = self.metadata.applied, self._waiting
         while waiting and waiting[0].settled and waiting[0].offset < applied:
@@ -275,7 +275,7 @@ class ReplicatedStore:
         waiting.settled = True
         if error is not None:
             waiting.fail(error)
-        self._tell()
+        self._answer_waiting()
 
     async def _within(self, seconds: float, waiting: Waiting) -> None:
         try:
@@ -402,4 +402,4 @@ class ReplicatedStore:
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """For where no caller waits."""

@@ -24,7 +24,7 @@ async def synced_to(commits: GroupCommit, log: Log, offset: int) -> None:
 
 
 class _Sync:
-    """Stands for a log in a group commit, and tells when its sync is over."""
+    """Stands for a log in a group commit, and reports when its sync is over."""
 
     def __init__(self, log: Log) -> None:
         self._log = log

@@ -128,7 +128,7 @@ def _follow(
             other_s += time.perf_counter() - began
         began = time.perf_counter()
     if size == began_at:
-        raise Refused(f"{size_bytes} bytes are copied before anybody looks; measure more")
+        raise Refused(f"{size_bytes} bytes are copied before the first look; measure more")
     return size - began_at, copying_s, other_s
 
 

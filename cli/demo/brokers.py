@@ -108,13 +108,13 @@ async def _run(brokers: list[_Broker]) -> None:
                 await ensure_topic(admin, topic, {})
             await send_all(producer, history.topic, history.records)
             _say(f"{history.topic} has {len(history.records):,} messages: {history.what}")
-            _tell(brokers, addresses)
+            _print_hints(brokers, addresses)
             await _write(producer)
     finally:
         watching.cancel()
 
 
-def _tell(brokers: list[_Broker], addresses: str) -> None:
+def _print_hints(brokers: list[_Broker], addresses: str) -> None:
     program = shlex.join([sys.executable, "-m", "horolog"])
     lines = [
         f"a message with acks=all goes to {TOPIC} ten times a second. Now kill one, and watch:",
@@ -136,7 +136,7 @@ def _tell(brokers: list[_Broker], addresses: str) -> None:
 
 
 async def _write(producer: Producer) -> None:
-    """Send for ever, and tell of gaps between answers."""
+    """Send for ever, and report gaps between answers."""
     answered_s = _CLOCK.monotonic()
     while True:
         try:

@@ -11,7 +11,7 @@ _MEMORY_FIELDS: Final = {"MemTotal": "memory_total_bytes", "MemAvailable": "memo
 
 
 def sample() -> bytes:
-    """Load averages over 1, 5 and 15 minutes, and memory where the system tells; as JSON."""
+    """Load averages over 1, 5 and 15 minutes, and memory where the system reports it; as JSON."""
     values: dict[str, float] = {}
     with suppress(OSError):
         for name, load in zip(("load_1m", "load_5m", "load_15m"), os.getloadavg(), strict=True):

@@ -70,7 +70,7 @@ class Paper:
 
 
 def _clipped(line: str, room: int) -> str:
-    """The end of a long line tells more than its middle: it is where a file's name is."""
+    """The end of a long line says more than its middle: it is where a file's name is."""
     if len(line) <= room:
         return line
     head = min(_HEAD_COLUMNS, room // 2)

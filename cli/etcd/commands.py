@@ -101,7 +101,7 @@ def remove(
     elif was_there:
         emit([f"broker {broker_id} is not waited for any more"])
     else:
-        emit([f"broker {broker_id} was not in the state of cluster {name}: nobody waits for it"])
+        emit([f"broker {broker_id} was not in the state of cluster {name}; no broker waits for it"])
 
 
 def _access(name: str, etcd: str, credentials: str, ca: str, cert: str, key: str) -> "Access":

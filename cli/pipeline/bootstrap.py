@@ -142,6 +142,6 @@ def _check(facts: DataFacts, appended: int, topic: str, *, again: bool) -> None:
         raise CommandFailed(f"{missing} rows were not appended")
     elif missing < 0:
         raise CommandFailed(
-            f"{-missing} messages more than there are rows: somebody else appends to {topic}, or "
-            "rows are there twice"
+            f"{-missing} messages more than there are rows: another producer appends to {topic}, "
+            "or rows are there twice"
         )

@@ -34,7 +34,7 @@ def own_interrupts() -> Iterator[Interrupts]:
     """Have Ctrl-C interrupt this process as it did before, whatever the block puts in its place;
     one that comes during the block is put off.
 
-    A Java that Spark has begun to start, and cannot tell its address any more, would never end.
+    A Java that Spark has begun to start, and cannot report its address any more, would never end.
     PySpark's own answer to Ctrl-C asks Spark something in the middle of another question to Spark,
     and both fail.
     """
@@ -96,9 +96,9 @@ def whole_answers() -> Iterator[None]:
 
 @contextmanager
 def silent_gateway() -> Iterator[None]:
-    """Whoever asks Spark handles what goes wrong: Py4J need not log it, with its traceback, too."""
+    """Errors are handled by the caller of Spark: Py4J need not log them, with a traceback, too."""
     root = logging.getLogger()
-    if root.handlers:  # the log has been set up, by whoever wants it
+    if root.handlers:  # the log is configured already
         yield
         return
     handler = logging.StreamHandler()

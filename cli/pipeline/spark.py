@@ -73,7 +73,7 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession
         if sys.stderr.isatty():
             note(f"starting Spark ({master})")
     try:
-        with _told_once(), silent_gateway():
+        with _reported_once(), silent_gateway():
             with own_interrupts() as interrupts:
                 spark = session("horolog pipeline", master=master, conf=given)
             try:
@@ -101,7 +101,7 @@ def _quiet() -> dict[str, str]:
 
 
 @contextmanager
-def _told_once() -> Iterator[None]:
+def _reported_once() -> Iterator[None]:
     """PySpark logs what it raises, with the place in our program; a command says it once."""
     from pyspark.logger import PySparkLogger
 

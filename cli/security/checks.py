@@ -19,7 +19,7 @@ from ...protocol.errors import CodedError, HorologError
 from ..findings import Finding, Verdict
 
 EXPIRY_WARNING_DAYS: Final = 21
-"""Long enough before the end for somebody to renew it."""
+"""Long enough before the end to renew it."""
 
 
 async def security_findings(servers: Servers, clock: Clock) -> list[Finding]:
@@ -71,8 +71,8 @@ def _of(address: str, connection: Connection, servers: Servers, clock: Clock) ->
             yield Finding(
                 "certificate",
                 Verdict.WARNING,
-                f"{address}: whose name is in the certificate is not looked at, so anybody with a "
-                "certificate of the same CA can stand there",
+                f"{address}: whose name is in the certificate is not looked at, so every owner of "
+                "a certificate of the same CA can take its place",
                 "let host names be checked",
             )
     elif channel.mechanism is not None:

@@ -4,16 +4,16 @@ With --data-dir the file of a broker that does not run is changed; else a runnin
 and what it says holds from the next request on.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final, Protocol, TypeVar
+from typing import Annotated, Final
 
 import typer
 
 from ...client.administer.quotas import QuotaAdmin
 from ...client.cluster.servers import Servers
 from ...protocol.api.security.client_quotas import QuotaAlteration, QuotaOp
-from ...server.quotas.asked import asked_entity, told_entity
+from ...server.quotas.asked import asked_entity, entity_parts
 from ...server.quotas.rules import (
     DEFAULT,
     Entity,
@@ -21,12 +21,12 @@ from ...server.quotas.rules import (
     problem_of_name,
     problem_of_value,
 )
-from ...server.quotas.store import Change, Quotas
-from ..asking import ask
+from ...server.quotas.store import QuotaChange, Quotas
+from ..broker_requests import ask
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server, check_text, check_texts, group
 from ..output import emit, json_line, table
-from .places import DataDir, in_directory
+from .offline_directory import DataDir, OfflineDirectory
 
 quotas = group("Say how much users and clients may take, and list that.")
 
@@ -61,15 +61,6 @@ ClientDefaults = Annotated[
 ]
 
 Quotas_ = Mapping[Entity, Mapping[Quota, float]]
-T = TypeVar("T")
-
-
-class Place(Protocol):
-    """Where the quotas are."""
-
-    def quotas(self) -> Quotas_: ...
-
-    def change(self, change: Change) -> None: ...
 
 
 @quotas.command("set")
@@ -94,7 +85,7 @@ def set_(
         if not equals or quota in wanted:
             raise WrongUsage(f"{text!r}: write each quota once, as {quota}=VALUE")
         wanted[quota] = _value(quota, number)
-    _place(data_dir, server).change(Change(entity, wanted))
+    _target(data_dir, server).change(QuotaChange(entity, wanted))
     emit(f"set for {entity}: {_shown(quota, value)}" for quota, value in wanted.items())
 
 
@@ -116,12 +107,12 @@ def remove(
     """Take quotas away."""
     entity = _entity(user, user_defaults, client_id, client_defaults)
     wanted = [_quota(name) for name in names or ()]
-    place = _place(data_dir, server)
-    there = place.quotas().get(entity, {})
+    target = _target(data_dir, server)
+    there = target.quotas().get(entity, {})
     doomed = [quota for quota in there if not wanted or quota in wanted]
     if not doomed:
         raise CommandFailed(f"there is no such quota of {entity}; see `horolog quota list`")
-    place.change(Change(entity, dict.fromkeys(doomed)))
+    target.change(QuotaChange(entity, dict.fromkeys(doomed)))
     emit(f"removed for {entity}: {quota}" for quota in doomed)
 
 
@@ -129,13 +120,13 @@ def remove(
 def list_(data_dir: DataDir = None, server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     """List the quotas."""
     found = sorted(
-        _place(data_dir, server).quotas().items(),
+        _target(data_dir, server).quotas().items(),
         key=lambda item: (item[0].user or "", item[0].client_id or "", str(item[0])),
     )
     if as_json:
         emit(
             json_line(
-                entity={part.entity_type: part.entity_name for part in told_entity(entity)},
+                entity={part.entity_type: part.entity_name for part in entity_parts(entity)},
                 quotas={quota.value: value for quota, value in values.items()},
             )
             for entity, values in found
@@ -198,8 +189,8 @@ def _shown(quota: Quota, value: float | None) -> str:
     return f"{quota} {value:.15g} {_UNITS[quota]}"
 
 
-class _Broker:
-    """A broker that runs."""
+class _BrokerQuotas:
+    """Those of a broker that runs."""
 
     def __init__(self, server: Servers) -> None:
         self._server = server
@@ -210,32 +201,26 @@ class _Broker:
             for entry in ask(QuotaAdmin, self._server, QuotaAdmin.quotas)
         }
 
-    def change(self, change: Change) -> None:
+    def change(self, change: QuotaChange) -> None:
         ops = [
             QuotaOp(key=quota.value, value=0.0 if value is None else value, remove=value is None)
             for quota, value in change.values.items()
         ]
-        alteration = QuotaAlteration(entity=told_entity(change.entity), ops=ops)
+        alteration = QuotaAlteration(entity=entity_parts(change.entity), ops=ops)
         ask(QuotaAdmin, self._server, lambda admin: admin.alter_quotas([alteration]))
 
 
-class _Directory:
-    """The data directory of a broker that does not run; it is made when it is missing."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
+class _StoredQuotas(OfflineDirectory[Quotas]):
+    """Those in the data directory of a broker that does not run."""
 
     def quotas(self) -> Quotas_:
-        return self._with(lambda store: store.table.quotas)
+        return self.use(lambda store: store.table.quotas)
 
-    def change(self, change: Change) -> None:
-        for error in self._with(lambda store: store.change([change])):
+    def change(self, change: QuotaChange) -> None:
+        for error in self.use(lambda store: store.change([change])):
             if error is not None:
                 raise error
 
-    def _with(self, work: Callable[[Quotas], T]) -> T:
-        return in_directory(self._path, lambda files: work(Quotas(files, self._path)))
 
-
-def _place(data_dir: Path | None, server: Servers) -> Place:
-    return _Broker(server) if data_dir is None else _Directory(data_dir)
+def _target(data_dir: Path | None, server: Servers) -> _BrokerQuotas | _StoredQuotas:
+    return _BrokerQuotas(server) if data_dir is None else _StoredQuotas(data_dir, Quotas)

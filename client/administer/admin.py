@@ -148,8 +148,8 @@ class Admin(Client):
         return ClusterDescription(response.cluster_id, found)
 
     async def partition_count(self, name: str) -> int:
-        """How many partitions a topic has. Raises UnknownTopicOrPartition. Whoever may read a topic
-        may ask for that, other than for its settings (`describe_topic`)."""
+        """How many partitions a topic has. Raises UnknownTopicOrPartition. The right to read a
+        topic is enough for that, other than for its settings (`describe_topic`)."""
         return (await partition_counts(self._cluster, [name]))[name]
 
     async def describe_topic(self, name: str) -> TopicDescription:

@@ -1,4 +1,4 @@
-"""How far positions are behind in a Kafka cluster, which does not tell that itself.
+"""How far positions are behind in a Kafka cluster, which does not answer that itself.
 
 The end of a partition is asked of its leader. The first message that was not read is fetched from
 there, for its time.

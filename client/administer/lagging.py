@@ -58,7 +58,7 @@ async def lags_at(
     """Of offsets by topic and partition, whether they are stored or not.
 
     Their pace is not known, so there is no time to catch up. A broker goes by its own clock; for
-    a Kafka cluster, which tells no lag, `now_ms` is the time of now.
+    a Kafka cluster, which answers no lag, `now_ms` is the time of now.
     """
     if isinstance(cluster, KafkaCluster):
         return await lags_at_leaders(cluster, offsets, now_ms)

@@ -43,14 +43,14 @@ async def offsets_at(
             f"{LIST_OFFSETS.max_version}) do not ask for the message with the largest time"
         )
     # A broker of an earlier version knows no `by`.
-    told_by = "" if by == BY_TIMESTAMP else by
+    named_by = "" if by == BY_TIMESTAMP else by
     bodies = [
         ListOffsetsRequest(
             topics=[
                 ListOffsetsTopic(
                     name=topic,
                     partitions=[
-                        ListOffsetsPartition(partition=partition, timestamp=target, by=told_by)
+                        ListOffsetsPartition(partition=partition, timestamp=target, by=named_by)
                     ],
                 )
             ]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..security.security import Security
 
 STALE_MS: Final = 10_000
-"""A follower that has not heard of its leader for so long may be cut off: others are asked."""
+"""A follower without a message of its leader for so long may be cut off: others are asked."""
 
 ANEW_S: Final = 300.0
 """How often another broker is chosen, perhaps: else all clients end at that which stays up."""
@@ -211,8 +211,8 @@ class AnyReplica(SeveralBrokers):
         return isinstance(answer, CodedError) or self._failure_in(answer) is not None
 
     def _note(self, connection: Connection, asked: Any, answer: Any, wait_ms: int) -> None:
-        """Take over what an answer tells, and leave a broker that lags: one that had a fetch wait,
-        gave nothing, and is behind, or has not heard of its leader for long."""
+        """Take over the ends in an answer, and leave a broker that lags: one that had a fetch wait,
+        gave nothing, and is behind, or has had no message of its leader for long."""
         behind = note_ends(asked, answer, self._replicas.seen)
         if not (isinstance(answer, FetchResponse) and wait_ms and answer.follower_heard_ms >= 0):
             return

@@ -63,7 +63,7 @@ _KEPT_BYTES: Final = 16 * 1024 * 1024
 
 
 class Awaited(Protocol):
-    """Who is told what became of a request, unless it is `done` with it: a future, as a rule."""
+    """Takes the outcome of a request, unless it is `done` already: a future, as a rule."""
 
     def done(self) -> bool: ...
 
@@ -199,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
         return answer
 
     def submit_for(self, answer: Awaited, api: Api, body: object, *, wait_ms: int = 0) -> None:
-        """As `submit`; `answer` is told at once when the response is there, and raises nothing."""
+        """As `submit`; `answer` gets the response as soon as it is there, and raises nothing."""
         version = self.version(api)
         correlation_id = self._take_id()
         parts = self._encoded(api, version, correlation_id, body)

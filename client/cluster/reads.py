@@ -1,4 +1,4 @@
-"""Requests that a follower may answer, and what answers to them tell of where partitions end."""
+"""Requests that a follower may answer, and what their answers say of where partitions end."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -13,7 +13,7 @@ from .replicas import TopicPartition
 READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key, COUNT_BY_TIME.key})
 
 Seen = dict[TopicPartition, int]
-"""The largest high watermark of each partition that a client was told of."""
+"""The largest high watermark of each partition that a client has got in an answer."""
 
 
 def allowing_follower(body: Any, seen: Seen) -> Any:
@@ -38,8 +38,8 @@ def allowing_follower(body: Any, seen: Seen) -> Any:
 
 
 def note_ends(body: Any, answer: Any, seen: Seen) -> bool:
-    """Take over what an answer tells of high watermarks; says whether it comes from a follower that
-    is behind what was seen before. What the leader tells counts, even if it is less."""
+    """Take over the high watermarks of an answer; says whether it comes from a follower that
+    is behind what was seen before. What the leader answers counts, even if it is less."""
     from_leader = answer.follower_heard_ms < 0
     behind = False
     for key, offset in _ends(body, answer):

@@ -26,7 +26,7 @@ class Replicas:
         self._avoided_until = dict.fromkeys(addresses, 0.0)
         self._chance = chance or random.Random()
         self.seen: dict[TopicPartition, int] = {}
-        """The largest high watermark of each partition that the client was told of: what it saw
+        """The largest high watermark of each partition that the client has got: what it saw
         below that is not to be gone again because it asks another broker."""
 
     def learn(self, addresses: Iterable[str]) -> None:
@@ -56,8 +56,8 @@ async def connect_to_first(
     reach: Callable[[str], Awaitable[Connection]],
     failed: Callable[[str], None],
 ) -> Connection:
-    """A connection to the first of these that lets the client in. Who takes long delays the next
-    one by `_STAGGER_S` only; `failed` is told who does not.
+    """A connection to the first of these that lets the client in. A slow one delays the next
+    by `_STAGGER_S` only; `failed` is called with each that does not let the client in.
 
     Raises ConnectionFailed, and what kept the client from being let in when that is why.
     """

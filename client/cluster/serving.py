@@ -36,7 +36,7 @@ async def serve(
 ) -> T:
     """Send to the broker in charge until one serves the request.
 
-    `connection` leads to it; `not_yet` are its errors that pass. `lost` is told of a connection
+    `connection` leads to it; `not_yet` are its errors that pass. `lost` is called with a connection
     that broke. `moved` gives the error of an answer that says that another broker is in charge,
     after it has seen to it that the other one is looked for; then, unless `again` is false, and
     after a broken connection unless the request must not come twice, the request is sent again.

@@ -226,15 +226,15 @@ def next_offset(result: FetchPartitionResult, offset: int, entries: Walk | None 
 
 
 class _AppendTimes:
-    """What a response tells of when messages were appended."""
+    """The append times in a response."""
 
-    def __init__(self, told: Sequence[AppendTime]) -> None:
-        self._offsets = [item.offset for item in told]
-        self._times_ms = [item.append_time_ms for item in told]
+    def __init__(self, spans: Sequence[AppendTime]) -> None:
+        self._offsets = [item.offset for item in spans]
+        self._times_ms = [item.append_time_ms for item in spans]
 
     @property
     def known(self) -> bool:
-        """Whether there is anything to tell."""
+        """Whether the response has any."""
         return bool(self._offsets)
 
     def of(self, offset: int) -> int | None:

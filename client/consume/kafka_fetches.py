@@ -68,9 +68,9 @@ class KafkaFetches:
                 if one.answer in done:
                     del self._under_way[node_id]
                     failure = self._take(node_id, one, found) or failure
-            if failure is not None or not done or any(map(_tells, found.values())):
+            if failure is not None or not done or any(map(_has_news, found.values())):
                 break
-        if failure is not None and not any(map(_tells, found.values())):
+        if failure is not None and not any(map(_has_news, found.values())):
             raise failure
         for result in found.values():
             check_code(result.error_code)
@@ -179,7 +179,7 @@ def _result(response: FetchResponse, key: TopicPartition) -> FetchPartitionResul
     raise ProtocolError(f"a response without {key[0]}-{key[1]}, which was asked for")
 
 
-def _tells(result: FetchPartitionResult) -> bool:
+def _has_news(result: FetchPartitionResult) -> bool:
     """Whether it is worth giving out at once."""
     return bool(result.records) or result.error_code != NO_ERROR
 

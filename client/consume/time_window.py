@@ -20,7 +20,7 @@ from .fetches import Results
 from .fetching import FetchOptions, next_offset
 from .time_bounds import APPEND, TimeBounds
 from .window_forms import AsColumns, AsRecords, Form, Taken
-from .window_places import Place, Questions
+from .window_partitions import WindowPartition, WindowRequests
 
 _BEGINNINGS_MAX: Final = 5
 """So often is a partition begun anew whose first messages are deleted at that moment."""
@@ -73,9 +73,9 @@ class TimeWindow:
         self._retry_timeout_ms = retry_timeout_ms
         self._follow_ms = None if follow is None else _length_ms(follow)
         self._clock = clock
-        self._questions = Questions(self._cluster, retry_timeout_ms)
+        self._requests = WindowRequests(self._cluster, retry_timeout_ms)
         self._fetches = fetches_of(self._cluster, options, _ignore)
-        self._places: list[Place] | None = None
+        self._places: list[WindowPartition] | None = None
         self._deadline_ms: int | None = None
         """Until when, by the client's clock, it follows; None when it does not any more."""
         self._filling = asyncio.Lock()
@@ -197,16 +197,16 @@ class TimeWindow:
             self._turn = (self._turn + 1) % len(self._places)
             places = self._places[self._turn :] + self._places[: self._turn]
             return await self._fetch(places, form, min(left_ms, wait_ms))
-        await self._questions.find_ends(self._places)
+        await self._requests.find_ends(self._places)
         self._deadline_ms = None
         return []
 
     async def _begin(self) -> None:
-        places = await self._questions.places(self._topic, self._partitions)
+        places = await self._requests.places(self._topic, self._partitions)
         if self._bounds.is_empty:
             places = []
         elif self._cluster.kafka:
-            sizes = [await self._questions.log_bytes(place) for place in places]
+            sizes = [await self._requests.log_bytes(place) for place in places]
             self._stored_bytes = sum(sizes)
         if self._follow_ms is not None and places:
             until_ms = self._bounds.until_ms
@@ -214,12 +214,12 @@ class TimeWindow:
             self._deadline_ms = later(base_ms, self._follow_ms)
         self._places = places
 
-    async def _read_on(self, place: Place, form: Form[T], wait_ms: int) -> list[T]:
+    async def _read_on(self, place: WindowPartition, form: Form[T], wait_ms: int) -> list[T]:
         """The next messages of a partition that was not read to its end."""
         attempts_left = _BEGINNINGS_MAX
         while True:
             if place.position is None:
-                await self._questions.find_beginning(place, self._searched_ms)
+                await self._requests.find_beginning(place, self._searched_ms)
             if place.is_done:
                 self._end(place)
                 return []
@@ -237,7 +237,7 @@ class TimeWindow:
                 self._fetches.ahead({place.key: place.position or 0})
             return found
 
-    def _end(self, place: Place) -> None:
+    def _end(self, place: WindowPartition) -> None:
         """It was read up to its end. What is behind that is for later, when it follows."""
         if self._deadline_ms is not None:
             if place.was_read:
@@ -246,14 +246,16 @@ class TimeWindow:
 
     @property
     def _searched_ms(self) -> int | None:
-        """The time of the first message to read, where the broker is not told of the window."""
+        """The time of the first message to read, where the request does not name the window."""
         if self._options.window is not None or self._bounds.by == APPEND:
             return None
         return self._bounds.from_ms
 
-    async def _fetch(self, places: Sequence[Place], form: Form[T], wait_ms: int) -> list[T]:
+    async def _fetch(
+        self, places: Sequence[WindowPartition], form: Form[T], wait_ms: int
+    ) -> list[T]:
         asked = {place.key: place.position or 0 for place in places}
-        results = await self._questions.ask(partial(self._fetches.fetch, asked, wait_ms))
+        results = await self._requests.ask(partial(self._fetches.fetch, asked, wait_ms))
         # What cannot be read is raised before anything is taken: so the others' messages come
         # again.
         taken = []
@@ -274,7 +276,9 @@ class TimeWindow:
         self._skipped_bytes += result.skipped_bytes
         self._untimed += part.untimed
 
-    def _move(self, place: Place, result: FetchPartitionResult, part: "Taken[object]") -> None:
+    def _move(
+        self, place: WindowPartition, result: FetchPartitionResult, part: "Taken[object]"
+    ) -> None:
         """Go on behind what came, and behind what the broker passed over."""
         assert place.position is not None
         behind = next_offset(result, place.position)
@@ -287,7 +291,7 @@ class TimeWindow:
         place.position, place.was_read = behind, True
         self._check_end(place, result.high_watermark)
 
-    def _check_end(self, place: Place, high_watermark: int) -> None:
+    def _check_end(self, place: WindowPartition, high_watermark: int) -> None:
         """Raise what it means that a partition stays shorter than it was. In a cluster it is for a
         moment, when another broker leads it."""
         if not place.waits or place.end is None or high_watermark >= place.end:

@@ -176,7 +176,7 @@ class Outbox:
                 self._queue.popleft()
                 await self._send(batch)
                 if self.open is not None:
-                    await asyncio.sleep(0)  # whoever has been answered may have more for it
+                    await asyncio.sleep(0)  # a caller that has its answer may have more for it
         finally:
             self._sending = None
 
@@ -211,7 +211,7 @@ class Outbox:
             self._divide(batch)
         except REFUSALS as error:
             if batch.divisible:
-                self._divide(batch)  # whoever is to blame shall not spoil it for the others
+                self._divide(batch)  # so that one bad message does not fail the others
             else:
                 self._finish(batch, error)
         except Exception as error:

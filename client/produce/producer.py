@@ -188,7 +188,7 @@ class Producer(Client):
         partition: int | None = None,
         headers: Sequence[Headers | None] | None = None,
     ) -> SentBatch:
-        """Append many messages, given as columns; the fastest way. One result tells of all.
+        """Append many messages, given as columns; the fastest way. One result is for all.
 
         `timestamps_ms` is a time for each, one for all, or None for the time of the call.
         `headers` are those of each message, None or empty where it has none. Without a partition,
@@ -279,7 +279,7 @@ class Producer(Client):
     async def flush(self) -> None:
         """Send what is in the buffer without lingering, and wait until all of it is answered.
 
-        Raises nothing: each message's own future tells what became of it.
+        Raises nothing: each message's own future has its outcome.
         """
         while sending := [task for outbox in self._outboxes.values() if (task := outbox.hurry())]:
             await asyncio.wait(sending)

@@ -61,7 +61,7 @@ class SetLimits:
         self._cluster = cluster
         self._known: dict[str, SetLimit] = {}
         self._asking: dict[str, asyncio.Task[SetLimit]] = {}
-        """Questions under way. Whoever asks meanwhile gets the same answer, or error."""
+        """Requests under way. A second caller for the topic gets the same answer, or error."""
 
     def known(self, topic: str) -> SetLimit | None:
         """The limit, if it has been asked for."""

@@ -193,4 +193,4 @@ def _refused(error: CodedError, address: str, security: Security) -> CodedError:
             f"{address} lets everybody in at this port and knows no users there: leave the user "
             "out, or connect to a port that asks for one"
         )
-    return UnsupportedVersion(f"{error.message}, so it cannot be told who {who} is")
+    return UnsupportedVersion(f"{error.message}, so {who} cannot log in there")

@@ -18,7 +18,7 @@ class Mechanism(StrEnum):
     SCRAM_SHA_512 = "SCRAM-SHA-512"
     """Both sides prove that they know the password, and none sends it."""
     OAUTHBEARER = "OAUTHBEARER"
-    """A token is sent that somebody else has signed, so only over TLS."""
+    """A token is sent that an issuer has signed, so only over TLS."""
 
 
 TokenSource = Callable[[], str | Awaitable[str]]

@@ -151,7 +151,7 @@ def _distrust(error: ssl.SSLCertVerificationError) -> str:
         )
     if error.verify_code in _UNKNOWN_SIGNER:
         return (
-            f"nobody that is trusted here has signed its certificate ({reason}). Set ca to the "
+            f"no CA that is trusted here has signed its certificate ({reason}). Set ca to the "
             "file of the CA's certificate (`ssl.ca.location`, HOROLOG_CA)"
         )
     return reason

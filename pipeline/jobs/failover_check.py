@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from .dataframes import between, identity_of, read_plans
 from .ranges import PartitionRange, ReadPlan
-from .reading import between, identity_of, read_plans
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -33,7 +33,7 @@ class TimeLag:
     """The next offset to read."""
     end_offset: int
     messages: int | None
-    """How many messages are not read yet; None when the broker could not tell."""
+    """How many messages are not read yet; None when the broker does not know."""
     behind_s: float | None
     """How long the first message that is not read has been waiting; None when no time is known."""
     estimated: bool

@@ -138,7 +138,7 @@ def _worker_check(name: str, python: str, environment: Mapping[str, str], level:
     except (OSError, subprocess.SubprocessError) as error:
         return Check(name, level, f"{python} does not start: {error}", fix)
     if done.returncode:
-        why = (done.stderr.strip().splitlines() or ["no reason told"])[-1]
+        why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         return Check(name, level, f"{python} cannot import horolog.pipeline: {why}", fix)
     return Check(name, Level.GOOD, f"{python} can import horolog.pipeline")
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...times import format_time
+from .dataframes import between, read_plans, utc_date, utc_hour
 from .ranges import ReadPlan
-from .reading import between, read_plans, utc_date, utc_hour
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +79,7 @@ def replay(spark: "SparkSession", plan: ReadPlan, target: Target) -> Replayed:
     """Write the messages of the plan whose times are in its range; count them again in the files.
 
     Columns are those of the source, with folders `topic=.../dt=.../hour=...` (UTC). Done again, it
-    replaces what it wrote. Whoever calls looks at `exact` and at `missing`.
+    replaces what it wrote. The caller looks at `exact` and at `missing`.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as sf

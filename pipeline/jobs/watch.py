@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...client.cluster.servers import Servers
 from ..planning import AHEAD_MS
-from .reading import identity_of
+from .dataframes import identity_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

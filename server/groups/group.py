@@ -1,7 +1,7 @@
 """One consumer group: what its members ask for, and what that makes of it.
 
 No I/O and no clock: every call gets the time, in seconds on a monotonic clock, and what is to
-be answered to requests that wait is collected in `replies`. Whoever drives a group takes them from
+be answered to requests that wait is collected in `replies`. The caller takes them from
 there after each call, and calls `time_passed` when `next_deadline` is reached.
 """
 
@@ -185,7 +185,7 @@ class Group:
         if self._phase_ends_at > now:
             return
         if self.state is State.PREPARING:
-            self._joining_is_over(now)
+            self._end_joining(now)
         else:
             self._phase_ends_at = inf
             late = [
@@ -292,7 +292,7 @@ class Group:
         timeouts = (each.joining.rebalance_timeout_ms for each in self.members.values())
         return max(timeouts, default=0)
 
-    def _joining_is_over(self, now: float) -> None:
+    def _end_joining(self, now: float) -> None:
         left_ms = self._delay_left_ms
         if left_ms and self._newcomers:
             # Others are on their way: wait for them as well, all together no longer than a

@@ -31,10 +31,10 @@ Answer = asyncio.Future[Outcome | None]
 
 
 class GroupService:
-    """Passes requests to the coordinator, answers those that wait, and tells it the time.
+    """Passes requests to the coordinator, answers those that wait, and passes it the time.
 
     Deadlines are on the broker's clock. `look` is called when one of them should be reached, and by
-    whoever moves the clock.
+    what moves the clock.
     """
 
     def __init__(
@@ -142,11 +142,11 @@ class GroupService:
         answer: Answer = self._loop.create_future()
         ask(answer)
         self._waiting.add(answer)
-        answer.add_done_callback(self._is_over)
+        answer.add_done_callback(self._end_request)
         self._arrange()
         return answer
 
-    def _is_over(self, answer: Answer) -> None:
+    def _end_request(self, answer: Answer) -> None:
         self._waiting.discard(answer)
         if not self._stopped and (answer.cancelled() or answer.result() is None):
             self.coordinator.gone(self._now(), answer)
@@ -165,15 +165,15 @@ class GroupService:
             self._timer.cancel()
         self._due_at = due_at
         delay = max(due_at - self._now(), LOOK_SECONDS)
-        self._timer = self._loop.call_later(delay, self._fires, self._loop.time() + delay)
+        self._timer = self._loop.call_later(delay, self._fire, self._loop.time() + delay)
 
-    def _fires(self, planned: float) -> None:
+    def _fire(self, planned: float) -> None:
         if self._loop.time() - planned > LATE_SECONDS:
-            self._timer = self._loop.call_later(LATE_SECONDS, self._has_fired)
+            self._timer = self._loop.call_later(LATE_SECONDS, self._look_now)
         else:
-            self._has_fired()
+            self._look_now()
 
-    def _has_fired(self) -> None:
+    def _look_now(self) -> None:
         self._timer = None
         self.look()
 

@@ -76,7 +76,7 @@ def create(services: Services, request: CreateAclsRequest, call: Call) -> Later:
             if error is not None:
                 outcome = services.outcomes.of(error, api="create-acls")
                 result.error_code, result.error_message = outcome
-            _tell(services, call, acl, "added", result.error_code)
+            _audit(services, call, acl, "added", result.error_code)
         return CreateAclsResponse(results=results)
 
     return Later(ready, answer, alone=True)
@@ -101,7 +101,7 @@ def delete(services: Services, request: DeleteAclsRequest, call: Call) -> Later:
     def answer() -> DeleteAclsResponse:
         gone = ready.result()
         for acl in gone:
-            _tell(services, call, acl, "removed", 0)
+            _audit(services, call, acl, "removed", 0)
         return DeleteAclsResponse(filter_results=[_filtered(each, gone) for each in filters])
 
     return Later(ready, answer, alone=True)
@@ -127,7 +127,7 @@ def _filtered(wanted: "Filter | CodedError", gone: "list[Acl]") -> AclFilterResu
     )
 
 
-def _tell(services: Services, call: Call, acl: "Acl", change: str, code: int) -> None:
+def _audit(services: Services, call: Call, acl: "Acl", change: str, code: int) -> None:
     services.security.audit.changed(
         "acl_changed",
         str(acl),

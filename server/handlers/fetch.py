@@ -1,6 +1,6 @@
 """fetch: read message sets, at once or when there are enough bytes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -17,7 +17,7 @@ from ...protocol.api.log.fetch import (
     FetchResponse,
     FetchTopicResult,
 )
-from ...protocol.errors import UnknownFetchSession
+from ...protocol.errors import HorologError, OffsetOutOfRange, UnknownFetchSession
 from ...protocol.limits import MAX_APPEND_TIMES
 from ...protocol.records.kernel import walk
 from ...protocol.records.messages.downconversion import DamagedSlice
@@ -27,10 +27,10 @@ from ...storage.read.readable_segment import FarAway
 from ...storage.read.reader import Reader
 from ...storage.read.reading import Slice
 from ..conversions import Limits
+from ..parking import Partition
 from .base import Later, Services, each_alone
 from .epochs import check_epoch
 from .fetch_places import append_times_loaded, get_ready, has_window, partitions_of, place_of
-from .fetch_waiting import Waiting
 
 FIRST_VERSION_WITH_V1 = 2
 """Older fetches speak message format v0 only."""
@@ -81,12 +81,12 @@ def _when_enough(reading: "_Reading") -> FetchResponse | Later:
     services, request, version = reading.services, reading.request, reading.version
     wait_ms = min(request.max_wait_ms, services.settings.fetch_max_wait_ms)
     if wait_ms > 0 and not reading.is_enough():
-        waiting = Waiting(services, request)
+        waiting = _WaitingFetch(services, request)
         if not waiting.over:
             named = sum(len(topic.partitions) for topic in request.topics)
             if services.fetches.has_room(named):
                 ready = services.fetches.park(
-                    waiting.partitions(), waiting.satisfied, wait_ms, named_partitions=named
+                    waiting.partitions(), waiting.look_at, wait_ms, named_partitions=named
                 )
                 return Later(ready, partial(_read, services, request, version), may_hurry=True)
             services.figures.parked_refused += 1
@@ -111,6 +111,53 @@ def _read(services: Services, request: FetchRequest, version: int) -> FetchRespo
         loading = services.work.start(get_ready(services, request, Reader.append_times_loaded))
         return Later(loading, answer)
     return answer()
+
+
+class _WaitingFetch:
+    """How long a fetch waits: until there are enough bytes, an error, or nothing left to wait for.
+    Of its partitions only those that moved are looked at again."""
+
+    def __init__(self, services: Services, request: FetchRequest) -> None:
+        self._services = services
+        self._min_bytes = request.min_bytes
+        self._committed = request.isolation_level == READ_COMMITTED
+        self._wanted: dict[Partition, FetchPartition] = {}
+        self._available: dict[Partition, int] = {}
+        self._total = 0
+        for topic in request.topics:
+            for partition in topic.partitions:
+                self._wanted[topic.name, partition.partition] = partition
+        self.over = not self._wanted
+        """Whether to answer: there is enough, there is an error, or waiting cannot help."""
+        for key in self._wanted:
+            self.look_at(key)
+            if self.over:
+                break
+
+    def partitions(self) -> Iterator[Partition]:
+        return iter(self._wanted)
+
+    def look_at(self, key: Partition) -> bool:
+        """Look at one partition again; True when the fetch is to be answered."""
+        wanted = self._wanted[key]
+        try:
+            check_epoch(self._services, wanted.current_leader_epoch)
+            log = self._services.logs.find(*key)
+            if log.follows and wanted.fetch_offset > log.log_end_offset:
+                return self.over  # The offset may come from the leader.
+            if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
+                raise OffsetOutOfRange
+            readable = log.reader.readable_bytes(wanted.fetch_offset, committed=self._committed)
+        except (HorologError, OSError):
+            self.over = True  # Reading raises the same, which becomes the partition's error.
+            return True
+        available = min(readable, max(wanted.partition_max_bytes, 0))
+        self._total += available - self._available.get(key, 0)
+        self._available[key] = available
+        # A read never spans segments, so no append adds to a read of a closed one.
+        closed = readable > 0 and wanted.fetch_offset < log.segments[-1].base_offset
+        self.over = self.over or closed or self._total >= self._min_bytes
+        return self.over
 
 
 class _Part(msgspec.Struct):
@@ -214,7 +261,7 @@ class _Reading(msgspec.Struct):
 
     def is_enough(self) -> bool:
         """Whether the fetch is to be answered for what there is. Where a partition is named twice,
-        of which the last one counts, that is left to `Waiting` to say."""
+        of which the last one counts, that is left to `_WaitingFetch` to say."""
         if self.available_bytes < self.request.min_bytes:
             return False
         topics = self.request.topics

@@ -79,7 +79,7 @@ def authenticate(services: Services, request: AuthenticateRequest, call: Call) -
 def _session(call: Call) -> Session:
     if call.session is None or not call.session.mechanisms:
         raise IllegalSaslState(
-            "nobody logs in here: the address has no login (authentication, listen, kafka.listen)"
+            "there is no login at this address (authentication, listen, kafka.listen)"
         )
     return call.session
 

@@ -16,7 +16,7 @@ from ..outcomes import error_name
 from .base import Call, Later, Services
 
 if TYPE_CHECKING:
-    from ..quotas.store import Change
+    from ..quotas.store import QuotaChange
 
 
 def describe(
@@ -38,7 +38,7 @@ def alter(services: Services, request: AlterClientQuotasRequest, call: Call) -> 
     from ..quotas.asked import asked_change
 
     results: list[QuotaAlterationResult] = []
-    wanted: list[tuple[Change, QuotaAlterationResult]] = []
+    wanted: list[tuple[QuotaChange, QuotaAlterationResult]] = []
     for asked in request.entries:
         parts = [
             QuotaEntityPart(entity_type=part.entity_type, entity_name=part.entity_name)
@@ -66,7 +66,7 @@ def alter(services: Services, request: AlterClientQuotasRequest, call: Call) -> 
                 outcome = services.outcomes.of(error, api="alter-client-quotas")
                 result.error_code, result.error_message = outcome
             if not request.validate_only:
-                _tell(services, call, change, result.error_code)
+                _audit(services, call, change, result.error_code)
         if not request.validate_only:
             services.security.quotas_changed()
         return AlterClientQuotasResponse(entries=results)
@@ -74,7 +74,7 @@ def alter(services: Services, request: AlterClientQuotasRequest, call: Call) -> 
     return Later(ready, answer, alone=True)
 
 
-def _tell(services: Services, call: Call, change: "Change", code: int) -> None:
+def _audit(services: Services, call: Call, change: "QuotaChange", code: int) -> None:
     values = (
         f"{quota.value} removed" if value is None else f"{quota.value}={value:g}"
         for quota, value in change.values.items()

@@ -24,7 +24,7 @@ def promote(services: Services, request: Any, call: Call) -> Any:
 def _cluster(services: Services) -> "Cluster":
     if services.cluster is None:
         raise InvalidRequest(
-            "this broker is alone: it belongs to no cluster, and nobody can follow it. Start it "
+            "this broker is alone: it belongs to no cluster, and no broker can follow it. Start it "
             "with --broker-id N --create-cluster to let others follow it"
         )
     return services.cluster

@@ -24,7 +24,7 @@ from ...protocol.limits import MAX_USERS
 from .base import Call, Later, Services
 
 if TYPE_CHECKING:
-    from ..security.users import Change, Users
+    from ..security.users import CredentialChange, Users
 
 
 def describe(
@@ -58,7 +58,7 @@ def alter(services: Services, request: AlterUserScramCredentialsRequest, call: C
     users = services.security.users
     named = Counter((each.name, each.mechanism) for each in _asked(request))
     wrong: dict[str, CodedError] = {}
-    changes: list[tuple[str, Change]] = []
+    changes: list[tuple[str, CredentialChange]] = []
     for each in _asked(request):
         try:
             if named[each.name, each.mechanism] > 1:
@@ -89,7 +89,7 @@ def _asked(request: AlterUserScramCredentialsRequest) -> list[Any]:
     return [*request.deletions, *request.upsertions]
 
 
-def _change(asked: Any) -> "Change":
+def _change(asked: Any) -> "CredentialChange":
     from ...protocol.sasl.mechanisms import SCRAM_MECHANISMS
     from ...protocol.sasl.scram import credential_of
     from ..security.users import Entry, Removal

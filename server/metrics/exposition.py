@@ -1,7 +1,7 @@
 """Prometheus' text format, made line by line.
 
-A broker with a thousand topics has 40,000 lines. They are made while they are asked for, so that
-whoever asks can let others through in between.
+A broker with a thousand topics has 40,000 lines. They are made one at a time, so that
+the caller can give way to others in between.
 """
 
 from collections.abc import Iterable, Iterator

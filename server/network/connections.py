@@ -128,7 +128,7 @@ class Connections:
         if not await self._all_gone(seconds):
             for connection in list(self._open):
                 connection.abort()
-            # Transports tell their protocols in the next turn of the loop.
+            # Transports call their protocols in the next turn of the loop.
             await self._all_gone(seconds)
 
     async def _all_gone(self, seconds: float) -> bool:

@@ -24,7 +24,7 @@ class Deadline:
     def start(self) -> None:
         """Begin to count, unless that has begun already."""
         if self._timer is None:
-            self._timer = self._loop.call_later(self._seconds, self._is_over)
+            self._timer = self._loop.call_later(self._seconds, self._grant_last_chance)
 
     def stop(self) -> None:
         """There is no hurry any more."""
@@ -32,7 +32,7 @@ class Deadline:
             self._timer.cancel()
             self._timer = None
 
-    def _is_over(self) -> None:
+    def _grant_last_chance(self) -> None:
         self._timer = self._loop.call_later(LAST_CHANCE_SECONDS, self._late)
 
 

@@ -17,7 +17,7 @@ Frames = deque[Frame]
 
 @value_class
 class Caller:
-    """Who asks, as far as a connection tells."""
+    """The client of a connection, as far as it is known."""
 
     broker_address: tuple[str, int]
     """Where this client is to find the broker."""
@@ -72,7 +72,7 @@ class Endpoint:
     mechanisms: tuple[str, ...] = ()
     """The ways to log in that are offered."""
     certificates: bool = False
-    """Whether a client's certificate tells who it is."""
+    """Whether a client's certificate names its principal."""
     tls: "TlsPort | None" = None
     """What encrypted connections share; `None` where they are not."""
 

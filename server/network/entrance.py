@@ -62,7 +62,7 @@ class Entrance:
         self._session_end: asyncio.TimerHandle | None = None
 
     def meet(self, transport: asyncio.Transport, host: str) -> Session | None:
-        """The session of who has come in; `None` for somebody without a name, who needs none."""
+        """The session of a new connection; `None` for one without a name, which needs none."""
         endpoint = self._endpoint
         self._host = host
         session = Session(
@@ -120,9 +120,9 @@ class Entrance:
         assert self._session is not None
         seconds = self._session.lifetime_seconds
         if seconds is not None:
-            self._session_end = self._loop.call_later(seconds, self._session_is_over)
+            self._session_end = self._loop.call_later(seconds, self._end_session)
 
-    def _session_is_over(self) -> None:
+    def _end_session(self) -> None:
         """Only a new login is answered from now on, and is waited for."""
         assert self._endpoint.gate is not None
         self._wait_for_login(self._endpoint.gate)

@@ -2,7 +2,7 @@
 
 The system copies from the file into the socket (`sendfile`), past the transport; so that happens
 only while the transport has nothing to send itself. When the socket takes no more, the next few
-bytes go through the transport after all: it tells when the socket has taken them.
+bytes go through the transport after all: it reports when the socket has taken them.
 """
 
 import asyncio

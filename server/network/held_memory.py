@@ -3,7 +3,8 @@
 One connection is bounded by its own limits, but a thousand that each stay just below them would
 take all the memory there is. So what they hold is added up: answers that are not read, and large
 requests that are not complete. Above the limit a client is closed, and that is the one whose bytes
-have been lying for the longest time: whoever reads and sends as expected holds nothing for long.
+have been lying for the longest time: a client that reads and sends as
+expected holds nothing for long.
 """
 
 from collections.abc import Callable
@@ -32,8 +33,8 @@ class HeldMemory:
     """Who holds how much.
 
     What was given up is only free once its connection is lost, in a later turn of the loop.
-    Whoever would make the broker hold more has to wait for that, or one turn could make as many
-    answers as there are clients.
+    A request that would make the broker hold more waits for that, or one turn could make as
+    many answers as there are clients.
     """
 
     def __init__(self, limit_bytes: int, call_soon: Callable[[Callable[[], None]], object]) -> None:

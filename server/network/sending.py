@@ -23,7 +23,7 @@ class Deferred:
     ready: asyncio.Future[Any] | SharedWait
     make: Callable[[], Answer]
     may_hurry: bool = False
-    """Whether `ready` may be set by whoever does not want to wait: the answer is true anyway."""
+    """Whether `ready` may be set early, to not wait: the answer is true anyway."""
     alone: bool = False
     """Whether requests behind it have to wait until it is made: they could overtake it."""
     held_bytes: int = 0

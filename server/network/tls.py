@@ -1,7 +1,7 @@
 """TLS between a transport and the protocol that would otherwise be right behind it.
 
 OpenSSL works on bytes in memory (`ssl.SSLObject`), in the callbacks of the plain transport below.
-So what is written is in the buffer of that transport, which tells of flow and of what is unread as
+So what is written is in the buffer of that transport, which reports flow and what is unread as
 without TLS, and what is read is decrypted at once, into where the protocol wants it.
 
     opening      the first byte has not come
@@ -83,7 +83,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self._peer = str(peer[0]) if peer else "unknown"
-        self._timer = self._loop.call_later(self._port.seconds, self._is_late)
+        self._timer = self._loop.call_later(self._port.seconds, self._refuse_late)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return memoryview(self._port.slab)
@@ -287,7 +287,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
         if self._outgoing.pending and self._transport is not None:
             self._transport.write(self._outgoing.read())
 
-    def _is_late(self) -> None:
+    def _refuse_late(self) -> None:
         self._refuse(
             "handshake_late",
             f"the TLS handshake was not complete after {self._port.seconds:g} s "

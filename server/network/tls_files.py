@@ -25,7 +25,7 @@ _NO_CHECK_TIME: Final = 0x200000
 _SECONDS_A_DAY: Final = 86_400
 
 Stamps = tuple[tuple[int, int, int] | None, ...]
-"""What tells that files have changed: time, size and number of each."""
+"""What shows that files have changed: time, size and number of each."""
 
 
 class TlsFiles:

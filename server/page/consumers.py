@@ -6,7 +6,7 @@ from typing import Final
 from ...protocol.lag import Lag
 from ..handlers.base import Services
 from ..metrics.lags import Key
-from .asking import Query
+from .query import Query
 
 CONSUMERS_AT_ONCE: Final = 100
 

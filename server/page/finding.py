@@ -5,8 +5,8 @@ from ...storage.read.search import Found
 from ...times import TimeError, parse_time
 from ..handlers.base import Services
 from ..searching import searched
-from .asking import Query, Refusal, asked_log
 from .messages import read_messages, show_message
+from .query import Query, Refusal, asked_log
 
 BY_TIME, BY_APPEND = "timestamp", "append"
 

@@ -8,7 +8,7 @@ from ...protocol.api.log.count_by_time import CountByTimeRequest, CountByTimeRes
 from ...values import value_class
 from ..handlers.base import Services
 from ..handlers.counting import counted
-from .asking import PARTITION_MAX, Query, Refusal
+from .query import PARTITION_MAX, Query, Refusal
 
 MAX_BARS: Final = 200
 PARTITIONS_AT_ONCE: Final = 200

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.api.cluster.describe_replicas import NOT_KNOWN
 from ..handlers.base import Services
-from .asking import Query
+from .query import Query
 
 if TYPE_CHECKING:
     from ...protocol.api.cluster.describe_replicas import ReplicaMember

@@ -21,7 +21,7 @@ from ...storage.log.log import Log
 from ...storage.read.reading import Slice
 from ...values import value_class
 from ..handlers.base import Services
-from .asking import Query, asked_log
+from .query import Query, asked_log
 
 MESSAGES_AT_ONCE: Final = 50
 FIRST_READ_BYTES: Final = 64 << 10

@@ -11,14 +11,14 @@ from aiohttp import web
 
 from ...protocol.errors import UnknownTopicOrPartition
 from ..handlers.base import Services
-from ..http.authentication import Asking
-from .asking import Query, Refusal
+from ..web.authentication import HttpPeer
 from .consumers import consumers
 from .files import StaticFile, read_files
 from .finding import find
 from .histogram import histogram
 from .members import members
 from .messages import messages
+from .query import Query, Refusal
 from .segments import segments
 from .sight import Allowed, Everything, Sight
 from .topics import topics
@@ -117,8 +117,8 @@ class Page:
         """What the one who asks may see. Raises `Refusal` for a topic that is not in it."""
         if not self._services.security.authorization:
             return Everything()
-        asking = cast(Asking, request.protocol)
-        allowed = Allowed(self._services, asking.principal, asking.address)
+        peer = cast(HttpPeer, request.protocol)
+        allowed = Allowed(self._services, peer.principal, peer.address)
         topic = request.query.get("topic", "")
         if topic:
             allowed.check(name, topic)

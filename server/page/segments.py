@@ -5,7 +5,7 @@ from typing import Final
 
 from ...storage.log.description import SegmentDescription
 from ..handlers.base import Services
-from .asking import OFFSET_MAX, Query, asked_log
+from .query import OFFSET_MAX, Query, asked_log
 
 SEGMENTS_AT_ONCE: Final = 100
 SEGMENTS_A_STEP: Final = 10

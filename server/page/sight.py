@@ -13,7 +13,7 @@ from ...protocol.api.security.acl_terms import (
 from ...storage.directory.topics import TopicEntry
 from ..handlers.base import Services
 from ..security.acls import Resource
-from .asking import Refusal
+from .query import Refusal
 
 
 class Sight(Protocol):
@@ -65,7 +65,7 @@ ASKED_FOR: Final[Mapping[str, Operation]] = MappingProxyType(
 
 
 class Allowed:
-    """What the rules allow somebody to see."""
+    """What the rules allow a principal to see."""
 
     def __init__(self, services: Services, principal: str, host: str) -> None:
         self._authorizer = services.security.authorizer

@@ -11,7 +11,7 @@ from ...protocol.records.latency import LATENCY_BUCKETS_MS
 from ...storage.directory.topics import TopicEntry
 from ..handlers.base import Services
 from ..work import Turns
-from .asking import Query
+from .query import Query
 
 TOPICS_AT_ONCE: Final = 100
 PARTITIONS_AT_ONCE: Final = 1000

@@ -11,7 +11,6 @@ from ...storage.files import Buffer
 from ...storage.log.log import Log
 from ...storage.read.windows import TimeWindow
 from ..handlers.base import Services
-from .asking import PARTITION_MAX, Query, Refusal, prepared_log
 from .messages import (
     BUSY,
     FIRST_READ_BYTES,
@@ -23,6 +22,7 @@ from .messages import (
     show_messages,
     stored_bytes,
 )
+from .query import PARTITION_MAX, Query, Refusal, prepared_log
 
 READ_BYTES: Final = 4 << 20
 """Stored bytes that one answer reads, about."""

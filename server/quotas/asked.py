@@ -1,4 +1,4 @@
-"""What requests ask about quotas, as rules; and rules as answers tell them."""
+"""What requests ask about quotas, as rules; and rules as answers have them."""
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
@@ -21,7 +21,7 @@ from .rules import (
     problem_of_name,
     problem_of_value,
 )
-from .store import Change
+from .store import QuotaChange
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -73,7 +73,7 @@ class Filter:
         return True
 
 
-def asked_change(asked: QuotaAlteration) -> Change:
+def asked_change(asked: QuotaAlteration) -> QuotaChange:
     """The change that an item of a request asks for. Raises `InvalidRequest`."""
     entity = asked_entity(asked.entity)
     values: dict[Quota, float | None] = {}
@@ -83,7 +83,7 @@ def asked_change(asked: QuotaAlteration) -> Change:
         if problem is not None:
             raise InvalidRequest(problem)
         values[quota] = None if op.remove else op.value
-    return Change(entity, values)
+    return QuotaChange(entity, values)
 
 
 def asked_entity(parts: Sequence[QuotaEntityPart]) -> Entity:
@@ -101,7 +101,7 @@ def asked_entity(parts: Sequence[QuotaEntityPart]) -> Entity:
     return Entity(names.get(USER), names.get(CLIENT_ID))
 
 
-def told_entity(entity: Entity) -> list[QuotaEntityPart]:
+def entity_parts(entity: Entity) -> list[QuotaEntityPart]:
     """An entity in the words of requests and answers."""
     return [
         QuotaEntityPart(entity_type=kind, entity_name=name or None)
@@ -113,7 +113,7 @@ def told_entity(entity: Entity) -> list[QuotaEntityPart]:
 def entry_of(entity: Entity, values: Values) -> QuotaEntry:
     """The quotas of an entity in the words of an answer."""
     return QuotaEntry(
-        entity=told_entity(entity),
+        entity=entity_parts(entity),
         values=[QuotaValue(key=quota.value, value=value) for quota, value in values.items()],
     )
 

@@ -22,7 +22,7 @@ from .rules import DEFAULT, Entity, Quota, QuotaTable, problem_of_name, problem_
 
 
 @value_class
-class Change:
+class QuotaChange:
     """What is to be done with an entity's quotas: `None` takes one away."""
 
     entity: Entity
@@ -40,7 +40,7 @@ class Quotas:
         """Another object after each change."""
 
     def change(
-        self, changes: Sequence[Change], *, validate_only: bool = False
+        self, changes: Sequence[QuotaChange], *, validate_only: bool = False
     ) -> list[CodedError | None]:
         """Make changes, in their order and in one write, and say of each what kept it from being
         made. Raises `OSError`; then nothing has changed. For a thread."""
@@ -62,7 +62,7 @@ class Quotas:
         self.table = table
 
 
-def _change(quotas: dict[Entity, dict[Quota, float]], change: Change) -> CodedError | None:
+def _change(quotas: dict[Entity, dict[Quota, float]], change: QuotaChange) -> CodedError | None:
     of_entity = quotas.get(change.entity)
     if of_entity is None:
         if not any(value is not None for value in change.values.values()):

@@ -1,4 +1,4 @@
-"""Handlers whose changes of topics and settings the audit tells of."""
+"""Handlers whose changes of topics and settings are audited."""
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -55,7 +55,7 @@ _CHANGES: Final[Mapping[int, tuple[str, str, Callable[[Any], Outcomes]]]] = Mapp
 
 
 def audited(handlers: Mapping[int, Handler]) -> Mapping[int, Handler]:
-    """The handlers; those that change something tell of it."""
+    """The handlers; those that change something audit it."""
     return {
         key: _audited(handler, *_CHANGES[key]) if key in _CHANGES else handler
         for key, handler in handlers.items()
@@ -66,7 +66,7 @@ def _audited(
     handler: Handler, event: str, change: str, outcomes: Callable[[Any], Outcomes]
 ) -> Handler:
     def handle(services: Services, request: Any, call: Call) -> Any:
-        def tell(response: Any) -> Any:
+        def audit(response: Any) -> Any:
             for name, code in outcomes(response):
                 outcome = error_name(code) if code else "done"
                 services.security.audit.changed(
@@ -75,6 +75,6 @@ def _audited(
             return response
 
         answer = handler(services, request, call)
-        return answer if getattr(request, "validate_only", False) else then(answer, tell)
+        return answer if getattr(request, "validate_only", False) else then(answer, audit)
 
     return handle

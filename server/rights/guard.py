@@ -30,7 +30,7 @@ _LISTS: Final[Mapping[int, Callable[[Handler], Handler]]] = MappingProxyType(
 
 
 class Guard:
-    """Looks at the rights of whoever asks."""
+    """Looks at the rights of the principal of a request."""
 
     def __init__(self, services: Services, handlers: Mapping[int, Handler]) -> None:
         self._authorizer = services.security.authorizer

@@ -14,7 +14,7 @@ from ...protocol.errors import CodedError
 from ..handlers.appends import NO_ANSWER
 from ..handlers.base import Call, Handler, Services, then
 from ..outcomes import CloseConnection
-from .asking import Asking
+from .checked_request import CheckedRequest
 
 
 def guarded(api: Api, needs: Sequence[Need], handler: Handler) -> Handler:
@@ -23,12 +23,12 @@ def guarded(api: Api, needs: Sequence[Need], handler: Handler) -> Handler:
     each = [need for need in needs if need.how is How.EACH]
 
     def handle(services: Services, request: Any, call: Call) -> Any:
-        asking = Asking(services, api, request, call)
+        checked = CheckedRequest(services, api, request, call)
         for need in whole:
             name = whole_name(request)
-            if not asking.may(need, name):
-                return refused_whole(asking, need, name)
-        return answer_each(asking, each, handler) if each else handler(services, request, call)
+            if not checked.may(need, name):
+                return refused_whole(checked, need, name)
+        return answer_each(checked, each, handler) if each else handler(services, request, call)
 
     return handle
 
@@ -42,36 +42,36 @@ def whole_name(request: Any) -> str:
     return ""
 
 
-def refused_whole(asking: Asking, need: Need, name: str) -> Any:
+def refused_whole(checked: CheckedRequest, need: Need, name: str) -> Any:
     """Refuses the request. Raises the error, where there is no other way that Kafka has."""
-    error = asking.refusal(need, name)
-    if asking.api is DESCRIBE_LOG_DIRS and asking.call.kafka:
+    error = checked.refusal(need, name)
+    if checked.api is DESCRIBE_LOG_DIRS and checked.call.kafka:
         return DescribeLogDirsResponse(results=[])
     raise error
 
 
-def answer_each(asking: Asking, needs: Sequence[Need], handler: Handler) -> Any:
+def answer_each(checked: CheckedRequest, needs: Sequence[Need], handler: Handler) -> Any:
     """The answer for those that the request names and that may be asked about; beside each of the
     others stands its error."""
-    services, request, call = asking.services, asking.request, asking.call
+    services, request, call = checked.services, checked.request, checked.call
     field = named_field(type(request))
     kept: list[Any] = []
     refused: list[tuple[Any, CodedError]] = []
     for item in getattr(request, field) or ():
-        error = _error_of(asking, needs, item)
+        error = _error_of(checked, needs, item)
         if error is None:
             kept.append(item)
         else:
             refused.append((item, error))
     if not refused:
         return handler(services, request, call)
-    if asking.api is PRODUCE and request.acks == NO_ANSWER:
-        return _unanswered(asking, handler, kept, refused[0][1])
-    name, results = refused_each(asking.api.response, refused)
-    if not kept and asking.api is METADATA:
+    if checked.api is PRODUCE and request.acks == NO_ANSWER:
+        return _unanswered(checked, handler, kept, refused[0][1])
+    name, results = refused_each(checked.api.response, refused)
+    if not kept and checked.api is METADATA:
         call = replace(call, version=max(call.version, 1))  # In version 0 none means all.
     elif not kept:
-        return asking.api.response(**{name: results})
+        return checked.api.response(**{name: results})
     smaller = replaced(request, **{field: kept})
 
     def add(response: Any) -> Any:
@@ -81,11 +81,11 @@ def answer_each(asking: Asking, needs: Sequence[Need], handler: Handler) -> Any:
     return then(handler(services, smaller, call), add)
 
 
-def _error_of(asking: Asking, needs: Sequence[Need], item: Any) -> CodedError | None:
+def _error_of(checked: CheckedRequest, needs: Sequence[Need], item: Any) -> CodedError | None:
     name = item_name(item)
     for need in needs:
-        if asking.applies(need, item, name) and not asking.may(need, name):
-            return asking.refusal(need, name)
+        if checked.applies(need, item, name) and not checked.may(need, name):
+            return checked.refusal(need, name)
     return None
 
 
@@ -97,7 +97,9 @@ def item_name(item: Any) -> str:
     return str(item.resource_name if found is None else found)
 
 
-def _unanswered(asking: Asking, handler: Handler, kept: Sequence[Any], error: CodedError) -> Any:
+def _unanswered(
+    checked: CheckedRequest, handler: Handler, kept: Sequence[Any], error: CodedError
+) -> Any:
     """A produce with acks=0: what may be appended is, and then the connection is closed."""
     closing = CloseConnection(f"a produce with acks=0 was refused: {error.message}", error.code)
 
@@ -106,5 +108,5 @@ def _unanswered(asking: Asking, handler: Handler, kept: Sequence[Any], error: Co
 
     if not kept:
         raise closing
-    smaller = replaced(asking.request, topics=list(kept))
-    return then(handler(asking.services, smaller, asking.call), close)
+    smaller = replaced(checked.request, topics=list(kept))
+    return then(handler(checked.services, smaller, checked.call), close)

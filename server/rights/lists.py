@@ -18,7 +18,7 @@ from ...protocol.api.security.acl_terms import ResourceType
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
 from ...values import value_class
 from ..handlers.base import Call, Handler, Later, Services, then
-from .asking import Asking
+from .checked_request import CheckedRequest
 from .guards import answer_each
 
 
@@ -44,14 +44,14 @@ def metadata(handler: Handler) -> Handler:
     """Topics that are named, each by itself; without names, those that may be seen."""
 
     def handle(services: Services, request: MetadataRequest, call: Call) -> Any:
-        asking = Asking(services, METADATA, request, call)
+        checked = CheckedRequest(services, METADATA, request, call)
         named = bool(request.topics) if call.version == 0 else request.topics is not None
         if named:
-            return answer_each(asking, _EACH_TOPIC, handler)
+            return answer_each(checked, _EACH_TOPIC, handler)
 
         def cut(response: MetadataResponse) -> MetadataResponse:
             response.topics = [
-                topic for topic in response.topics if asking.may(_SEEN_TOPIC, topic.name)
+                topic for topic in response.topics if checked.may(_SEEN_TOPIC, topic.name)
             ]
             return response
 
@@ -64,11 +64,11 @@ def list_groups(handler: Handler) -> Handler:
     """The groups that may be seen."""
 
     def handle(services: Services, request: Any, call: Call) -> Any:
-        asking = Asking(services, LIST_GROUPS, request, call)
+        checked = CheckedRequest(services, LIST_GROUPS, request, call)
 
         def cut(response: ListGroupsResponse) -> ListGroupsResponse:
             response.groups = [
-                group for group in response.groups if asking.may(_SEEN_GROUP, group.group_id)
+                group for group in response.groups if checked.may(_SEEN_GROUP, group.group_id)
             ]
             return response
 
@@ -81,11 +81,11 @@ def positions(handler: Handler) -> Handler:
     """The positions of a name that may be seen, or the names."""
 
     def handle(services: Services, request: OffsetFetchRequest, call: Call) -> Any:
-        asking = Asking(services, OFFSET_FETCH, request, call)
+        checked = CheckedRequest(services, OFFSET_FETCH, request, call)
         if request.listing == LIST_NAMES:
-            return _later(services, _visible_page(asking, handler, _cut_names))
-        if not asking.may(_POSITIONS_GROUP, request.group_id):
-            error = asking.refusal(_POSITIONS_GROUP, request.group_id)
+            return _later(services, _visible_page(checked, handler, _cut_names))
+        if not checked.may(_POSITIONS_GROUP, request.group_id):
+            error = checked.refusal(_POSITIONS_GROUP, request.group_id)
             if not call.kafka:
                 raise error
             # Version 0 and 1 say it beside each partition only.
@@ -93,8 +93,8 @@ def positions(handler: Handler) -> Handler:
             _, topics = refused_each(OffsetFetchResponse, refused)
             return OffsetFetchResponse(topics=topics, error_code=error.code)
         if request.topics is not None and not request.listing:
-            return answer_each(asking, _POSITIONS_EACH, handler)
-        return _later(services, _visible_page(asking, handler, _cut_topics))
+            return answer_each(checked, _POSITIONS_EACH, handler)
+        return _later(services, _visible_page(checked, handler, _cut_topics))
 
     return handle
 
@@ -104,7 +104,7 @@ def _later(services: Services, work: Any) -> Later:
     return Later(task, task.result)
 
 
-Cut = Callable[[Asking, OffsetFetchResponse], "_Page"]
+Cut = Callable[[CheckedRequest, OffsetFetchResponse], "_Page"]
 
 
 @value_class
@@ -116,32 +116,32 @@ class _Page:
     is_empty: bool
 
 
-def _cut_names(asking: Asking, response: OffsetFetchResponse) -> _Page:
+def _cut_names(checked: CheckedRequest, response: OffsetFetchResponse) -> _Page:
     last = response.names[-1] if response.names else ""
-    response.names = [name for name in response.names if asking.may(_POSITIONS_SEEN_GROUP, name)]
+    response.names = [name for name in response.names if checked.may(_POSITIONS_SEEN_GROUP, name)]
     return _Page(last, not response.names)
 
 
-def _cut_topics(asking: Asking, response: OffsetFetchResponse) -> _Page:
+def _cut_topics(checked: CheckedRequest, response: OffsetFetchResponse) -> _Page:
     last = response.topics[-1].name if response.topics else ""
     response.topics = [
-        topic for topic in response.topics if asking.may(_POSITIONS_SEEN_TOPIC, topic.name)
+        topic for topic in response.topics if checked.may(_POSITIONS_SEEN_TOPIC, topic.name)
     ]
     return _Page(last, not response.topics)
 
 
-async def _visible_page(asking: Asking, handler: Handler, cut: Cut) -> OffsetFetchResponse:
+async def _visible_page(checked: CheckedRequest, handler: Handler, cut: Cut) -> OffsetFetchResponse:
     """The first page in which something may be seen: clients go on behind the last that they
     see."""
-    request = asking.request
+    request = checked.request
     while True:
-        outcome = handler(asking.services, request, asking.call)
+        outcome = handler(checked.services, request, checked.call)
         while isinstance(outcome, Later):
             assert isinstance(outcome.ready, asyncio.Future)
             await outcome.ready
             outcome = outcome.make()
         response: OffsetFetchResponse = outcome
-        page = cut(asking, response)
+        page = cut(checked, response)
         if not (page.is_empty and response.more and page.last):
             return response
         request = replaced(request, after=page.last)

@@ -1,1 +1,1 @@
-"""Who somebody is: users, logins, and what is let in before one."""
+"""Principals: users, logins, and what is let in before one."""

@@ -84,7 +84,7 @@ class Reason(Enum):
 
 @value_class
 class Decision:
-    """Whether somebody may, and why."""
+    """Whether a principal may, and why."""
 
     allowed: bool
     reason: Reason
@@ -113,7 +113,7 @@ def covers(acl: Acl, operation: Operation) -> bool:
 
 
 def means(acl: Acl, principal: str, host: str) -> bool:
-    """Whether a rule is about somebody; `host` is a plain one."""
+    """Whether a rule is about a principal; `host` is a plain one."""
     return acl.principal in (principal, EVERYBODY) and (
         acl.host == WILDCARD or plain_host(acl.host) == host
     )
@@ -193,7 +193,7 @@ class AclTable:
         return any(map(free, allowed))
 
     def _about(self, resource: Resource) -> Iterable[Acl]:
-        """The rules about a resource, whoever they mean."""
+        """The rules about a resource, for all principals."""
         kind, name = resource.type, resource.name
         yield from self._literal.get((kind, name), ())
         if name != WILDCARD:

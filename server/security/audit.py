@@ -17,7 +17,7 @@ MAX_PRINCIPALS: Final = 1000
 """Those that are counted apart; the others are counted as one."""
 _OTHERS: Final = "others"
 _TEXT: Final = 300
-"""Characters of a name that somebody made up."""
+"""Characters of a name, which a client may have made up."""
 
 
 class Audit:
@@ -30,7 +30,7 @@ class Audit:
         self._timer: asyncio.TimerHandle | None = None
 
     def refused(self, by: str, peer: str, request: str, operation: str, resource: str) -> None:
-        """Somebody asked for what they may not."""
+        """Take note of a request without the right to it."""
         if self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(WINDOW_SECONDS, self._window_ends)
@@ -49,7 +49,7 @@ class Audit:
             )
 
     def changed(self, event: str, what: str, by: str, peer: str, outcome: str, **more: str) -> None:
-        """Somebody changed something, or asked for that and it failed."""
+        """Take note of a change, or of one that failed."""
         self._observe(
             event,
             logger=LOGGER,

@@ -1,4 +1,4 @@
-"""Whether somebody may, for every request: rules, and what was decided by those that hold now."""
+"""Decisions about rights, for every request: rules, and what was decided by those that hold now."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -63,12 +63,12 @@ class Authorizer:
     def __init__(self, acls: "Acls", refused: Callable[..., None]) -> None:
         self._acls = acls
         self.refused = refused
-        """Told of what was refused: principal, host, request, operation, resource type, name."""
+        """Takes what was refused: principal, host, request, operation, resource type, name."""
         self._table = acls.table
         self._rights: dict[tuple[str, str], Rights] = {}
 
     def rights(self, principal: str, host: str) -> Rights:
-        """What somebody may do now."""
+        """What a principal may do now."""
         table = self._acls.table
         if table is not self._table:
             self._table = table

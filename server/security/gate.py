@@ -52,7 +52,7 @@ class Gate:
             return (self._dispatcher.answer_one(frame, caller),)
         api = APIS.get(head.api_key)
         name = f"request {head.api_key}" if api is None else api.name
-        why = "the login of this connection has ended" if session.name else "nobody has logged in"
+        why = "the login of this connection has ended" if session.name else "there was none"
         error = IllegalSaslState(f"{name} needs a login at this address, and {why}")
         if not self._encoding.NATIVE:
             # As Kafka does: its clients are configured for SASL, or cannot log in.

@@ -92,8 +92,8 @@ class Logins:
     def step(self, session: Session, content: bytes) -> "Step | asyncio.Future[Step]":
         """Take what the client says. Raises `IllegalSaslState`.
 
-        A login that has failed comes out of the future as `SaslAuthenticationFailed`; whoever
-        answers that calls `session.fail` then.
+        A login that has failed comes out of the future as `SaslAuthenticationFailed`; the
+        caller that answers it calls `session.fail` then.
         """
         if session.state is LoginState.CHOSEN:
             in_one = {PLAIN: self._plain, OAUTHBEARER: self._bearer}.get(session.mechanism)
@@ -209,12 +209,12 @@ class Logins:
         then the login has failed."""
         began = self._loop.time()
         await asyncio.sleep(self._slowing.seconds(session.host))
-        name, told_in_json = "", False
+        name, is_json_error = "", False
         try:
             sent = read_bearer(content)
-            told_in_json = True
+            is_json_error = True
             found = await self._verified(sent.token)
-            told_in_json = False
+            is_json_error = False
             name = found.name
             if sent.authzid not in ("", name):
                 raise SaslAuthenticationFailed(
@@ -223,7 +223,7 @@ class Logins:
             self._log_in(session, name, found.seconds)
         except SaslAuthenticationFailed as error:
             await self._not_let_in(session, name, error.message, began)
-            if not told_in_json:
+            if not is_json_error:
                 raise
             session.refused = True
             return Step(REFUSAL.encode(), False)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .tokens import Tokens
     from .users import Users
 
-TOLD_SECONDS: Final = 24 * 60 * 60.0
+WARNING_SECONDS: Final = 24 * 60 * 60.0
 """So often the log says which ports are open to everybody."""
 
 _PLAIN: Final = "PLAIN"
@@ -119,9 +119,9 @@ class Security:
 
         return Quotas(self._files, self._settings.data_dir)
 
-    def may_see_broker(self, principal: str, host: str, asked: str) -> bool:
-        """Whether `principal` may see figures of all topics together; a refusal goes into the audit
-        log with what they asked for."""
+    def check_sees_broker(self, principal: str, host: str, asked: str) -> bool:
+        """Look whether `principal` may see figures of all topics together; a refusal goes into the
+        audit log with `asked`."""
         if not self.authorization:
             return True
         from ...protocol.api.security.acl_terms import CLUSTER_NAME, Operation, ResourceType
@@ -180,14 +180,14 @@ class Security:
         return lambda certificate: rules.name(subject_name(certificate))
 
     def start(self) -> None:
-        """Look after certificates, and tell of ports that are open to everybody, from now on."""
+        """Look after certificates, and report ports that are open to everybody, from now on."""
         loop = asyncio.get_running_loop()
         if self.tls_files is not None:
             self.tls_files.start(loop)
         if self._token_keys is not None:
             self._token_keys.start(loop)
         if self._unprotected:
-            self._tell(loop)
+            self._warn(loop)
 
     def stop(self) -> None:
         if self.tls_files is not None:
@@ -212,12 +212,12 @@ class Security:
         outcome = "done" if error is None else error.name
         self.audit.changed("user_changed", user, by, host, outcome)
 
-    def _tell(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _warn(self, loop: asyncio.AbstractEventLoop) -> None:
         for port in self._unprotected:
             self._observe(
                 "port_unprotected",
                 address=str(port),
                 lacks=" and ".join(port.lacks),
-                hint="whoever reaches it reads and writes everything (allow.plaintext)",
+                hint="every client that reaches it reads and writes everything (allow.plaintext)",
             )
-        self._timer = loop.call_later(TOLD_SECONDS, self._tell, loop)
+        self._timer = loop.call_later(WARNING_SECONDS, self._warn, loop)

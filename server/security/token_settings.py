@@ -28,7 +28,7 @@ def key_source(settings: BrokerSettings, observe: Observer) -> "KeySource":
         settings.allow_plaintext or (parts.hostname or "") in _LOOPBACK
     ):
         raise InvalidConfig(
-            f"{_URL} = {url!r} is refused: whoever is on the way could give keys of its own; use "
+            f"{_URL} = {url!r} is refused: a host on the way could give keys of its own; use "
             "https://, or set allow.plaintext=true"
         )
     if not settings.sasl_oauthbearer_sub_claim_name:

@@ -57,7 +57,7 @@ class Entry:
     credential: ScramCredential
 
 
-Change = Removal | Entry
+CredentialChange = Removal | Entry
 
 
 class Users:
@@ -85,7 +85,7 @@ class Users:
 
     def credential(self, name: str, mechanism: ScramMechanism) -> ScramCredential:
         """A user's password; one that nothing matches for who has none."""
-        # Made for everybody: the time does not tell who exists.
+        # Made for every name: the time does not show which exist.
         decoy = self._decoy(name, mechanism)
         return self._users.get(name, {}).get(mechanism.name) or decoy
 
@@ -95,7 +95,7 @@ class Users:
         found = self._users.get(name)
         return found[max(found)] if found else decoy
 
-    def change_each(self, groups: Sequence[Sequence[Change]]) -> list[CodedError | None]:
+    def change_each(self, groups: Sequence[Sequence[CredentialChange]]) -> list[CodedError | None]:
         """Make the changes, all in one write, those of a group together or not at all; says of each
         group what was wrong with it.
 
@@ -121,7 +121,9 @@ class Users:
         return ScramCredential(mechanism, made[:_SALT_BYTES], DEFAULT_ITERATIONS, key, key)
 
 
-def _make_all(users: dict[str, Credentials], changes: Sequence[Change]) -> CodedError | None:
+def _make_all(
+    users: dict[str, Credentials], changes: Sequence[CredentialChange]
+) -> CodedError | None:
     """Make changes of the table; what is wrong with the first that cannot be made, and then none
     is."""
     before = {change.name: users.get(change.name) for change in changes}
@@ -136,7 +138,7 @@ def _make_all(users: dict[str, Credentials], changes: Sequence[Change]) -> Coded
     return None
 
 
-def _make(users: dict[str, Credentials], change: Change) -> CodedError | None:
+def _make(users: dict[str, Credentials], change: CredentialChange) -> CodedError | None:
     """Make one change of the table; what is wrong with it, if it cannot be made."""
     credentials = dict(users.get(change.name, {}))
     if isinstance(change, Removal):

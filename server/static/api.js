@@ -19,7 +19,7 @@ export async function ask(name, query = {}) {
 const LONGEST_WAIT_MS = 30000;
 
 // Calls `task` again and again, each time `everyMs` after it was done; more seldom while it fails,
-// and not while nobody looks.
+// and not while the page is hidden.
 export class Poller {
   constructor(task, everyMs, onState) {
     this.task = task;

@@ -80,7 +80,7 @@ async function load() {
       draw();
     });
   } catch (error) {
-    // What the broker does not answer at all is told by the poll.
+    // The poll shows that the broker does not answer at all.
     view.seen = null;
     if (error instanceof Refused) view.trouble = error.message;
     showNote();

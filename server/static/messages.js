@@ -18,7 +18,7 @@ export function select(topic, partition) {
   setText("messages-note", "");
 }
 
-// Shows the messages from an offset on, which stays until somebody asks for the latest again.
+// Shows the messages from an offset on, which stays until the latest are asked for again.
 export async function showFrom(offset) {
   Object.assign(view, NOTHING, { from: offset, wanted: offset });
   await load();

@@ -24,7 +24,7 @@ export function reset() {
   replace(byId("segment"));
 }
 
-// Draws a line where somebody asked for a time.
+// Draws a line at the time that was asked for.
 export function mark(ms) {
   markMs = ms;
   draw();

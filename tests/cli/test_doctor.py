@@ -87,8 +87,7 @@ def test_a_directory_that_is_none(run: Run, tmp_path: Path) -> None:
         ),
         (
             {"kafka_listen": ":9092", "kafka_open": True, "kafka_advertised": "here:1"},
-            "Kafka's clients connect to :9092 and are told to find it at here:1 "
-            "(advertised.listeners)",
+            "Kafka's clients connect to :9092 and get its address as here:1 (advertised.listeners)",
         ),
     ],
 )

@@ -41,12 +41,12 @@ async def test_a_loop_that_is_late_reads_before_it_ends_sessions(
 ) -> None:
     member_id = await enter(service)
     clock.advance(10_000)
-    service._fires(asyncio.get_running_loop().time() - 2 * LATE_SECONDS)
+    service._fire(asyncio.get_running_loop().time() - 2 * LATE_SECONDS)
     service.heartbeat("g", member_id, 1)
     service.look()
     service.heartbeat("g", member_id, 1)
     clock.advance(10_000)
-    service._fires(asyncio.get_running_loop().time())
+    service._fire(asyncio.get_running_loop().time())
     assert service.figures().members == 0
     assert service.members_gone == {"session timed out": 1}
 

@@ -19,9 +19,9 @@ from horolog.protocol.api.security.authenticate import AUTHENTICATE, Authenticat
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import InvalidConfig, SaslAuthenticationFailed
 from horolog.protocol.sasl.plain import PlainClient
-from horolog.server.http.server import State
 from horolog.server.network.connection_slots import ConnectionSlots, UserSlots, address_counts
 from horolog.server.security import logins
+from horolog.server.web.server import State
 from horolog.testing.broker import running_broker
 from horolog.testing.issuer import Issuer, token_settings
 from horolog.testing.logins import log_in, log_in_to_kafka

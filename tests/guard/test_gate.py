@@ -95,7 +95,7 @@ async def test_no_request_is_answered_before_a_login(broker: Broker, api: Any) -
             if is_native:
                 # The body is not looked at: an empty one is as good as any.
                 client.send_bytes(_frame(bytes([0x95, *_packed(api.key), version, 7, 0xC0, 0x80])))
-                with pytest.raises(IllegalSaslState, match="nobody has logged in"):
+                with pytest.raises(IllegalSaslState, match="there was none"):
                     await client.receive()
             else:
                 client.send_bytes(_frame(struct.pack(">hhih", api.key, version, 7, -1)))

@@ -9,8 +9,8 @@ import pytest
 
 from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from horolog.server.broker import Broker
-from horolog.server.http.server import State
 from horolog.server.security.users import Removal
+from horolog.server.web.server import State
 from horolog.testing.waiting import until
 
 from .conftest import PASSWORD, Authority, Guarded, add_users

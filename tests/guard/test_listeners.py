@@ -170,7 +170,7 @@ async def test_each_kind_of_address_is_advertised_by_itself(
 async def test_open_ports_are_told_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "TOLD_SECONDS", 0.02)
+    monkeypatch.setattr(service, "WARNING_SECONDS", 0.02)
     log = io.StringIO()
     async with running_broker(
         tmp_path, log_stream=log, log_format="json", listen="0.0.0.0:0", allow_plaintext=True

@@ -26,8 +26,8 @@ from horolog.protocol.errors import (
 )
 from horolog.protocol.sasl.oauthbearer import OAuthBearerClient
 from horolog.server.broker import Broker
-from horolog.server.http.server import State
 from horolog.server.security import logins, slowing, token_keys
+from horolog.server.web.server import State
 from horolog.testing.broker import running_broker
 from horolog.testing.events import RecordedEvents
 from horolog.testing.issuer import AUDIENCE, ISSUER, Issuer, token_settings

@@ -10,7 +10,7 @@ from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.server.quotas.rules import Entity, Quota
-from horolog.server.quotas.store import Change
+from horolog.server.quotas.store import QuotaChange
 from horolog.testing.logins import log_in, log_in_to_kafka
 from horolog.testing.program import Program
 from horolog.testing.requests import create_topic, message_set, produce, result
@@ -29,7 +29,7 @@ async def test_a_user_at_the_quota_and_another(
 ) -> None:
     async with guarded() as broker:
         broker.security.quotas.change(
-            [Change(Entity("alice"), {Quota.PRODUCER_BYTE_RATE: 4_900.0})]
+            [QuotaChange(Entity("alice"), {Quota.PRODUCER_BYTE_RATE: 4_900.0})]
         )
         broker.security.quotas_changed()
         address = broker.addresses.native if encoding is native else broker.addresses.kafka

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from horolog import Admin, Security
-from horolog.server.http import web_sessions
+from horolog.server.web import web_sessions
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.program import Program
 from horolog.tests.secure_clients.certificates import Authority

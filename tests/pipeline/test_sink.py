@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 from horolog import blocking
 from horolog.client.results import ConsumerRecord
 from horolog.pipeline.option_values import OptionError
-from horolog.pipeline.sending import NOBODY, ColumnRows, Row, Sending, producer_id
+from horolog.pipeline.sending import ColumnRows, Row, Sending, producer_id
 from horolog.pipeline.write_options import WriteOptions, write_options
 from horolog.protocol.errors import (
     DuplicateSequenceNumber,
@@ -30,6 +30,7 @@ from horolog.protocol.errors import (
     OutOfOrderSequenceNumber,
 )
 from horolog.protocol.partitioner import partition_of
+from horolog.protocol.records.layout import NO_PRODUCER_ID
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.columns import binary_column
 
@@ -64,7 +65,7 @@ def options(broker: BrokerThread, **given: object) -> WriteOptions:
     )
 
 
-def send(chosen: WriteOptions, rows: list[Row], who: Any = NOBODY, task: int = 0) -> int:
+def send(chosen: WriteOptions, rows: list[Row], who: Any = NO_PRODUCER_ID, task: int = 0) -> int:
     async def all_of_it() -> int:
         return await Sending(chosen, who, task).send([iter(rows)])
 

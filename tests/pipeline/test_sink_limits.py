@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from horolog import MessageTooLarge, RecordListTooLarge, blocking
-from horolog.pipeline.sending import NOBODY, ColumnRows, Row, Sending, producer_id
+from horolog.pipeline.sending import ColumnRows, Row, Sending, producer_id
 from horolog.pipeline.write_options import WriteOptions, write_options
+from horolog.protocol.records.layout import NO_PRODUCER_ID
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.columns import binary_column
 
@@ -44,7 +45,7 @@ def rows(topic: str, count: int, key: bytes | None = None) -> list[Row]:
     ]
 
 
-def send(chosen: WriteOptions, batches: Any, who: int = NOBODY, task: int = 0) -> int:
+def send(chosen: WriteOptions, batches: Any, who: int = NO_PRODUCER_ID, task: int = 0) -> int:
     async def all_of_it() -> int:
         return await Sending(chosen, who, task).send(batches)
 
@@ -76,19 +77,19 @@ def refused(broker: BrokerThread, topic: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("who", [NOBODY, producer_id("job/1", 0)])
+@pytest.mark.parametrize("who", [NO_PRODUCER_ID, producer_id("job/1", 0)])
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 @pytest.mark.parametrize("key", [None, b"%d"])
 @pytest.mark.parametrize("kafka", [False, True], ids=["", "kafka"])
 def test_every_row_once_and_in_order(
     broker: BrokerThread, kafka: bool, key: bytes | None, codec: str, who: int
 ) -> None:
-    topic = f"low-{kafka}-{bool(key)}-{codec}-{who == NOBODY}"
+    topic = f"low-{kafka}-{bool(key)}-{codec}-{who == NO_PRODUCER_ID}"
     with blocking.Admin(broker.address) as admin:
         admin.create_topic(topic, partitions=2, settings=LOW)
     sent = rows(topic, 6_000, key)
     chosen = options(broker, kafka, compression=codec)
-    for _ in range(1 if who == NOBODY else 2):
+    for _ in range(1 if who == NO_PRODUCER_ID else 2):
         assert send(chosen, [iter(sent)], who) == len(sent)
     found = stored(broker, topic, 2)
     assert sorted(found[0] + found[1]) == [row.value for row in sent]
@@ -128,12 +129,12 @@ def test_attempts_under_other_limits(broker: BrokerThread) -> None:
     assert [sorted(values) for values in found] == found
 
 
-@pytest.mark.parametrize("who", [NOBODY, producer_id("job/3", 0)])
+@pytest.mark.parametrize("who", [NO_PRODUCER_ID, producer_id("job/3", 0)])
 @pytest.mark.parametrize("kafka", [False, True], ids=["", "kafka"])
 def test_limits_that_are_lowered_while_it_writes(
     broker: BrokerThread, kafka: bool, who: int
 ) -> None:
-    topic = f"lowered-{kafka}-{who == NOBODY}"
+    topic = f"lowered-{kafka}-{who == NO_PRODUCER_ID}"
     sent = rows(topic, 12_000)
     with blocking.Admin(broker.address) as admin:
         admin.create_topic(topic)

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from horolog import blocking
+from horolog.pipeline.jobs.dataframes import read_plans
 from horolog.pipeline.jobs.ranges import plan_by_create_time
-from horolog.pipeline.jobs.reading import read_plans
 from horolog.testing.broker_thread import BrokerThread
 
 MakeTopic = Callable[..., str]

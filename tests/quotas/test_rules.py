@@ -19,7 +19,7 @@ from horolog.server.quotas.rules import (
     problem_of_name,
     problem_of_value,
 )
-from horolog.server.quotas.store import Change, Quotas
+from horolog.server.quotas.store import QuotaChange, Quotas
 from horolog.server.security.documents import FILE_MODE
 from horolog.storage.files import SystemFiles
 
@@ -111,7 +111,7 @@ def quotas(path: Path) -> Quotas:
 
 
 CHANGES = st.builds(
-    Change,
+    QuotaChange,
     st.builds(Entity, NAMES, NAMES).filter(lambda entity: entity != Entity()),
     st.dictionaries(st.sampled_from(list(Quota)), st.none() | st.integers(1, 9).map(float)),
 )
@@ -120,7 +120,7 @@ CHANGES = st.builds(
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(CHANGES, max_size=4), max_size=5))
 def test_what_is_changed_is_read_again(
-    tmp_path_factory: pytest.TempPathFactory, rounds: list[list[Change]]
+    tmp_path_factory: pytest.TempPathFactory, rounds: list[list[QuotaChange]]
 ) -> None:
     path = tmp_path_factory.mktemp("data")
     kept = quotas(path)
@@ -145,9 +145,9 @@ def test_what_is_changed_is_read_again(
 def test_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = quotas(tmp_path)
     file = tmp_path / "quotas.json"
-    assert kept.change([Change(Entity("a"), {PRODUCE: None})]) == [None]
+    assert kept.change([QuotaChange(Entity("a"), {PRODUCE: None})]) == [None]
     assert not file.exists()
-    kept.change([Change(Entity("a", DEFAULT), {PRODUCE: 9.0})])
+    kept.change([QuotaChange(Entity("a", DEFAULT), {PRODUCE: 9.0})])
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert json.loads(file.read_text()) == {
         "format": 1,
@@ -155,7 +155,10 @@ def test_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     monkeypatch.setattr(store, "MAX_QUOTA_ENTITIES", 1)
     first, second = kept.change(
-        [Change(Entity("a", DEFAULT), {PRODUCE: 8.0}), Change(Entity("b"), {PRODUCE: 1.0})]
+        [
+            QuotaChange(Entity("a", DEFAULT), {PRODUCE: 8.0}),
+            QuotaChange(Entity("b"), {PRODUCE: 1.0}),
+        ]
     )
     assert first is None
     assert isinstance(second, InvalidRequest)

@@ -12,9 +12,9 @@ import pytest
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.security.acl_terms import Operation as Op
 from horolog.server.broker import Broker
-from horolog.server.http.server import State
 from horolog.server.page.routes import ANSWERS
 from horolog.server.page.sight import ASKED_FOR
+from horolog.server.web.server import State
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import create_topic, message_set, produce
 from horolog.testing.waiting import until

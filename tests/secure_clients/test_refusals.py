@@ -82,7 +82,7 @@ async def test_a_token_that_is_no_good(guarded: str, certificates: Certificates)
 
 async def test_a_ca_that_is_not_known(guarded: str, alice: Callable[..., Security]) -> None:
     text = await refusal(guarded, alice(ca=None), TlsFailed)
-    assert "nobody that is trusted here has signed its certificate" in text
+    assert "no CA that is trusted here has signed its certificate" in text
     assert "ssl.ca.location" in text
     assert "HOROLOG_CA" in text
 

@@ -14,10 +14,10 @@ from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import InvalidTimestamp, StorageError
 from horolog.protocol.records.messages.message import records
 from horolog.server.broker import Broker
-from horolog.server.http.port import HttpPort
-from horolog.server.http.server import HttpServer, State
 from horolog.server.metrics.figures import Figures
 from horolog.server.network.listener import CannotListen, address_of, bind
+from horolog.server.web.port import HttpPort
+from horolog.server.web.server import HttpServer, State
 from horolog.storage.events import ignore_events
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock

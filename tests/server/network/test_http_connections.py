@@ -9,10 +9,10 @@ import pytest
 
 from horolog.clock import SystemClock
 from horolog.config.address import split_address
-from horolog.server.http.port import HttpLimits, HttpPort
-from horolog.server.http.server import HttpServer, State
 from horolog.server.metrics.figures import Figures
 from horolog.server.network.listener import HTTP_CONNECTIONS, address_of, bind
+from horolog.server.web.port import HttpLimits, HttpPort
+from horolog.server.web.server import HttpServer, State
 from horolog.testing.events import RecordedEvents
 from horolog.testing.ports import plain_port
 from horolog.testing.waiting import until
@@ -190,6 +190,6 @@ async def test_connections_above_the_limit_are_closed_at_once() -> None:
 )
 def test_at_most_half_of_the_places_are_for_one_address(per_ip: int, admitted: int) -> None:
     port = HttpPort(Figures(SystemClock(), 1000), RecordedEvents(), limits=HttpLimits(10, per_ip))
-    admits: Callable[[str], bool] = port.admits
-    assert [admits("10.0.0.1") for _ in range(8)].count(True) == admitted
-    assert admits("10.0.0.2")
+    admit: Callable[[str], bool] = port.admit
+    assert [admit("10.0.0.1") for _ in range(8)].count(True) == admitted
+    assert admit("10.0.0.2")

@@ -44,8 +44,8 @@ _WRONG: Final = "the user does not exist, or the password is wrong"
 _NEEDED: Final = "log in: at /login, or with Authorization: Basic or Bearer"
 
 
-class Asking(Protocol):
-    """A connection of the HTTP port, as far as it tells who asks."""
+class HttpPeer(Protocol):
+    """A connection of the HTTP port, as far as it identifies its client."""
 
     address: str
     needs_login: bool
@@ -61,11 +61,11 @@ class HttpAuthentication:
         self._open_paths = frozenset(open_paths)
         self._sessions = WebSessions(asyncio.get_running_loop().time)
 
-    async def principal(self, request: web.BaseRequest, asking: Asking) -> str | None:
-        """Who asks; `None` for somebody who has to log in first."""
-        if asking.certificate_principal is not None:
-            return asking.certificate_principal
-        if not asking.needs_login:
+    async def principal(self, request: web.BaseRequest, peer: HttpPeer) -> str | None:
+        """Whose request it is; `None` where a login is missing."""
+        if peer.certificate_principal is not None:
+            return peer.certificate_principal
+        if not peer.needs_login:
             return ANONYMOUS
         found = self._sessions.principal(request.cookies.get(COOKIE, ""), self._security.users)
         if found is not None:
@@ -74,9 +74,9 @@ class HttpAuthentication:
         bearer, basic = _bearer(header), _basic(header)
         try:
             if bearer is not None:
-                return await self._security.logins.token(asking.address, bearer)
+                return await self._security.logins.token(peer.address, bearer)
             if basic is not None:
-                return await self._security.logins.password(asking.address, *basic)
+                return await self._security.logins.password(peer.address, *basic)
         except SaslAuthenticationFailed:
             return None
         path = request.path
@@ -91,7 +91,7 @@ class HttpAuthentication:
             return web.Response(status=303, headers={"Location": LOGIN_PATH, **HEADERS})
         headers = CIMultiDict(HEADERS)
         if not from_page:
-            # A browser would ask for the password itself, and send it to whoever asks again.
+            # A browser would ask for the password itself, and send it again to every page.
             headers.add("WWW-Authenticate", 'Basic realm="horolog", charset="UTF-8"')
             if self._security.logins.takes_tokens:
                 headers.add("WWW-Authenticate", 'Bearer realm="horolog"')
@@ -110,9 +110,9 @@ class HttpAuthentication:
                 raise TypeError
         except (ValueError, KeyError, TypeError, RecursionError):
             return _said(400, 'write {"user": NAME, "password": PASSWORD}')
-        asking = cast(Asking, request.protocol)
+        peer = cast(HttpPeer, request.protocol)
         try:
-            principal = await self._security.logins.password(asking.address, name, password)
+            principal = await self._security.logins.password(peer.address, name, password)
         except SaslAuthenticationFailed:
             return _said(401, _WRONG)
         answer = _said(200, "")

@@ -28,7 +28,7 @@ ERRORS: Final[Mapping[ResourceType, type[CodedError]]] = MappingProxyType(
 _CONSUMER: Final = -1
 
 
-class Asking:
+class CheckedRequest:
     """A request on its way to its handler."""
 
     __slots__ = ("_authorizer", "_rights", "api", "call", "request", "services")

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Place:
+class WindowPartition:
     """A partition of a window."""
 
     topic: str
@@ -51,28 +51,28 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
+class WindowRequests:
     """What is asked of a cluster about the partitions of a window; again while it is away."""
 
     cluster: Cluster
     retry_timeout_ms: int
 
-    async def places(self, topic: str, partitions: Sequence[int] | None) -> list[Place]:
+    async def places(self, topic: str, partitions: Sequence[int] | None) -> list[WindowPartition]:
         """The partitions of a topic, all or these, up to where they can be read now."""
         if partitions is None:
             counts = await self.ask(partial(partition_counts, self.cluster, [topic]))
             partitions = range(counts[topic])
-        places = [Place(topic, number, None) for number in partitions]
+        places = [WindowPartition(topic, number, None) for number in partitions]
         await self.find_ends(places)
         return places
 
-    async def find_ends(self, places: Sequence[Place]) -> None:
+    async def find_ends(self, places: Sequence[WindowPartition]) -> None:
         """Have the places end where they can be read up to now."""
         ends = await asyncio.gather(*(self._offset(place, LATEST) for place in places))
         for place, end in zip(places, ends, strict=True):
             place.end = end
 
-    async def find_beginning(self, place: Place, from_ms: int | None) -> None:
+    async def find_beginning(self, place: WindowPartition, from_ms: int | None) -> None:
         """Where reading begins: at the first message stored, or with `from_ms` at the first of that
         time or later, before which nothing can be in the window."""
         try:
@@ -82,8 +82,8 @@ class Questions:
             offset = await self._offset(place, EARLIEST)
         place.position = (place.end or 0) if offset is None else offset
 
-    async def log_bytes(self, place: Place) -> int:
-        """What the partition takes on the disk of its leader; 0 where that is not told."""
+    async def log_bytes(self, place: WindowPartition) -> int:
+        """Bytes of the partition on the disk of its leader; 0 where that is not answered."""
         asked = DescribableLogDirTopic(name=place.topic, partitions=[place.partition])
         ask = partial(
             self.cluster.request,
@@ -107,6 +107,6 @@ class Questions:
         """The answer to a question."""
         return await retry(question, timeout_ms=self.retry_timeout_ms, setting="retry_timeout_ms")
 
-    async def _offset(self, place: Place, target: int) -> int | None:
+    async def _offset(self, place: WindowPartition, target: int) -> int | None:
         (found,) = await self.ask(partial(offsets_at, self.cluster, *place.key, [target]))
         return found.offset

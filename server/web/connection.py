@@ -40,7 +40,7 @@ class HttpConnection(web.RequestHandler):
         needs_login: bool = False,
         certificates: bool = False,
     ) -> None:
-        """With `certificates` a client's certificate tells who it is."""
+        """With `certificates` a client's certificate names its principal."""
         limits = port.limits
         super().__init__(
             server,
@@ -58,8 +58,8 @@ class HttpConnection(web.RequestHandler):
         self.principal = ANONYMOUS
         """Who sent the request that is answered now."""
         self._knows_certificates = certificates
-        self._head_deadline = Deadline(loop, limits.head_seconds, self._head_is_late)
-        self._idle_deadline = Deadline(loop, limits.idle_seconds, self._was_idle)
+        self._head_deadline = Deadline(loop, limits.head_seconds, self._drop_late_head)
+        self._idle_deadline = Deadline(loop, limits.idle_seconds, self._close_idle)
         self._wire: asyncio.Transport | None = None
         self._at_work = False
         self._unsent_bytes = 0
@@ -117,20 +117,20 @@ class HttpConnection(web.RequestHandler):
             raise ConnectionError("a part of the answer is sent already")
         return _closing(status, text)
 
-    def _head_is_late(self) -> None:
+    def _drop_late_head(self) -> None:
         seconds = self.port.limits.head_seconds
         cause = f"the head of a request was not complete after {seconds:g} s"
         self.port.dropped(self.address, "http_head", cause)
         self._abort()
 
-    def _was_idle(self) -> None:
+    def _close_idle(self) -> None:
         unsent = self._wire.get_write_buffer_size() if self._wire is not None else 0
         if unsent and unsent != self._unsent_bytes:
             self._unsent_bytes = unsent
             self._idle_deadline.stop()
             self._idle_deadline.start()
             return
-        self.port.was_idle(self.address)
+        self.port.count_idle(self.address)
         self._abort()
 
     def _abort(self) -> None:
@@ -183,7 +183,7 @@ def _refusal(request: web.BaseRequest, port: HttpPort) -> tuple[int, str, str] |
     if hosts and not is_known_host(hosts[0], port.names):
         text = (
             f"The HTTP port does not answer under the name '{shown(hosts[0][:100])}', which "
-            "somebody else could own. Use an address or localhost, add the name to the setting "
+            "a stranger could own. Use an address or localhost, add the name to the setting "
             "http.hosts, or have a proxy send one of these as Host."
         )
         return 403, "host", text

@@ -1,5 +1,5 @@
-"""The HTTP port: `/metrics` for Prometheus, `/healthz`, `/readyz` and `/leader` for whoever starts,
-stops and finds brokers, `/` for people.
+"""The HTTP port: `/metrics` for Prometheus, `/healthz`, `/readyz` and `/leader` for programs that
+start, stop and find brokers, `/` for people.
 
 aiohttp is imported where it is used: that takes longer than the whole rest of the broker's start.
 """
@@ -19,7 +19,7 @@ from .port import HttpPort
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from .authentication import Asking
+    from .authentication import HttpPeer
     from .connection import HttpConnection
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -119,7 +119,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
 
         def admit(port: Port, address: str) -> "HttpConnection | None":
-            if not self._port.admits(address):
+            if not self._port.admit(address):
                 return None
             return HttpConnection(
                 *(server, self._port, address, loop),
@@ -158,9 +158,9 @@ class HttpServer:
         security = self._security
         if security is not None and "/metrics" not in self._open_paths:
             # They name every topic.
-            asking = cast("Asking", request.protocol)
-            if not security.may_see_broker(asking.principal, asking.address, "/metrics"):
-                text = f"{asking.principal} may not Describe cluster\n"
+            peer = cast("HttpPeer", request.protocol)
+            if not security.check_sees_broker(peer.principal, peer.address, "/metrics"):
+                text = f"{peer.principal} may not Describe cluster\n"
                 return web.Response(status=403, text=text)
         async with self._rendering:
             now = self._stopwatch.monotonic()

@@ -46,7 +46,7 @@ class HttpPort:
         self.limits = limits or HttpLimits()
         self.names = frozenset(names)
         self.logger = logging.Logger("aiohttp")
-        """For what aiohttp has to tell."""
+        """For what aiohttp logs."""
         self.logger.addHandler(LibraryLog(observe))
         self._figures = figures
         self._observe = observe
@@ -57,8 +57,8 @@ class HttpPort:
             self.limits.connections, min(per_ip or most, most), overrides
         )
 
-    def admits(self, address: str) -> bool:
-        """Whether there is a place for one more connection; it is taken then, until `gone`."""
+    def admit(self, address: str) -> bool:
+        """Take a place for one more connection, until `gone`; False where there is none."""
         reason = self._places.refusal(address)
         if reason is None:
             self._places.take(address)
@@ -89,7 +89,8 @@ class HttpPort:
         count(self._figures.connections_dropped, reason)
         self._observe("connection_dropped", peer=address, reason=reason, cause=cause)
 
-    def was_idle(self, address: str) -> None:
+    def count_idle(self, address: str) -> None:
+        """Take note of a connection that is closed for silence."""
         count(self._figures.connections_dropped, "http_idle")
         idle_seconds = self.limits.idle_seconds
         self._observe("connection_idle", peer=address, idle_seconds=idle_seconds)
