@@ -24,8 +24,8 @@ from ..open_files import OpenFiles
 from ..producers.producer_budget import ProducerBudget
 from ..producers.producer_snapshots import newest_first
 from ..seams import Seams
+from .log_survey import LogRun
 from .repair_plan import PartitionPlan, SegmentPlan
-from .salvage import LogRun
 from .set_aside import keep_bytes, set_aside
 
 _BUILT_SUFFIX: Final = ".repair"

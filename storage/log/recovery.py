@@ -11,7 +11,8 @@ from pathlib import Path
 
 from ...protocol.errors import StorageError
 from ...protocol.records.kernel.terms import Problem
-from ..check.salvage import OFFSETS_PER_BYTE, good_after, has_wrong_size
+from ..check.log_survey import good_after
+from ..check.salvage import OFFSETS_PER_BYTE, has_wrong_size
 from ..check.set_aside import keep_bytes, set_aside
 from ..damage import damage_of, unreadable_format
 from ..index.index_checksums import SegmentChecksums
