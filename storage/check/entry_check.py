@@ -15,12 +15,11 @@ from ...protocol.errors import HorologError, MessageTooLarge
 from ...protocol.records.batches.batch import BatchHeader, read_header
 from ...protocol.records.kernel import Walk, walk
 from ...protocol.records.kernel.terms import Offsets, Problem
-from ...protocol.records.layout import CODEC_MASK, ENTRY_OVERHEAD, SIZE_AT, Codec
+from ...protocol.records.layout import BATCH_MAGIC, CODEC_MASK, ENTRY_OVERHEAD, SIZE_AT, Codec
 from ...protocol.records.messages.message import Entry, entries, open_set
 from ...values import value_class
 from ..files import Buffer
 from .entry_rules import (
-    BATCH_MAGIC,
     HOLES_RULE,
     MAX_DECOMPRESSED_BYTES,
     RULES,

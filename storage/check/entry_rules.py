@@ -6,12 +6,7 @@ from typing import Final
 from ...protocol.records.batches.batch import BatchHeader, batch_content
 from ...protocol.records.kernel import RecordCursor, Walk, walk
 from ...protocol.records.kernel.terms import NO_MORE, RECORD, Offsets, Problem
-from ...protocol.records.layout import (
-    MAGIC_AT,
-    NO_TIMESTAMP,
-    SIZE_AT,
-    Buffer,
-)
+from ...protocol.records.layout import BATCH_MAGIC, MAGIC_AT, NO_TIMESTAMP, SIZE_AT, Buffer
 from ...protocol.records.messages.message import Entry
 
 RULES: Final = {
@@ -29,8 +24,6 @@ ZEROS_RULE: Final = "the rest of the file is zeros"
 MAX_DECOMPRESSED_BYTES: Final = 256 << 20
 """Stored data passed a broker's own limit once; this one only keeps a damaged or hostile file from
 taking all memory. What is larger is believed without being opened."""
-
-BATCH_MAGIC: Final = 2
 
 _BATCHES = 1 << BATCH_MAGIC
 

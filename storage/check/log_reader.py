@@ -11,11 +11,11 @@ from typing import Final
 from ...protocol.records.batches.batch import BatchHeader, read_header
 from ...protocol.records.kernel import walk
 from ...protocol.records.kernel.terms import Problem
-from ...protocol.records.layout import ENTRY_OVERHEAD, MAGIC_AT, Codec
+from ...protocol.records.layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, Codec
 from ...protocol.records.messages.message import Entry, entries
 from ...values import value_class
 from ..files import File
-from .entry_rules import BATCH_MAGIC, RULES, ZEROS_RULE
+from .entry_rules import RULES, ZEROS_RULE
 
 CHUNK_BYTES: Final = 1 << 20
 

@@ -19,6 +19,7 @@ from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import (
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,
+    BATCH_MAGIC,
     BATCH_OVERHEAD,
     CRC_AT,
     ENTRY_OVERHEAD,
@@ -29,7 +30,7 @@ from ...protocol.records.layout import (
 from ...protocol.records.messages.message import entries, open_wrapper
 from ..files import File
 from ..log.segment_scan import scan_log_file
-from .entry_rules import BATCH_MAGIC, MAX_DECOMPRESSED_BYTES, first_offset_inside
+from .entry_rules import MAX_DECOMPRESSED_BYTES, first_offset_inside
 
 _CHUNK_BYTES = 1 << 20
 _HEAD = Struct(">qi")

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from ...protocol.records.layout import BATCH_MAGIC
 from ...values import value_class
 from ..files import File, Files
 from ..index.index_checksums import SegmentChecksums, end_offset
 from .entry_check import CheckedEntry, EntryCheck
-from .entry_rules import BATCH_MAGIC, jumps_rule
+from .entry_rules import jumps_rule
 from .findings import KEPT_AS_IT_IS, NOTHING, REPAIR, TORN, Finding
 from .log_reader import Stop, StoredEntry, read_log_file
 from .log_survey import LogRun, LogSurvey

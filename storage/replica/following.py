@@ -9,10 +9,9 @@ from contextlib import suppress
 from ...protocol.errors import CorruptMessage, InvalidRequest, StorageError
 from ...protocol.records.kernel import Walk, walk
 from ...protocol.records.kernel.terms import Offsets, Problem
-from ...protocol.records.layout import NO_TIMESTAMP
+from ...protocol.records.layout import BATCH_MAGIC, NO_TIMESTAMP
 from ...protocol.records.problems import problem_error
 from ..check.entry_check import EntryCheck
-from ..check.entry_rules import BATCH_MAGIC
 from ..files import Buffer
 from ..index.append_times import Span
 from ..index.index_file import RELATIVE_OFFSET_MAX
