@@ -124,19 +124,19 @@ class _Reading(NamedTuple):
     first: _Unit | None = None
     """The first entry that it believes."""
 
-    def passing(
-        self, between: Sequence[_Unit], offset: int | None, *, gaps: bool, jumps: bool
+    def after_skipping(
+        self, skipped: Sequence[_Unit], offset: int | None, *, gaps: bool, jumps: bool
     ) -> "_Reading":
-        """The reading on, with nothing believed in `between`. Then comes `offset`, if it is known;
+        """The reading on, with nothing believed in `skipped`. Then comes `offset`, if it is known;
         `gaps` says whether more may be missing in front of it, `jumps` whether offsets of the log
         may jump."""
-        entries = [unit for unit in between if unit.entry is not None]
+        entries = [unit for unit in skipped if unit.entry is not None]
         scarce = missing = False
         lost = 0
         if offset is not None:
             taken = offset - self.next_offset
-            scarce = taken < sum(unit.fewest for unit in between)
-            missing = taken > sum(unit.most for unit in between)
+            scarce = taken < sum(unit.fewest for unit in skipped)
+            missing = taken > sum(unit.most for unit in skipped)
             lost = max(taken - sum(unit.most for unit in entries), 0)
         return self._replace(
             contradicted=self.contradicted + len(entries) + (scarce or (missing and not gaps)),
@@ -194,7 +194,7 @@ class EntrySearch:
             first_offset, last_offset, _ = unit.entry
             if self._due_offset <= first_offset <= last_offset < self._upper_offset:
                 best = min(
-                    reading.passing(
+                    reading.after_skipping(
                         units[reading.units : number],
                         first_offset,
                         gaps=self._gaps,
@@ -210,7 +210,9 @@ class EntrySearch:
                 )
         end = self._end_offset if units[-1].end == self._size_bytes else None
         return min(
-            reading.passing(units[reading.units :], end, gaps=not self._whole, jumps=self._gaps)
+            reading.after_skipping(
+                units[reading.units :], end, gaps=not self._whole, jumps=self._gaps
+            )
             for reading in readings
         )
 

@@ -33,9 +33,9 @@ from ..names import (
     parse_segment_file,
 )
 from ..producers.producer_snapshots import parse_snapshot_name
+from ..replica.epoch_history import MalformedEpochs, decode_epochs
 from .findings import NOTHING, REPAIR, Finding, limited
 from .verify_checksums import read_checksums
-from .verify_epochs import check_epochs
 from .verify_positions import check_positions
 from .verify_segment import SegmentCheck, Surroundings
 
@@ -43,6 +43,10 @@ __all__ = ["Finding", "PartitionCheck", "verify"]
 
 _DELETE_CHECKPOINT: Final = (
     "nothing: the next start goes on as if there were none and recovers every log in full"
+)
+
+_COPIED_ANEW: Final = (
+    "nothing on a broker that is alone; as one of several it copies this partition anew"
 )
 
 
@@ -106,7 +110,7 @@ class PartitionCheck:
                 if segment_file.kind == "log":
                     base_offsets.append(segment_file.base_offset)
             elif name == LEADER_EPOCHS:
-                yield from check_epochs(self._files, self._directory / name)
+                yield from _check_epochs(self._files, self._directory / name)
             elif name != INDEX_CHECKSUMS and not parse_snapshot_name(name):
                 yield _listed(self._directory / name)
         yield from self._orphans(set(base_offsets))
@@ -156,6 +160,17 @@ class PartitionCheck:
         elif base_offset > end_offset and not self._gaps:
             rule = f"the segment before it ends at offset {end_offset}, and this log has no gaps"
             yield Finding(path, None, rule, REPAIR)
+
+
+def _check_epochs(files: Files, path: Path) -> Iterator[Finding]:
+    """Whether the file at `path` can be believed. It may name epochs that begin at the log end, or
+    behind it, where a crash took their messages."""
+    try:
+        decode_epochs(files.read_bytes(path))
+    except OSError as error:
+        yield Finding(path, None, f"it cannot be read: {error}", "see the disk")
+    except MalformedEpochs as error:
+        yield Finding(path, None, str(error), _COPIED_ANEW, error=False)
 
 
 class _DataDirectoryCheck:

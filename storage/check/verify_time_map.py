@@ -2,8 +2,8 @@
 
 Each block has to be whole entries of the log, and has to say of their messages what is so: where
 their offsets end, how many have no time, and in which spans of time the others are. A map may end
-before its log does. A map that is not as its line in `index-checksums` says is not believed by
-anybody, and made anew: that it is not true is only noted then.
+before its log does. A map that is not as its line in `index-checksums` says is not used but made
+anew: that it is not true is only noted then.
 """
 
 from array import array

@@ -82,7 +82,7 @@ class ReadableSegment:
         """Largest timestamp and the offset of the first message that has it (-1: not known)."""
         self.magic_changes: list[tuple[int, int]] = []
         self.dropped = False
-        """Whether the files are out of the folder: whoever still reads it finds nothing."""
+        """Whether the files are out of the folder: a read that still goes on finds nothing."""
         self.cuts = 0
         """How often the end was cut off: a position found before that means nothing after."""
         self.damaged: Damage | None = None
