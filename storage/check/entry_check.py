@@ -143,7 +143,8 @@ class EntryCheck:
             if magic == BATCH_MAGIC:
                 header = read_header(data, position)
                 offset = header.last_offset
-                inside = self._in_batch(data, position, header)
+                if self._deep or not self._gaps:
+                    inside = self._in_batch(data, position, header)
             elif attributes & CODEC_MASK:
                 (entry,) = entries(data, position, following, verify_crc=False)
                 inside = self._in_wrapper(entry)
@@ -198,6 +199,8 @@ class EntryCheck:
             rule = inner_offsets_rule(entry, inner, gaps=self._gaps)
             if rule is not None:
                 return Inside(first, rule, Problem.CRC)
+        if not self._deep:
+            return Inside(first)
         return Inside(first, wrapper_times_rule(entry, opened.max_timestamp_ms))
 
     def _check_one(self, first: int, last: int, position: int) -> Breach | None:
