@@ -411,7 +411,7 @@ def directory_mode(file_mode: int) -> int:
 def make_directory_safely(files: Files, path: Path) -> None:
     """Make `path` and its missing parents, their names on stable storage; raises `OSError`.
 
-    The name of a directory that exists is synced too: whoever made it may not have.
+    The name of a directory that exists is synced too: it may have been made without that.
     """
     made = [path]
     while not files.exists(made[-1].parent):

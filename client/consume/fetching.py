@@ -22,6 +22,7 @@ from ...protocol.records.batches.batch import read_header
 from ...protocol.records.columns import CONTENT, Columns, Content, read_columns
 from ...protocol.records.kernel import Walk, walk
 from ...protocol.records.layout import (
+    BATCH_MAGIC,
     BATCH_OVERHEAD,
     ENTRY_OVERHEAD,
     MAGIC_AT,
@@ -33,7 +34,6 @@ from ...protocol.records.layout import (
 from ..results import ColumnBatch, ConsumerRecord
 from .time_bounds import TimeBounds
 
-_BATCH_MAGIC: Final = 2
 _SIZE_BYTES: Final = 4
 
 
@@ -56,7 +56,7 @@ def without_aborted(records: Buffer, aborted: Sequence[AbortedTransaction] | Non
         if size < 0 or end > len(view):
             break
         wanted = True
-        if view[position + MAGIC_AT] == _BATCH_MAGIC and end - position >= BATCH_OVERHEAD:
+        if view[position + MAGIC_AT] == BATCH_MAGIC and end - position >= BATCH_OVERHEAD:
             header = read_header(view, position)
             while waiting and waiting[-1].first_offset <= header.last_offset:
                 producers.add(waiting.pop().producer_id)

@@ -48,6 +48,9 @@ MESSAGE_OVERHEAD: Final = {0: 14, 1: 22}
 BATCH_OVERHEAD: Final = 61
 """Bytes of a batch in front of its records, those of the entry included."""
 
+BATCH_MAGIC: Final = 2
+"""The magic of a batch; messages have 0 and 1."""
+
 SIZE_AT: Final = 8
 CRC_AT: Final = 12
 MAGIC_AT: Final = 16

@@ -9,6 +9,7 @@ from .layout import (
     ATTRIBUTES_AT,
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,
+    BATCH_MAGIC,
     BATCH_OVERHEAD,
     CODEC_MASK,
     CRC_AT,
@@ -31,7 +32,7 @@ def problem_error(buffer: Buffer, walked: Walk, end: int) -> CodedError:
     """
     view = memoryview(buffer)
     at = walked.problem_position
-    is_batch = len(view) - at > MAGIC_AT and view[at + MAGIC_AT] == 2
+    is_batch = len(view) - at > MAGIC_AT and view[at + MAGIC_AT] == BATCH_MAGIC
     where = f"the {'batch' if is_batch else 'message'} at byte {at}"
 
     def unsigned(place: int, width: int) -> int:

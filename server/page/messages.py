@@ -8,6 +8,7 @@ from typing import Final
 
 from ...protocol.errors import CorruptMessage, HorologError, MessageTooLarge
 from ...protocol.records.layout import (
+    BATCH_MAGIC,
     ENTRY_OVERHEAD,
     LAST_DELTA_AT,
     MAGIC_AT,
@@ -153,7 +154,7 @@ def nothing_of(data: Buffer, start: int, problem: str) -> Decoded:
     if not problem and (len(data) < LARGEST_READ_BYTES or entry_bytes <= len(data)):
         return Decoded([], start)
     last_offset = int.from_bytes(data[:SIZE_AT], "big", signed=True)
-    if data[MAGIC_AT] == 2:
+    if data[MAGIC_AT] == BATCH_MAGIC:
         delta = data[LAST_DELTA_AT : LAST_DELTA_AT + 4]
         last_offset += int.from_bytes(delta, "big", signed=True)
     problem = problem or f"{entry_bytes:,} bytes stored as one are too many to be shown here"

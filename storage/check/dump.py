@@ -21,11 +21,8 @@ from ..index.append_time_blocks import ENTRY as APPEND_TIME_ENTRY
 from ..index.index_reader import OFFSET_ENTRY, TIME_ENTRY, entries_end, index_entries
 from ..names import parse_segment_file
 from ..producers.producer_scan import ABORT, COMMIT, control_mark
+from .entry_rules import MAX_DECOMPRESSED_BYTES
 from .log_reader import Stop, StoredEntry, read_log_file
-
-MAX_DECOMPRESSED_BYTES: Final = 256 << 20
-"""Stored data passed a broker's own limit once; this one only keeps a damaged or hostile file from
-taking all memory."""
 
 
 @value_class

@@ -1,31 +1,13 @@
-"""What is wrong with stored entries, in words, and the rules that a walk alone cannot judge.
-
-The CRC of an entry covers neither its offset nor its size. In a log that only produce has written
-offsets are contiguous, and a compressed entry has the offset of its last message, so a changed
-offset shows. Where bytes came from elsewhere offsets may jump: an offset that jumps is believed
-unless the entry after it falls back behind it, and not behind the one before. Then it was the jump
-that was wrong.
-"""
+"""What is wrong with stored entries, in words, and the rules that a walk alone cannot judge."""
 
 from itertools import pairwise
-from struct import Struct
 from typing import Final
 
-from ...protocol.errors import HorologError, MessageTooLarge
-from ...protocol.records.batches.batch import BatchHeader, batch_content, read_header
+from ...protocol.records.batches.batch import BatchHeader, batch_content
 from ...protocol.records.kernel import RecordCursor, Walk, walk
 from ...protocol.records.kernel.terms import NO_MORE, RECORD, Offsets, Problem
-from ...protocol.records.layout import (
-    CODEC_MASK,
-    ENTRY_OVERHEAD,
-    MAGIC_AT,
-    NO_TIMESTAMP,
-    SIZE_AT,
-    Codec,
-)
-from ...protocol.records.messages.message import Entry, entries, open_set, open_wrapper
-from ...values import value_class
-from ..files import Buffer
+from ...protocol.records.layout import BATCH_MAGIC, MAGIC_AT, NO_TIMESTAMP, SIZE_AT, Buffer
+from ...protocol.records.messages.message import Entry
 
 RULES: Final = {
     Problem.PARTIAL: "an entry goes on past the end of the file",
@@ -36,32 +18,14 @@ RULES: Final = {
     Problem.CODEC: "a message is compressed in a way (codec) that this version does not know",
     Problem.OFFSET: "an entry's offset does not go on from the one before it",
 }
-_HOLES_RULE: Final = "offsets are missing inside a batch"
+HOLES_RULE: Final = "offsets are missing inside a batch"
 ZEROS_RULE: Final = "the rest of the file is zeros"
 
 MAX_DECOMPRESSED_BYTES: Final = 256 << 20
 """Stored data passed a broker's own limit once; this one only keeps a damaged or hostile file from
 taking all memory. What is larger is believed without being opened."""
 
-BATCH_MAGIC: Final = 2
-
-_PLAIN = 1 << Codec.NONE
 _BATCHES = 1 << BATCH_MAGIC
-_HEAD = Struct(">qi4xBB")
-"""Offset, size, magic and attributes of an entry."""
-
-
-@value_class
-class Breach:
-    """An entry that breaks a rule."""
-
-    position: int
-    """Of the entry in its file."""
-    problem: Problem
-    rule: str
-    """What is wrong, in words."""
-    overlap: bool = False
-    """Whether all that is wrong is that the next segment should have begun before it."""
 
 
 def walk_row(data: bytes, start: int, end: int, offset: int) -> Walk | None:
@@ -121,14 +85,25 @@ def first_offset_inside(entry: Entry, inner: list[Entry]) -> int:
     return base_offset + inner[0].offset
 
 
+def wrapper_times_rule(entry: Entry, largest_ms: int) -> str | None:
+    """The rule that the timestamp of a compressed entry breaks whose messages have times up to
+    `largest_ms`; `None` when it is theirs."""
+    if not entry.magic or entry.is_append_time or entry.timestamp_ms == largest_ms:
+        return None
+    return (
+        f"a compressed message has the timestamp {entry.timestamp_ms}, its messages have "
+        f"up to {largest_ms}"
+    )
+
+
 def batch_rule(
-    data: bytes, header: BatchHeader, *, gaps: bool, max_decompressed_bytes: int
+    data: Buffer, position: int, header: BatchHeader, *, max_decompressed_bytes: int
 ) -> str | None:
-    """The rule that the records of a whole batch break; `None` when they keep all.
+    """The rule that the records of the batch at `position` break; `None` when they keep all.
 
     Raises what `batch_content` raises.
     """
-    content = batch_content(data, 0, header, max_decompressed_bytes=max_decompressed_bytes)
+    content = batch_content(data, position, header, max_decompressed_bytes=max_decompressed_bytes)
     cursor = RecordCursor(content, 0, len(content))
     count, last_delta, largest_ms = 0, -1, NO_TIMESTAMP
     while (step := cursor.step()) == RECORD:
@@ -142,122 +117,9 @@ def batch_rule(
         return f"a batch says that it holds {header.record_count} records, and holds {count}"
     if last_delta > header.last_offset_delta:
         return "a batch holds a record behind its last offset"
-    if not gaps and count != header.last_offset_delta + 1:
-        return _HOLES_RULE
     if not header.is_append_time and largest_ms > header.max_timestamp_ms:
         return (
             f"a batch has the timestamp {header.max_timestamp_ms}, its records have up to "
             f"{largest_ms}"
         )
     return None
-
-
-def _first_in_row(entry: Entry) -> int | None:
-    """The first offset in a compressed entry whose offsets count up, as in nearly all of them; else
-    `None`. Raises what `open_set` raises."""
-    data, opened = open_set(entry, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
-    first = int.from_bytes(data[:SIZE_AT], "big", signed=True)
-    row = walk(data, 0, opened.end, offsets=Offsets.CONTIGUOUS, base_offset=first, check_crc=False)
-    in_row = row.problem is Problem.NONE and row.last_offset - first + 1 == row.count
-    if not in_row:
-        return None
-    if entry.magic:
-        return entry.offset - row.last_offset + first
-    return first if row.last_offset == entry.offset else None
-
-
-class OffsetCheck:
-    """Checks the offsets of entries that a walk has passed, in the order of their file."""
-
-    def __init__(self, next_offset: int, *, gaps: bool, limit_offset: int | None = None) -> None:
-        """The first entry may have `next_offset`, the last one must be below `limit_offset`."""
-        self._expected = next_offset
-        self._gaps = gaps
-        self._limit_offset = limit_offset
-        self._jump: Breach | None = None
-        """What is wrong with the last entry, should the next one fall back behind it."""
-        self._jump_due = 0
-        """The offset that was due where that entry is."""
-
-    def check(self, data: Buffer, found: Walk, position: int) -> Breach | None:
-        """Check the entries of `found`, the walk over `data`, which is at `position` of the file.
-
-        Returns the first that is not good. To be called with one walk after the other.
-        """
-        if found.count:
-            below = self._limit_offset is None or found.last_offset < self._limit_offset
-            in_row = found.last_offset - self._expected + 1 == found.count
-            # What is in a batch is covered by its CRC, and so are its number of messages and the
-            # distance of its last offset: it need not be opened.
-            if not (below and in_row and (found.codecs == _PLAIN or found.magics == _BATCHES)):
-                breach = self._check_each(data, found.end, position)
-                if breach is not None:
-                    return breach
-            else:
-                self._expected = found.last_offset + 1
-                self._jump = None
-        if found.problem is not Problem.OFFSET:
-            return None
-        offset = int(_HEAD.unpack_from(data, found.end)[0])
-        return self._out_of_row(offset, position + found.end)
-
-    def _check_each(self, data: Buffer, end: int, base: int) -> Breach | None:
-        position = 0
-        while position < end:
-            offset, size, magic, attributes = _HEAD.unpack_from(data, position)
-            following = position + ENTRY_OVERHEAD + size
-            first = offset
-            if magic == BATCH_MAGIC:
-                header = read_header(data, position)
-                if not self._gaps and header.last_offset - first + 1 != header.record_count:
-                    return Breach(base + position, Problem.OFFSET, _HOLES_RULE)
-                offset = header.last_offset
-            elif attributes & CODEC_MASK:
-                (entry,) = entries(data, position, following, verify_crc=False)
-                opened = self._open(entry)
-                if isinstance(opened, str):
-                    return Breach(base + position, Problem.CRC, opened)
-                first = opened
-            breach = self._check_one(first, offset, base + position)
-            if breach is not None:
-                return breach
-            position = following
-        return None
-
-    def _open(self, entry: Entry) -> int | str:
-        """The first offset in a compressed entry, or what is wrong in it."""
-        try:
-            first = _first_in_row(entry)
-            if first is not None:
-                return first
-            inner = open_wrapper(entry, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
-        except MessageTooLarge:
-            return min(self._expected, entry.offset)
-        except HorologError as error:
-            return error.message
-        rule = inner_offsets_rule(entry, inner, gaps=self._gaps)
-        return first_offset_inside(entry, inner) if rule is None else rule
-
-    def _check_one(self, first: int, last: int, position: int) -> Breach | None:
-        expected = self._expected
-        jumps = first > expected
-        if first < expected or (jumps and not self._gaps):
-            return self._out_of_row(first, position)
-        if self._limit_offset is not None and last >= self._limit_offset:
-            rule = beyond_rule(last, self._limit_offset)
-            return Breach(position, Problem.OFFSET, rule, overlap=not jumps)
-        self._jump = None
-        if jumps:
-            self._jump = Breach(position, Problem.OFFSET, wrong_jump_rule(first, expected))
-            self._jump_due = expected
-        self._expected = last + 1
-        return None
-
-    def _out_of_row(self, offset: int, position: int) -> Breach:
-        if offset >= self._expected:
-            rule = jumps_rule(offset, self._expected)
-        elif self._jump is not None and offset >= self._jump_due:
-            return self._jump
-        else:
-            rule = falls_rule(offset, self._expected)
-        return Breach(position, Problem.OFFSET, rule)

@@ -14,6 +14,10 @@ REPAIR: Final = "stop the broker and run `horolog repair` on this folder"
 TORN: Final = (
     "nothing: the next start sets everything from here on aside as .broken and goes on from here"
 )
+KEPT_AS_IT_IS: Final = (
+    "nothing: its CRC is right, so it was written like this; a start and `horolog repair` keep it "
+    "as it is"
+)
 REBUILD: Final = "stop the broker and delete this file; it is rebuilt from the log"
 
 

@@ -11,11 +11,11 @@ from typing import Final
 from ...protocol.records.batches.batch import BatchHeader, read_header
 from ...protocol.records.kernel import walk
 from ...protocol.records.kernel.terms import Problem
-from ...protocol.records.layout import ENTRY_OVERHEAD, MAGIC_AT, Codec
+from ...protocol.records.layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, Codec
 from ...protocol.records.messages.message import Entry, entries
 from ...values import value_class
 from ..files import File
-from .entry_rules import BATCH_MAGIC, RULES, ZEROS_RULE
+from .entry_rules import RULES, ZEROS_RULE
 
 CHUNK_BYTES: Final = 1 << 20
 
@@ -54,6 +54,11 @@ class StoredEntry:
         return self.entry.max_timestamp_ms
 
     @property
+    def offset(self) -> int:
+        """As it is written: of the message, the last one in a wrapper, the first one in a batch."""
+        return self.entry.offset if isinstance(self.entry, Entry) else self.entry.base_offset
+
+    @property
     def last_offset(self) -> int:
         """Of the last message in it."""
         return self.entry.offset if isinstance(self.entry, Entry) else self.entry.last_offset
@@ -84,7 +89,7 @@ def read_log_file(file: File, end: int, start: int = 0) -> Iterator[StoredEntry 
             end = position + len(data)  # A broker cut the file meanwhile.
         wanted = CHUNK_BYTES
         walked = walk(data, 0, len(data))
-        yield from _good(data, 0, walked.end, position)
+        yield from stored_entries(data, 0, walked.end, position)
         at = walked.end
         problem = walked.problem
         if problem is Problem.CRC:
@@ -93,7 +98,7 @@ def read_log_file(file: File, end: int, start: int = 0) -> Iterator[StoredEntry 
             unchecked = walk(data, at, after, check_crc=False)
             problem = unchecked.problem
             if problem is Problem.NONE:
-                yield from _good(data, at, after, position, crc_ok=False)
+                yield from stored_entries(data, at, after, position, crc_ok=False)
                 at = after
         elif problem is Problem.PARTIAL:
             whole = _entry_end(data, at)
@@ -114,9 +119,11 @@ def _entry_end(data: bytes, position: int) -> int:
     return position + ENTRY_OVERHEAD + size
 
 
-def _good(
+def stored_entries(
     data: bytes, start: int, end: int, position: int, *, crc_ok: bool = True
 ) -> Iterator[StoredEntry]:
+    """The entries of `data[start:end]`, which a walk has passed; `data` is at `position` of the
+    file."""
     at = start
     while at < end:
         after = _entry_end(data, at)

@@ -36,9 +36,9 @@ from ..directory.topics import (
 from ..events import Observer
 from ..files import Files
 from ..names import folder_name, parse_folder_name
+from .quarantine import quarantine_file
 from .repair_partition import PartitionRepair
 from .repair_plan import KEPT, PartitionPlan, Step, plan_partition
-from .set_aside import set_aside
 from .verify_positions import check_positions
 
 Partition = tuple[str, int]
@@ -218,7 +218,7 @@ class Repair:
             take_marker(self._files, root)
             for path in plan.aside:
                 if self._files.exists(path):
-                    set_aside(self._files, path)
+                    quarantine_file(self._files, path)
             self._allow_gaps(todo)
             if plan.positions:
                 Positions(self._files, root, self._observe).close()

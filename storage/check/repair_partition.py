@@ -24,9 +24,9 @@ from ..open_files import OpenFiles
 from ..producers.producer_budget import ProducerBudget
 from ..producers.producer_snapshots import newest_first
 from ..seams import Seams
+from .log_survey import LogRun
+from .quarantine import quarantine_bytes, quarantine_file
 from .repair_plan import PartitionPlan, SegmentPlan
-from .salvage import LogRun
-from .set_aside import keep_bytes, set_aside
 
 _BUILT_SUFFIX: Final = ".repair"
 _CHUNK_BYTES: Final = 1 << 20
@@ -68,7 +68,7 @@ class PartitionRepair:
                     self._rewrite(segment)
             for path in self._plan.aside:
                 if self._files.exists(path):
-                    set_aside(self._files, path)
+                    quarantine_file(self._files, path)
             for segment in self._plan.segments:
                 if not segment.stays:
                     self._take_away(segment)
@@ -119,7 +119,7 @@ class PartitionRepair:
         """Put the good stretches of a log file in its place, and the bad ones beside it."""
         path = self._log_path(segment.base_offset)
         for stretch in segment.bad:
-            keep_bytes(self._files, path, stretch.start, stretch.end)
+            quarantine_bytes(self._files, path, stretch.start, stretch.end)
         built = path.with_name(path.name + _BUILT_SUFFIX)
         with (
             closing(self._files.open(path, read_only=True)) as source,
@@ -139,7 +139,7 @@ class PartitionRepair:
         """Set a whole segment aside; what is derived from it goes."""
         path = self._log_path(segment.base_offset)
         self._drop_derived(path)
-        set_aside(self._files, path)
+        quarantine_file(self._files, path)
 
     def _rename(self, segment: SegmentPlan) -> None:
         path = self._log_path(segment.base_offset)
@@ -153,7 +153,7 @@ class PartitionRepair:
                 self._files.unlink(path)
         append_times = log_path.with_suffix(".appendtime")
         if self._files.exists(append_times):
-            set_aside(self._files, append_times)
+            quarantine_file(self._files, append_times)
 
     def _rebuild(self) -> None:
         """Make the indexes anew that may not fit any more."""

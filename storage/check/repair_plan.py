@@ -17,7 +17,8 @@ from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import end_offset, following_base
 from ..names import parse_segment_file, segment_bases
 from .findings import Finding
-from .salvage import OFFSETS_PER_BYTE, LogRun, stretches
+from .log_survey import LogRun, LogSurvey
+from .salvage import OFFSETS_PER_BYTE
 from .verify import PartitionCheck
 from .verify_checksums import read_checksums
 
@@ -219,23 +220,22 @@ class _Planning:
         following = following_base(self._checksums, base_offset, limit)
         with closing(self._files.open(path, read_only=True)) as file:
             size_bytes = file.size()
-            found = list(
-                stretches(
-                    file,
+            survey = LogSurvey(
+                file,
+                size_bytes,
+                base_offset=base_offset,
+                next_offset=max(base_offset, due),
+                limit_offset=following,
+                gaps=self._gaps,
+                end_offset=end_offset(
+                    self._checksums.get(base_offset),
                     size_bytes,
-                    base_offset=base_offset,
-                    next_offset=max(base_offset, due),
-                    limit_offset=following,
-                    gaps=self._gaps,
-                    end_offset=end_offset(
-                        self._checksums.get(base_offset),
-                        size_bytes,
-                        following,
-                        self._recovery_point,
-                        clean=self._clean,
-                    ),
-                )
+                    following,
+                    self._recovery_point,
+                    clean=self._clean,
+                ),
             )
+            found = list(survey.runs())
         good = tuple(stretch for stretch in found if stretch.good)
         bad = tuple(stretch for stretch in found if not stretch.good)
         overlaps = bool(good) and base_offset < due

@@ -1,4 +1,4 @@
-"""What is good in a damaged log file, and what is not.
+"""Where the next entry that can be believed is in a damaged log file.
 
 Where a scan has stopped, what follows is cut into entries whose CRC is right and bytes between
 them: first where the bad entry says that it ends, then byte by byte. Of all ways to believe some of
@@ -19,6 +19,7 @@ from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import (
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,
+    BATCH_MAGIC,
     BATCH_OVERHEAD,
     CRC_AT,
     ENTRY_OVERHEAD,
@@ -27,11 +28,9 @@ from ...protocol.records.layout import (
     Codec,
 )
 from ...protocol.records.messages.message import entries, open_wrapper
-from ...values import value_class
 from ..files import File
-from ..index.index_file import RELATIVE_OFFSET_MAX
-from ..log.segment_scan import SegmentScan, scan_log_file
-from .entry_rules import BATCH_MAGIC, MAX_DECOMPRESSED_BYTES, first_offset_inside
+from ..log.segment_scan import scan_log_file
+from .entry_rules import MAX_DECOMPRESSED_BYTES, first_offset_inside
 
 _CHUNK_BYTES = 1 << 20
 _HEAD = Struct(">qi")
@@ -42,127 +41,6 @@ _LOOKAHEAD = 8
 OFFSETS_PER_BYTE: Final = 16
 """How many offsets a byte of log may stand for at most, compression included: what bounds an
 offset behind bytes that cannot be read."""
-
-
-@value_class
-class LogRun:
-    """Bytes `start` to `end` of a log file, all good or all bad."""
-
-    start: int
-    end: int
-    first_offset: int
-    """Of the first message; for bad bytes the offset that was due."""
-    next_offset: int
-    """The offset after the last message; for bad bytes the same as `first_offset`."""
-    rule: str | None = None
-    """What is wrong, in words; `None` for good bytes."""
-    later_format: bool = False
-    """Whether they are of a format that only a later version reads."""
-
-    @property
-    def good(self) -> bool:
-        return self.rule is None
-
-    @property
-    def size_bytes(self) -> int:
-        return self.end - self.start
-
-
-def stretches(
-    file: File,
-    size_bytes: int,
-    *,
-    base_offset: int,
-    next_offset: int,
-    limit_offset: int | None,
-    gaps: bool,
-    start: int = 0,
-    end_offset: int | None = None,
-) -> Iterator[LogRun]:
-    """The good and the bad stretches of a log file from `start` on, where `next_offset` is due.
-
-    `limit_offset` is where the next segment begins; an offset that jumps does not reach it, nor one
-    that comes behind a jump. Where one message after the other does, the two segments overlap, and
-    no message is bad for that.
-    `end_offset` is the offset after the last message, where that is known and nothing is missing
-    at the end of the file. Raises `OSError`.
-    """
-    position = start
-    jumped = False
-    while position < size_bytes:
-        upper = base_offset + RELATIVE_OFFSET_MAX if limit_offset is None else limit_offset
-        scan = scan_log_file(
-            file,
-            position,
-            size_bytes,
-            next_offset=next_offset,
-            gaps=gaps,
-            check_crc=True,
-            limit_offset=upper,
-        )
-        if scan.overlap and limit_offset is not None and not jumped:
-            in_order = scan_log_file(
-                file,
-                position,
-                scan.good_bytes,
-                next_offset=next_offset,
-                gaps=False,
-                check_crc=True,
-            )
-            if in_order.problem is Problem.NONE:
-                limit_offset = end_offset = None
-                continue
-        if scan.good_bytes > position:
-            offsets = offsets_at(file, position, scan.good_bytes)
-            first = next_offset if offsets is None else offsets[0]
-            yield LogRun(position, scan.good_bytes, first, scan.next_offset)
-        position, next_offset = scan.good_bytes, scan.next_offset
-        if scan.problem is Problem.NONE:
-            return
-        search = _Search(
-            file,
-            size_bytes,
-            next_offset,
-            upper,
-            None if gaps else limit_offset if end_offset is None else end_offset,
-            gaps,
-            whole=end_offset is not None,
-        )
-        found = None if scan.later_format else search.after(position)
-        end = size_bytes if found is None else found[0]
-        if end > position:
-            yield LogRun(position, end, next_offset, next_offset, scan.rule, scan.later_format)
-        position = end
-        if found is not None:
-            jumped = jumped or found[1] != next_offset
-            next_offset = found[1]
-
-
-def good_after(
-    file: File,
-    scan: SegmentScan,
-    size_bytes: int,
-    base_offset: int,
-    *,
-    gaps: bool,
-) -> int | None:
-    """The offset after the last good entry behind the one that stopped `scan`; `None` without.
-
-    For the last segment of a log. Raises `OSError`.
-    """
-    found = None
-    for stretch in stretches(
-        file,
-        size_bytes,
-        base_offset=base_offset,
-        next_offset=scan.next_offset,
-        limit_offset=None,
-        gaps=gaps,
-        start=scan.good_bytes,
-    ):
-        if stretch.good:
-            found = stretch.next_offset
-    return found
 
 
 def offsets_at(file: File, position: int, size_bytes: int) -> tuple[int, int] | None:
@@ -246,19 +124,19 @@ class _Reading(NamedTuple):
     first: _Unit | None = None
     """The first entry that it believes."""
 
-    def passing(
-        self, between: Sequence[_Unit], offset: int | None, *, gaps: bool, jumps: bool
+    def after_skipping(
+        self, skipped: Sequence[_Unit], offset: int | None, *, gaps: bool, jumps: bool
     ) -> "_Reading":
-        """The reading on, with nothing believed in `between`. Then comes `offset`, if it is known;
+        """The reading on, with nothing believed in `skipped`. Then comes `offset`, if it is known;
         `gaps` says whether more may be missing in front of it, `jumps` whether offsets of the log
         may jump."""
-        entries = [unit for unit in between if unit.entry is not None]
+        entries = [unit for unit in skipped if unit.entry is not None]
         scarce = missing = False
         lost = 0
         if offset is not None:
             taken = offset - self.next_offset
-            scarce = taken < sum(unit.fewest for unit in between)
-            missing = taken > sum(unit.most for unit in between)
+            scarce = taken < sum(unit.fewest for unit in skipped)
+            missing = taken > sum(unit.most for unit in skipped)
             lost = max(taken - sum(unit.most for unit in entries), 0)
         return self._replace(
             contradicted=self.contradicted + len(entries) + (scarce or (missing and not gaps)),
@@ -268,7 +146,7 @@ class _Reading(NamedTuple):
         )
 
 
-class _Search:
+class EntrySearch:
     """Looks for the first entry that can be believed behind the place where a scan has stopped."""
 
     def __init__(
@@ -316,7 +194,7 @@ class _Search:
             first_offset, last_offset, _ = unit.entry
             if self._due_offset <= first_offset <= last_offset < self._upper_offset:
                 best = min(
-                    reading.passing(
+                    reading.after_skipping(
                         units[reading.units : number],
                         first_offset,
                         gaps=self._gaps,
@@ -332,7 +210,9 @@ class _Search:
                 )
         end = self._end_offset if units[-1].end == self._size_bytes else None
         return min(
-            reading.passing(units[reading.units :], end, gaps=not self._whole, jumps=self._gaps)
+            reading.after_skipping(
+                units[reading.units :], end, gaps=not self._whole, jumps=self._gaps
+            )
             for reading in readings
         )
 

@@ -33,10 +33,9 @@ from ..names import (
     parse_segment_file,
 )
 from ..producers.producer_snapshots import parse_snapshot_name
-from .dump import MAX_DECOMPRESSED_BYTES
+from ..replica.epoch_history import MalformedEpochs, decode_epochs
 from .findings import NOTHING, REPAIR, Finding, limited
 from .verify_checksums import read_checksums
-from .verify_epochs import check_epochs
 from .verify_positions import check_positions
 from .verify_segment import SegmentCheck, Surroundings
 
@@ -46,21 +45,23 @@ _DELETE_CHECKPOINT: Final = (
     "nothing: the next start goes on as if there were none and recovers every log in full"
 )
 
+_COPIED_ANEW: Final = (
+    "nothing on a broker that is alone; as one of several it copies this partition anew"
+)
 
-def verify(
-    files: Files, directory: Path, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
-) -> Iterator[Finding]:
+
+def verify(files: Files, directory: Path) -> Iterator[Finding]:
     """Everything found in `directory`.
 
     Raises `ValueError` when it is neither a data directory nor a partition's folder, `OSError`
     when it cannot be listed.
     """
     if is_of_partition(files, directory):
-        return _verify_alone(files, directory, max_decompressed_bytes)
-    return _DataDirectoryCheck(files, directory, max_decompressed_bytes).run()
+        return _verify_alone(files, directory)
+    return _DataDirectoryCheck(files, directory).run()
 
 
-def _verify_alone(files: Files, directory: Path, max_decompressed_bytes: int) -> Iterator[Finding]:
+def _verify_alone(files: Files, directory: Path) -> Iterator[Finding]:
     """A partition's folder; what the data directory around it knows, if there is one, counts."""
     key = parse_folder_name(directory.resolve().name)
     parent = directory.resolve().parent
@@ -75,9 +76,7 @@ def _verify_alone(files: Files, directory: Path, max_decompressed_bytes: int) ->
             recovery_point = decode_checkpoint(content).get(key)
     unclean = read_marker(files, parent) if recovery_point is not None else None
     clean = unclean is not None and key not in unclean
-    check = PartitionCheck(
-        files, directory, gaps, recovery_point, max_decompressed_bytes, clean=clean
-    )
+    check = PartitionCheck(files, directory, gaps, recovery_point, clean=clean)
     yield from check.run()
 
 
@@ -90,7 +89,6 @@ class PartitionCheck:
         directory: Path,
         gaps: bool,
         recovery_point: int | None,
-        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
         *,
         clean: bool = False,
     ) -> None:
@@ -101,7 +99,6 @@ class PartitionCheck:
         self._gaps = gaps
         self._recovery_point = recovery_point
         self._clean = clean
-        self._max_decompressed_bytes = max_decompressed_bytes
         self.end_offset: int | None = None
         """Log end offset; `None` when the log could not be read to its end."""
 
@@ -113,7 +110,7 @@ class PartitionCheck:
                 if segment_file.kind == "log":
                     base_offsets.append(segment_file.base_offset)
             elif name == LEADER_EPOCHS:
-                yield from check_epochs(self._files, self._directory / name)
+                yield from _check_epochs(self._files, self._directory / name)
             elif name != INDEX_CHECKSUMS and not parse_snapshot_name(name):
                 yield _listed(self._directory / name)
         yield from self._orphans(set(base_offsets))
@@ -132,7 +129,6 @@ class PartitionCheck:
                     self._gaps,
                     following,
                     self._recovery_point,
-                    self._max_decompressed_bytes,
                     checksums.get(base_offset),
                     self._clean,
                     following_base(checksums, base_offset, following),
@@ -166,11 +162,21 @@ class PartitionCheck:
             yield Finding(path, None, rule, REPAIR)
 
 
+def _check_epochs(files: Files, path: Path) -> Iterator[Finding]:
+    """Whether the file at `path` can be believed. It may name epochs that begin at the log end, or
+    behind it, where a crash took their messages."""
+    try:
+        decode_epochs(files.read_bytes(path))
+    except OSError as error:
+        yield Finding(path, None, f"it cannot be read: {error}", "see the disk")
+    except MalformedEpochs as error:
+        yield Finding(path, None, str(error), _COPIED_ANEW, error=False)
+
+
 class _DataDirectoryCheck:
-    def __init__(self, files: Files, directory: Path, max_decompressed_bytes: int) -> None:
+    def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
         self._directory = directory
-        self._max_decompressed_bytes = max_decompressed_bytes
         self._found: list[Finding] = []
 
     def run(self) -> Iterator[Finding]:
@@ -207,7 +213,6 @@ class _DataDirectoryCheck:
                 path,
                 gaps,
                 recovery_points.get(key),
-                self._max_decompressed_bytes,
                 clean=unclean is not None and key not in unclean and key in recovery_points,
             )
             yield from check.run()

@@ -4,25 +4,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from ...protocol.errors import HorologError
-from ...protocol.records.batches.batch import BatchHeader
-from ...protocol.records.kernel.terms import Problem
-from ...protocol.records.layout import Codec
-from ...protocol.records.messages.message import Entry, open_wrapper
+from ...protocol.records.layout import BATCH_MAGIC
 from ...values import value_class
 from ..files import File, Files
 from ..index.index_checksums import SegmentChecksums, end_offset
-from .entry_rules import (
-    BATCH_MAGIC,
-    RULES,
-    batch_rule,
-    first_offset_inside,
-    inner_offsets_rule,
-    jumps_rule,
-)
-from .findings import NOTHING, REPAIR, TORN, Finding
+from .entry_check import CheckedEntry, EntryCheck
+from .entry_rules import jumps_rule
+from .findings import KEPT_AS_IT_IS, NOTHING, REPAIR, TORN, Finding
 from .log_reader import Stop, StoredEntry, read_log_file
-from .salvage import LogRun, stretches
+from .log_survey import LogRun, LogSurvey
 from .verify_append_times import check_append_times
 from .verify_checksums import check_checksums
 from .verify_index import OffsetIndexCheck, TimeIndexCheck
@@ -39,13 +29,50 @@ class Surroundings:
     """Of the segment after it; `None` for the last one."""
     recovery_point: int | None
     """Everything below it was synced; `None` when that is not known."""
-    max_decompressed_bytes: int
     checksums: SegmentChecksums | None = None
     """Its line in `index-checksums`."""
     clean: bool = False
     """Whether the log was stopped cleanly."""
     limit_offset: int | None = None
     """Where the next segment begins, or began should it be gone."""
+
+
+@value_class
+class _Derived:
+    """The checks of what is derived from a log, entry by entry."""
+
+    offsets: OffsetIndexCheck | None
+    times: TimeIndexCheck | None
+    time_map: TimeMapCheck
+
+    def start(self) -> Iterator[Finding]:
+        """To be called first."""
+        for check in (self.offsets, self.times, self.time_map):
+            if check is not None:
+                yield from check.start()
+
+    def passed(
+        self, checked: CheckedEntry, previous_offset: int, *, good: bool
+    ) -> Iterator[Finding]:
+        """The next entry of the log, behind `previous_offset`; `good` says that it can be read."""
+        stored, last_offset = checked.stored, checked.stored.last_offset
+        if self.offsets is not None:
+            of_batch = stored.magic == BATCH_MAGIC
+            yield from self.offsets.passed(
+                stored.position, previous_offset, last_offset, of_batch=of_batch
+            )
+        if self.times is not None:
+            first = checked.inside.first_offset
+            yield from self.times.passed(first, last_offset, stored.timestamp_ms)
+        yield from self.time_map.passed(stored, good=good)
+
+    def finish(self, log_bytes: int, end_offset: int) -> Iterator[Finding]:
+        """The log has been read to its end; the next segment begins, or would, at `end_offset`."""
+        if self.offsets is not None:
+            yield from self.offsets.finish(log_bytes)
+        if self.times is not None:
+            yield from self.times.finish(end_offset)
+        yield from self.time_map.finish(log_bytes)
 
 
 class SegmentCheck:
@@ -91,7 +118,7 @@ class SegmentCheck:
                     file = self._open(opened, self._time_path)
                     time_check = TimeIndexCheck(self._time_path, file, self._base_offset)
                 yield from self._missing(offset_check, time_check)
-                yield from self._check(log, offset_check, time_check, map_check)
+                yield from self._check(log, _Derived(offset_check, time_check, map_check))
             yield from self._check_derived()
         except OSError as error:
             self.complete = False
@@ -111,13 +138,7 @@ class SegmentCheck:
             data = self._files.read_bytes(self._map_path)
         is_current = line is not None and line.log_bytes == log.size() and self._settled
         checksum = line.time_map if line is not None and is_current else None
-        return TimeMapCheck(
-            self._log_path,
-            data,
-            self._base_offset,
-            checksum,
-            self._around.max_decompressed_bytes,
-        )
+        return TimeMapCheck(self._log_path, data, self._base_offset, checksum)
 
     def _missing(
         self, offset_check: OffsetIndexCheck | None, time_check: TimeIndexCheck | None
@@ -127,73 +148,61 @@ class SegmentCheck:
                 rule = "the segment has no such file; it is rebuilt from the log when it is needed"
                 yield Finding(path, None, rule, NOTHING, error=False)
 
-    def _check(
-        self,
-        log: File,
-        offset_check: OffsetIndexCheck | None,
-        time_check: TimeIndexCheck | None,
-        map_check: TimeMapCheck,
-    ) -> Iterator[Finding]:
+    def _check(self, log: File, derived: _Derived) -> Iterator[Finding]:
         log_bytes = log.size()
-        if offset_check is not None:
-            yield from offset_check.start()
-        if time_check is not None:
-            yield from time_check.start()
-        yield from map_check.start()
+        yield from derived.start()
         self.complete = True
         damaged = False
-        for stretch in self._stretches(log, log_bytes):
+        begins = True
+        for found in self._survey(log, log_bytes).entries_and_runs():
             if not self.complete:
-                yield self._behind(stretch)
-                continue
-            first, due = stretch.first_offset, self.next_offset
-            if stretch.good and not damaged and not self._around.gaps and first > due:
-                yield self._in_log(stretch.start, jumps_rule(first, due))
-            damaged = not stretch.good
-            yield from self._check_stretch(log, stretch, offset_check, time_check, map_check)
-        if not self.complete:
-            return
-        if offset_check is not None:
-            yield from offset_check.finish(log_bytes)
-        if time_check is not None:
-            yield from time_check.finish(max(self.next_offset, self._around.next_base_offset or 0))
-        yield from map_check.finish(log_bytes)
+                if isinstance(found, LogRun):
+                    yield self._behind(found)
+            elif isinstance(found, CheckedEntry):
+                if begins:
+                    yield from self._begin_run(found, damaged=damaged)
+                begins = False
+                yield from self._take(found, derived)
+            else:
+                begins, damaged = True, not found.good
+                if damaged:
+                    yield from self._check_bad(log, found, derived)
+        if self.complete:
+            end_offset = max(self.next_offset, self._around.next_base_offset or 0)
+            yield from derived.finish(log_bytes, end_offset)
 
-    def _check_stretch(
-        self,
-        log: File,
-        stretch: LogRun,
-        offset_check: OffsetIndexCheck | None,
-        time_check: TimeIndexCheck | None,
-        map_check: TimeMapCheck,
-    ) -> Iterator[Finding]:
-        """Entry by entry; in a bad one as far as the lengths add up."""
-        if stretch.good:
-            self.next_offset = stretch.first_offset
-        for item in read_log_file(log, stretch.end, stretch.start):
-            reported = None if item.position > stretch.start else stretch.rule
-            if reported is not None:
-                yield self._in_log(item.position, reported, later=stretch.later_format)
+    def _begin_run(self, first: CheckedEntry, *, damaged: bool) -> Iterator[Finding]:
+        """Good entries begin, `damaged` says behind bad ones."""
+        offset, due = first.inside.first_offset, self.next_offset
+        if not damaged and not self._around.gaps and offset > due:
+            yield self._in_log(first.stored.position, jumps_rule(offset, due))
+        self.next_offset = offset
+
+    def _take(self, checked: CheckedEntry, derived: _Derived) -> Iterator[Finding]:
+        """A good entry; a rule that is broken inside of it is none that a start goes by."""
+        rule = checked.inside.rule
+        if rule is not None:
+            yield Finding(self._log_path, checked.stored.position, rule, KEPT_AS_IT_IS)
+        yield from self._pass(checked, derived, good=True)
+
+    def _check_bad(self, log: File, run: LogRun, derived: _Derived) -> Iterator[Finding]:
+        """Entry by entry, as far as the lengths add up."""
+        for item in read_log_file(log, run.end, run.start):
+            if item.position == run.start:
+                yield self._in_log(item.position, str(run.rule), later=run.later_format)
             if isinstance(item, Stop):
-                if stretch.good:  # The file has changed since it was judged.
-                    yield self._in_log(item.position, item.rule)
                 self.complete = False
                 return
-            previous = self.next_offset - 1
-            first, rules = self._first_offset(item)
-            if reported is None:
-                for rule in rules:
-                    yield self._in_log(item.position, rule)
-            if offset_check is not None:
-                of_batch = item.magic == BATCH_MAGIC
-                yield from offset_check.passed(
-                    item.position, previous, item.last_offset, of_batch=of_batch
-                )
-            if time_check is not None:
-                yield from time_check.passed(first, item.last_offset, item.timestamp_ms)
-            yield from map_check.passed(item, good=stretch.good)
-            self._note_format(item)
-            self.next_offset = item.last_offset + 1
+            check = EntryCheck(self.next_offset, gaps=self._around.gaps, deep=True)
+            inside = check.look(item)
+            if inside.rule is not None and item.position > run.start:
+                yield self._in_log(item.position, inside.rule)
+            yield from self._pass(CheckedEntry(item, inside), derived, good=False)
+
+    def _pass(self, checked: CheckedEntry, derived: _Derived, *, good: bool) -> Iterator[Finding]:
+        yield from derived.passed(checked, self.next_offset - 1, good=good)
+        self._note_format(checked.stored)
+        self.next_offset = checked.stored.last_offset + 1
 
     def _note_format(self, item: StoredEntry) -> None:
         magic = item.magic
@@ -218,10 +227,10 @@ class SegmentCheck:
                 settled=self._settled,
             )
 
-    def _stretches(self, log: File, log_bytes: int) -> Iterator[LogRun]:
+    def _survey(self, log: File, log_bytes: int) -> LogSurvey:
         around = self._around
         following, point = around.limit_offset, around.recovery_point
-        return stretches(
+        return LogSurvey(
             log,
             log_bytes,
             base_offset=self._base_offset,
@@ -249,53 +258,6 @@ class SegmentCheck:
         else:
             advice = REPAIR
         return Finding(self._log_path, position, rule, advice)
-
-    def _first_offset(self, item: StoredEntry) -> tuple[int, list[str]]:
-        """The offset of the entry's first message, and the rules that are broken inside of it."""
-        entry = item.entry
-        if not isinstance(entry, Entry):
-            return entry.base_offset, self._in_batch(item, entry)
-        unknown = min(entry.offset, self.next_offset)
-        if not item.crc_ok:
-            first = entry.offset if entry.codec is Codec.NONE else unknown
-            return first, [RULES[Problem.CRC]]
-        if entry.codec is Codec.NONE:
-            return entry.offset, []
-        try:
-            inner = open_wrapper(entry, max_decompressed_bytes=self._around.max_decompressed_bytes)
-        except HorologError as error:
-            return unknown, [error.message]
-        rules = (
-            inner_offsets_rule(entry, inner, gaps=self._around.gaps),
-            _inner_times_rule(entry, inner),
-        )
-        return first_offset_inside(entry, inner), [rule for rule in rules if rule is not None]
-
-    def _in_batch(self, item: StoredEntry, header: BatchHeader) -> list[str]:
-        """What is wrong with a batch, whose records are looked at one by one."""
-        if not item.crc_ok:
-            return [RULES[Problem.CRC]]
-        try:
-            rule = batch_rule(
-                item.data,
-                header,
-                gaps=self._around.gaps,
-                max_decompressed_bytes=self._around.max_decompressed_bytes,
-            )
-        except HorologError as error:
-            rule = error.message
-        return [] if rule is None else [rule]
-
-
-def _inner_times_rule(entry: Entry, inner: list[Entry]) -> str | None:
-    """The rule that the timestamp of a compressed entry breaks."""
-    largest_ms = max(message.timestamp_ms for message in inner)
-    if not entry.magic or entry.is_append_time or entry.timestamp_ms == largest_ms:
-        return None
-    return (
-        f"a compressed message has the timestamp {entry.timestamp_ms}, its messages have "
-        f"up to {largest_ms}"
-    )
 
 
 def _good_rule(stretch: LogRun) -> str:

@@ -2,8 +2,8 @@
 
 Each block has to be whole entries of the log, and has to say of their messages what is so: where
 their offsets end, how many have no time, and in which spans of time the others are. A map may end
-before its log does. A map that is not as its line in `index-checksums` says is not believed by
-anybody, and made anew: that it is not true is only noted then.
+before its log does. A map that is not as its line in `index-checksums` says is not used but made
+anew: that it is not true is only noted then.
 """
 
 from array import array
@@ -19,6 +19,7 @@ from ...protocol.records.kernel.reference.times import MapBlock, time_map_blocks
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import TimeMapChecksum
+from .entry_rules import MAX_DECOMPRESSED_BYTES
 from .findings import REBUILD, Finding
 from .log_reader import CHUNK_BYTES, StoredEntry
 
@@ -83,14 +84,12 @@ class TimeMapCheck:
         data: bytes | None,
         base_offset: int,
         checksum: TimeMapChecksum | None,
-        max_decompressed_bytes: int,
     ) -> None:
         """`data` is what is in the map's file, if there is one, `checksum` what the line of the
         segment says of it, if that is of a log of this length."""
         self._path = log_path.with_suffix(".timemap")
         self._log_name = log_path.name
         self._checksum = checksum
-        self._max_decompressed_bytes = max_decompressed_bytes
         self._asked = data is not None or checksum is not None
         self._believed = False
         if data is not None and checksum is not None and checksum.size_bytes:
@@ -185,7 +184,7 @@ class TimeMapCheck:
         entries, self._entries = bytes(self._entries), bytearray()
         try:
             for columns in read_columns(
-                entries, max_decompressed_bytes=self._max_decompressed_bytes, content=()
+                entries, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES, content=()
             ):
                 times_ms = sorted(array("q", columns.timestamps))
                 untimed = bisect_left(times_ms, 0)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from ...protocol.errors import StorageError
-from ..check.set_aside import keep_bytes
+from ..check.quarantine import quarantine_bytes
 from ..events import Observer
 from ..files import NO_HANDLES, RETRIABLE_ERRORS, File, Files, replace_file, replacing
 from .position_reading import MAX_POSITIONS, PositionReading
@@ -302,7 +302,7 @@ class Positions(PositionReading):
         """Keep bytes that are taken out of use, and tell; says whether they are kept."""
         done = True
         try:
-            kept = str(keep_bytes(self._files, self._path, position, end))
+            kept = str(quarantine_bytes(self._files, self._path, position, end))
         except OSError as error:
             # A full disk is what tears commits; it must not keep the broker from starting too.
             kept = f"nowhere: {error}"

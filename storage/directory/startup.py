@@ -165,8 +165,8 @@ class Startup:
         return found
 
     def _restrict(self, path: Path) -> None:
-        """Close to readers what is in the way of `data.file.mode`: an older version, or somebody
-        else, may have made it. Files in a folder are out of reach where the folder is."""
+        """Take the permissions away that `data.file.mode` does not give: an older version, or
+        another program, may have made the file. A folder that is closed closes its files too."""
         try:
             self._files.restrict(path)
         except FileNotFoundError:

@@ -73,6 +73,11 @@ class OffsetIndex(IndexFile):
             return self.base_offset, 0, after
         return self.base_offset + self._offsets[number - 1], self._positions[number - 1], after
 
+    def truncate(self, offset: int, position: int) -> None:
+        """Drop the entries at `offset` and above, and those at byte `position` of the log and
+        behind it, as `keep` does. Raises `OSError`."""
+        self.keep(min(self.count_below(offset), self.count_before(position)))
+
     def count_below(self, offset: int) -> int:
         """Number of entries whose offset is below `offset`."""
         return bisect_left(self._offsets, offset - self.base_offset)

@@ -6,8 +6,8 @@ entry `(T, n)` says: every message of this segment with an offset below `n` has 
 increase. The last entry of a rolled or closed segment is its largest timestamp and the base
 offset of the next segment; a segment without timestamps has no entry.
 
-Kafka stores the offset of the message that has the maximum instead. `start_for` and the
-truncation rule (`count_below`) are right for both meanings.
+Kafka stores the offset of the message that has the maximum instead. `start_for` and `truncate`
+are right for both meanings.
 """
 
 import sys
@@ -142,6 +142,10 @@ class TimeIndex(IndexFile):
         than `offset`; `(-1, base offset)` when no entry tells."""
         count = self.count_below(offset)
         return self.entry(count - 1) if count else (-1, self.base_offset)
+
+    def truncate(self, offset: int) -> None:
+        """Drop the entries at `offset` and above, as `keep` does. Raises `OSError`."""
+        self.keep(self.count_below(offset))
 
     def count_below(self, offset: int) -> int:
         """Number of entries whose offset is below `offset`."""

@@ -8,7 +8,7 @@ how many in each, so that a few early or late messages make no block look like o
 The map is derived data and may end before the log does: what is behind it is read where it matters.
 It is made along with appends. Times of one append that are close together are noted as one span,
 and cost nothing; of others each is looked at. In front of what would have to be decompressed for
-that it ends, and is made from the log when somebody asks (`time_mapping`), as for logs that were
+that it ends, and is made from the log for the first search (`time_mapping`), as for logs that were
 written without it. A map is believed when it is as long as its segment's line in `index-checksums`
 says and has its CRC-32, and where this process has made it.
 """
@@ -47,7 +47,7 @@ _WRITTEN_BYTES: Final = 8 << 10
 """Blocks are written when there are so many bytes of them."""
 
 _ROWS_NOTED: Final = 256
-"""So many rows become blocks together, or earlier where somebody asks."""
+"""So many rows become blocks together, or earlier for a search."""
 
 ROW_NUMBERS: Final = 6
 """Of what `time_blocks` takes."""

@@ -17,12 +17,11 @@ from ...protocol.records.codecs.codec import decompress
 from ...protocol.records.kernel import Walk, stamp, walk
 from ...protocol.records.kernel.terms import Offsets, Problem
 from ...protocol.records.latency import LatencyCounts
-from ...protocol.records.layout import ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, Codec
+from ...protocol.records.layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, Codec
 from ...protocol.records.messages.conversion import runs
 from ...protocol.records.messages.message import Entry, entries
 from ...protocol.records.messages.sets import set_append_time, set_offset, set_timestamp
 from ...protocol.records.problems import problem_error
-from ..check.entry_rules import BATCH_MAGIC
 from ..files import Buffer
 from ..index.index_file import RELATIVE_OFFSET_MAX
 from ..index.time_map import SetTimes

@@ -4,8 +4,13 @@ from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 
 from ...protocol.errors import MessageTooLarge
-from ...protocol.records.layout import ATTRIBUTES_AT, BATCH_ATTRIBUTES_AT, CODEC_MASK, MAGIC_AT
-from ..check.entry_rules import BATCH_MAGIC
+from ...protocol.records.layout import (
+    ATTRIBUTES_AT,
+    BATCH_ATTRIBUTES_AT,
+    BATCH_MAGIC,
+    CODEC_MASK,
+    MAGIC_AT,
+)
 from ..directory.stepped_change import Work
 from .light_sets import OPENED_BYTES
 

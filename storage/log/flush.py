@@ -152,10 +152,10 @@ _Indexing = tuple[Flushable, FlushWork]
 
 
 class GroupCommit:
-    """Syncs logs in rounds: whoever asks while a round is under way is served by the next.
+    """Syncs logs in rounds: what is asked for while a round is under way is done by the next.
 
-    A first round begins with the loop's next turn, so that it syncs what all clients that were
-    heard in this one have sent. A round syncs messages, which is all that clients wait for; the
+    A first round begins with the loop's next turn, so that it syncs what was read in this one
+    from all ready connections. A round syncs messages, which is all that clients wait for; the
     indexes of segments that were closed follow behind it, in rounds of their own, while the next
     ones of messages are under way.
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from ...protocol.errors import InvalidTimestamp
 from ...protocol.records.batches.batch import CheckedBatch, finish_batch
 from ...protocol.records.kernel import RecordEncoder, records_to_messages
-from ...protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP, Codec
+from ...protocol.records.layout import BATCH_MAGIC, NO_PRODUCER_ID, NO_TIMESTAMP, Codec
 from ...protocol.records.messages.conversion import convert_entries
 from ...protocol.records.messages.sets import build_wrapper
 from ...values import value_class
@@ -56,7 +56,7 @@ def rebuild(parts: Sequence[Part], form: Form) -> tuple[bytearray, int]:
     In v2 it is one batch. Else, with a codec, it is one wrapper, and an append time is on the
     wrapper alone.
     """
-    if form.magic == 2:
+    if form.magic == BATCH_MAGIC:
         encoder = RecordEncoder()
         try:
             for part in parts:
@@ -101,7 +101,7 @@ def _joined(
 
 def rebuild_batches(batches: Sequence[CheckedBatch], form: Form) -> tuple[bytearray, int, int]:
     """As `rebuild`, of batches. Also gives how many headers an older format had no place for."""
-    if form.magic == 2:
+    if form.magic == BATCH_MAGIC:
         encoder = RecordEncoder()
         for batch in batches:
             encoder.add_records(batch.content, batch.header.base_timestamp_ms)

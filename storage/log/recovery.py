@@ -11,8 +11,9 @@ from pathlib import Path
 
 from ...protocol.errors import StorageError
 from ...protocol.records.kernel.terms import Problem
-from ..check.salvage import OFFSETS_PER_BYTE, good_after, has_wrong_size
-from ..check.set_aside import keep_bytes, set_aside
+from ..check.log_survey import good_after
+from ..check.quarantine import quarantine_bytes, quarantine_file
+from ..check.salvage import OFFSETS_PER_BYTE, has_wrong_size
 from ..damage import damage_of, unreadable_format
 from ..index.index_checksums import SegmentChecksums
 from ..read.readable_segment import ReadableSegment
@@ -166,7 +167,9 @@ class Recovery:
         position = scan.good_bytes
         cut_bytes = segment.size_bytes - position
         if cut_bytes:
-            kept = keep_bytes(self._seams.files, segment.log_path, position, segment.size_bytes)
+            kept = quarantine_bytes(
+                self._seams.files, segment.log_path, position, segment.size_bytes
+            )
             file = self._seams.files.open(segment.log_path)
             try:
                 file.truncate(position)
@@ -199,7 +202,7 @@ class Recovery:
             for path in (segment.time_map.path, *segment.paths[1:]):
                 if files.exists(path):
                     files.unlink(path)
-            kept = set_aside(files, segment.log_path)
+            kept = quarantine_file(files, segment.log_path)
             self._checksums.pop(segment.base_offset, None)
             self.names_changed = True
             self._observe(

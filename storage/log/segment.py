@@ -274,13 +274,10 @@ class Segment(IndexedSegment):
         if self.damaged is not None:
             self.damaged = None  # It was behind `offset`, which could be found.
             self.largest_unknown = False
-        entries_kept = min(
-            self.offset_index.count_below(offset), self.offset_index.count_before(position)
-        )
         self._undo_closing()
         self._indexes_behind = True
-        self.offset_index.keep(entries_kept)
-        self.time_index.keep(self.time_index.count_below(offset))
+        self.offset_index.truncate(offset, position)
+        self.time_index.truncate(offset)
         self.magic_changes = [change for change in self.magic_changes if change[0] < position]
         if not position:
             self.created_ms = self._seams.clock.now_ms()

@@ -1,7 +1,7 @@
 """Read a whole log file, entry by entry, to learn what its indexes and its head should say."""
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ...protocol.records.kernel import Walk, crc32, crc32c, walk
@@ -16,7 +16,8 @@ from ...protocol.records.layout import (
     MESSAGE_OVERHEAD,
 )
 from ...protocol.records.marks import Marks
-from ..check.entry_rules import RULES, ZEROS_RULE, Breach, OffsetCheck
+from ..check.entry_check import Breach, EntryCheck
+from ..check.entry_rules import RULES, ZEROS_RULE
 from ..check.log_reader import is_zero
 from ..files import File
 
@@ -97,67 +98,120 @@ def scan_log_file(
     asks for everything to be checked: CRCs, what is in compressed entries, and every offset; those
     from `limit_offset` on belong to the next segment.
     """
-    scan = SegmentScan(
-        good_bytes=start, next_offset=next_offset, since_bytes=since_bytes, largest_ms=largest_ms
+    check = EntryCheck(next_offset, gaps=gaps, limit_offset=limit_offset) if check_crc else None
+    scan = LogScan(
+        file,
+        start,
+        size_bytes,
+        check,
+        next_offset=next_offset,
+        gaps=gaps,
+        interval_bytes=interval_bytes,
+        since_bytes=since_bytes,
+        largest_ms=largest_ms,
     )
-    check = OffsetCheck(next_offset, gaps=gaps, limit_offset=limit_offset) if check_crc else None
-    rule = Offsets.RISING if gaps else Offsets.CONTIGUOUS
-    wanted = _CHUNK_BYTES
-    while scan.good_bytes < size_bytes:
-        data = file.pread(min(wanted, size_bytes - scan.good_bytes), scan.good_bytes)
-        if not data:  # Another process has cut the file.
-            return scan.stop(Problem.PARTIAL, RULES[Problem.PARTIAL])
-        found = walk(
+    for _, position in scan.pieces():
+        if progress is not None:
+            progress(scan.found.good_bytes - position)
+    return scan.found
+
+
+class LogScan:
+    """A scan that is followed piece by piece; `scan_log_file` says what of."""
+
+    def __init__(
+        self,
+        file: File,
+        start: int,
+        size_bytes: int,
+        check: EntryCheck | None,
+        *,
+        next_offset: int,
+        gaps: bool,
+        interval_bytes: int = -1,
+        since_bytes: int = 0,
+        largest_ms: int = -1,
+    ) -> None:
+        """Without `check` no CRC is looked at either."""
+        self.found = SegmentScan(
+            good_bytes=start,
+            next_offset=next_offset,
+            since_bytes=since_bytes,
+            largest_ms=largest_ms,
+        )
+        """What was found so far."""
+        self._file = file
+        self._start = start
+        self._size_bytes = size_bytes
+        self._check = check
+        self._first_offset = next_offset
+        self._rule = Offsets.RISING if gaps else Offsets.CONTIGUOUS
+        self._interval_bytes = interval_bytes
+
+    def pieces(self) -> Iterator[tuple[bytes, int]]:
+        """Bytes of the file, and their position there: from there to `found.good_bytes` they are
+        entries that were checked. A breach may still be found of the last of them."""
+        file, size_bytes, check = self._file, self._size_bytes, self._check
+        scan = self.found
+        wanted = _CHUNK_BYTES
+        while scan.good_bytes < size_bytes:
+            position = scan.good_bytes
+            data = file.pread(min(wanted, size_bytes - position), position)
+            if not data:  # Another process has cut the file.
+                scan.stop(Problem.PARTIAL, RULES[Problem.PARTIAL])
+                return
+            found = self._walk(data)
+            breach = check.check(data, found, position) if check is not None else None
+            if breach is not None:
+                self.found = self._before(breach)
+                if breach.position > position:
+                    yield data, position
+                return
+            scan.add(found)
+            yield data, position
+            if found.problem is Problem.NONE:
+                wanted = _CHUNK_BYTES
+                continue
+            wanted = _entry_bytes(data, found.end)
+            left = size_bytes - scan.good_bytes
+            if found.problem is not Problem.PARTIAL or wanted > left:
+                zeros = found.problem in (Problem.SIZE, Problem.PARTIAL) and is_zero(
+                    file, scan.good_bytes, size_bytes
+                )
+                scan.later_format = _is_later_format(file, scan, found.problem, size_bytes)
+                scan.stop(found.problem, ZEROS_RULE if zeros else RULES[found.problem])
+                return
+            wanted = max(wanted, _CHUNK_BYTES)
+
+    def _walk(self, data: bytes) -> Walk:
+        scan = self.found
+        return walk(
             data,
             0,
             len(data),
-            offsets=rule,
+            offsets=self._rule,
             base_offset=scan.next_offset,
-            check_crc=check_crc,
-            interval_bytes=interval_bytes,
+            check_crc=self._check is not None,
+            interval_bytes=self._interval_bytes,
             since_bytes=scan.since_bytes,
             largest_ms=scan.largest_ms,
             magic=scan.magic_changes[-1][1] if scan.magic_changes else -1,
-            segment_offset=next_offset,
+            segment_offset=self._first_offset,
             segment_position=scan.good_bytes,
         )
-        breach = check.check(data, found, scan.good_bytes) if check is not None else None
-        if breach is not None:
-            return _scan_before(
-                breach, file, start, next_offset=next_offset, interval_bytes=interval_bytes
-            )
-        scan.add(found)
-        if progress is not None:
-            progress(found.end)
-        if found.problem is Problem.NONE:
-            wanted = _CHUNK_BYTES
-            continue
-        wanted = _entry_bytes(data, found.end)
-        left = size_bytes - scan.good_bytes
-        if found.problem is not Problem.PARTIAL or wanted > left:
-            zeros = found.problem in (Problem.SIZE, Problem.PARTIAL) and is_zero(
-                file, scan.good_bytes, size_bytes
-            )
-            scan.later_format = _is_later_format(file, scan, found.problem, size_bytes)
-            return scan.stop(found.problem, ZEROS_RULE if zeros else RULES[found.problem])
-        wanted = max(wanted, _CHUNK_BYTES)
-    return scan
 
-
-def _scan_before(
-    breach: Breach, file: File, start: int, *, next_offset: int, interval_bytes: int
-) -> SegmentScan:
-    """The scan again, up to the entry that breaks a rule; all before it has been checked."""
-    scan = scan_log_file(
-        file,
-        start,
-        breach.position,
-        next_offset=next_offset,
-        interval_bytes=interval_bytes,
-        gaps=True,
-        check_crc=False,
-    )
-    return scan.stop(breach.problem, breach.rule, overlap=breach.overlap)
+    def _before(self, breach: Breach) -> SegmentScan:
+        """The scan again, up to the entry that breaks a rule; all before it has been checked."""
+        scan = scan_log_file(
+            self._file,
+            self._start,
+            breach.position,
+            next_offset=self._first_offset,
+            interval_bytes=self._interval_bytes,
+            gaps=True,
+            check_crc=False,
+        )
+        return scan.stop(breach.problem, breach.rule, overlap=breach.overlap)
 
 
 def _entry_bytes(data: bytes, position: int) -> int:

@@ -42,7 +42,7 @@ class Watermark:
 
     @property
     def held(self) -> bool:
-        """Whether somebody holds it back."""
+        """Whether it is held back."""
         return self._held_at is not None
 
     def hold(self, offset: int | None) -> None:

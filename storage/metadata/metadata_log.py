@@ -273,7 +273,7 @@ class MetadataLog:
     def append(self, record: MetadataRecord) -> int:
         """Append a record as the leader; its offset. It counts once it is applied.
 
-        Raises `InvalidRequest` for one that nobody could read, `StorageError`.
+        Raises `InvalidRequest` for one that cannot be decoded again, `StorageError`.
         """
         data = encode_record(record)
         try:

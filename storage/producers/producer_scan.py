@@ -9,6 +9,7 @@ from ...protocol.records.batches.batch import BatchHeader, read_header
 from ...protocol.records.kernel import RecordCursor
 from ...protocol.records.kernel.terms import RECORD
 from ...protocol.records.layout import (
+    BATCH_MAGIC,
     BATCH_OVERHEAD,
     ENTRY_OVERHEAD,
     MESSAGE_OVERHEAD,
@@ -51,9 +52,9 @@ def numbered_batches(read: Read, start: int, end: int) -> Iterator[tuple[BatchHe
                 return
             at = 0
         size, magic, producer_id = _HEAD.unpack_from(data, at + SIZE_AT)
-        if size < MESSAGE_OVERHEAD[0] or magic > 2:
+        if size < MESSAGE_OVERHEAD[0] or magic > BATCH_MAGIC:
             return
-        if magic == 2:
+        if magic == BATCH_MAGIC:
             if not met:
                 met = True
                 yield None

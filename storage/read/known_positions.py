@@ -1,8 +1,8 @@
 """Where offsets are in one log file, as far as reading it showed, where its index has no entries.
 
-An index can be sparse (`index.interval.bytes` is the user's), and whoever reads on from its last
-entry to an offset far behind it has a long way. What was learned on the way is kept in memory, so
-that the way is gone in pieces, and once.
+An index can be sparse (`index.interval.bytes` is the user's), and a read of an offset far behind
+its last entry has to go through everything between. The positions that it met are kept in memory,
+so that each piece is gone through once.
 """
 
 from array import array

@@ -16,6 +16,7 @@ from ...protocol.records.kernel import scan_offset
 from ...protocol.records.kernel.terms import NOT_FOUND, Problem
 from ...protocol.records.layout import (
     ATTRIBUTES_AT,
+    BATCH_MAGIC,
     BATCH_OVERHEAD,
     CODEC_MASK,
     MAGIC_AT,
@@ -24,7 +25,7 @@ from ...protocol.records.layout import (
     SIZE_AT,
     TIMESTAMP_AT,
 )
-from ..check.entry_rules import BATCH_MAGIC, walk_row
+from ..check.entry_rules import walk_row
 from ..check.salvage import offsets_at
 from ..damage import Damage, first_damage
 from ..files import File
@@ -81,7 +82,7 @@ class ReadableSegment:
         """Largest timestamp and the offset of the first message that has it (-1: not known)."""
         self.magic_changes: list[tuple[int, int]] = []
         self.dropped = False
-        """Whether the files are out of the folder: whoever still reads it finds nothing."""
+        """Whether the files are out of the folder: a read that still goes on finds nothing."""
         self.cuts = 0
         """How often the end was cut off: a position found before that means nothing after."""
         self.damaged: Damage | None = None

@@ -14,10 +14,9 @@ from ...protocol.errors import CorruptMessage
 from ...protocol.records.batches.batch import find_in_batch
 from ...protocol.records.kernel import scan_timestamp, walk
 from ...protocol.records.kernel.terms import BAD_SIZE, Problem
-from ...protocol.records.layout import ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, SIZE_AT
+from ...protocol.records.layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, SIZE_AT
 from ...protocol.records.messages.message import Record, records
 from ...values import value_class
-from ..check.entry_rules import BATCH_MAGIC
 from ..directory.stepped_change import Work
 from ..log.entry_opening import Steps, opened
 from ..log.light_sets import OPENED_BYTES

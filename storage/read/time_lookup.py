@@ -11,13 +11,14 @@ from ...protocol.errors import HorologError
 from ...protocol.records.batches.batch import find_in_batch
 from ...protocol.records.kernel import scan_timestamp
 from ...protocol.records.layout import (
+    BATCH_MAGIC,
     ENTRY_OVERHEAD,
     LAST_DELTA_AT,
     MAGIC_AT,
     SIZE_AT,
     TIMESTAMP_AT,
 )
-from ..check.entry_rules import BATCH_MAGIC, walk_row
+from ..check.entry_rules import walk_row
 from ..log.segment import Segment
 
 _READ_BYTES: Final = 8 << 10

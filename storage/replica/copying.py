@@ -5,9 +5,8 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ...protocol.errors import OffsetOutOfRange
-from ...protocol.records.layout import CODEC_MASK
+from ...protocol.records.layout import BATCH_MAGIC, CODEC_MASK
 from ...values import value_class
-from ..check.entry_rules import BATCH_MAGIC
 from ..index.append_time_search import offset_behind
 from ..index.append_times import Span
 from ..log.segment import Segment

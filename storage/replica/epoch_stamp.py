@@ -3,8 +3,13 @@
 from struct import Struct
 from typing import Final
 
-from ...protocol.records.layout import ENTRY_OVERHEAD, LEADER_EPOCH_AT, MAGIC_AT, SIZE_AT
-from ..check.entry_rules import BATCH_MAGIC
+from ...protocol.records.layout import (
+    BATCH_MAGIC,
+    ENTRY_OVERHEAD,
+    LEADER_EPOCH_AT,
+    MAGIC_AT,
+    SIZE_AT,
+)
 
 _INT32: Final = Struct(">i")
 

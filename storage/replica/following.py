@@ -9,9 +9,9 @@ from contextlib import suppress
 from ...protocol.errors import CorruptMessage, InvalidRequest, StorageError
 from ...protocol.records.kernel import Walk, walk
 from ...protocol.records.kernel.terms import Offsets, Problem
-from ...protocol.records.layout import NO_TIMESTAMP
+from ...protocol.records.layout import BATCH_MAGIC, NO_TIMESTAMP
 from ...protocol.records.problems import problem_error
-from ..check.entry_rules import BATCH_MAGIC, OffsetCheck
+from ..check.entry_check import EntryCheck
 from ..files import Buffer
 from ..index.append_times import Span
 from ..index.index_file import RELATIVE_OFFSET_MAX
@@ -242,7 +242,7 @@ def check_copied(
     )
     if found.problem not in (Problem.NONE, Problem.PARTIAL, Problem.OFFSET):
         raise problem_error(data, found, len(data))
-    breach = OffsetCheck(log_end_offset, gaps=gaps).check(data, found, 0)
+    breach = EntryCheck(log_end_offset, gaps=gaps).check(data, found, 0)
     if breach is not None:
         if breach.problem is Problem.OFFSET:
             raise InvalidRequest(f"byte {breach.position} of a stretch: {breach.rule}")

@@ -5,7 +5,8 @@ of it; a cut of the log is, before the epochs that were cut off go from the file
 name an epoch that has no message yet, or any more, never too few: such a line is passed over when
 the log is opened, as are those of segments that were dropped.
 
-A file that cannot be read is no empty history: whoever asks is refused until the log begins anew.
+A file that cannot be read is no empty history: requests for it are refused until the log begins
+anew.
 """
 
 from collections.abc import Mapping

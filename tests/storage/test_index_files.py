@@ -161,10 +161,23 @@ def test_an_empty_index_says_the_beginning(tmp_path: Path) -> None:
     ],
 )
 def test_truncation_of_the_time_index(time_index: TimeIndex, offset: int, kept: int) -> None:
-    time_index.keep(time_index.count_below(offset))
+    time_index.truncate(offset)
     assert len(time_index) == kept
     assert time_index.path.stat().st_size == 12 * kept
     assert time_index.last_timestamp_ms == [-1, 20, 30, 40][kept]
+
+
+def test_truncation_of_the_offset_index_tr2(offset_index: OffsetIndex) -> None:
+    data = offset_index.path.read_bytes()
+    before = [offset_index.entry(number) for number in range(3)]
+    for offset in (50, 52, 53, 55, 60, 61):
+        for position in (0, 99, 100, 101, 4096, 5000, 5001):
+            offset_index.path.write_bytes(data)
+            offset_index.load(data)
+            offset_index.truncate(offset, position)
+            kept = [entry for entry in before if entry[0] < offset and entry[1] < position]
+            assert [offset_index.entry(number) for number in range(len(offset_index))] == kept
+            assert offset_index.path.stat().st_size == 8 * len(kept)
 
 
 @pytest.mark.parametrize(

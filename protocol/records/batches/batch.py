@@ -15,6 +15,7 @@ from ..latency import LatencyCounts
 from ..layout import (
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,
+    BATCH_MAGIC,
     BATCH_OVERHEAD,
     CODEC_MASK,
     CONTROL_BIT,
@@ -122,7 +123,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
             f" there, its header has {BATCH_OVERHEAD}"
         )
     header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
-    if header.magic != 2:
+    if header.magic != BATCH_MAGIC:
         raise CorruptMessage(
             f"the batch at byte {position} has magic {header.magic}; that of batches is 2"
         )
@@ -156,7 +157,9 @@ def batch_content(
         raise CorruptMessage(
             f"the batch at byte {position} is compressed with codec {codec}; known are 1 to 4"
         )
-    return memoryview(decompress(Codec(codec), content, magic=2, max_bytes=max_decompressed_bytes))
+    return memoryview(
+        decompress(Codec(codec), content, magic=BATCH_MAGIC, max_bytes=max_decompressed_bytes)
+    )
 
 
 def check_batch(
@@ -349,7 +352,7 @@ def finish_batch(
     batch = encoder.finish()
     attributes = int(codec)
     if codec is not Codec.NONE:
-        compressed = compress(codec, memoryview(batch)[BATCH_OVERHEAD:], magic=2)
+        compressed = compress(codec, memoryview(batch)[BATCH_OVERHEAD:], magic=BATCH_MAGIC)
         batch = bytearray(BATCH_OVERHEAD) + compressed
     if append_time_ms is not None:
         attributes |= LOG_APPEND_TIME_BIT
@@ -358,7 +361,7 @@ def finish_batch(
         base_offset,
         len(batch) - ENTRY_OVERHEAD,
         NO_LEADER_EPOCH,
-        2,
+        BATCH_MAGIC,
         0,
         attributes,
         count - 1,

@@ -11,7 +11,7 @@ from ....values import value_class
 from ...errors import CorruptMessage, MessageTooLarge
 from ..kernel import RecordCursor, records_to_messages, walk
 from ..kernel.terms import OWN, Problem, Rewritten
-from ..layout import ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, SIZE_AT, Buffer, Codec
+from ..layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, SIZE_AT, Buffer, Codec
 from ..messages.conversion_steps import PIECE_BYTES, DamagedSlice, Downconverted, Steps
 from ..messages.sets import build_wrapper
 from ..problems import problem_error
@@ -70,7 +70,7 @@ def downconvert_batches(
 
 def _end_of_batch(data: Buffer, position: int) -> int:
     """Where the batch ends that begins at `position`; behind the end where none does."""
-    if len(data) - position <= MAGIC_AT or data[position + MAGIC_AT] != 2:
+    if len(data) - position <= MAGIC_AT or data[position + MAGIC_AT] != BATCH_MAGIC:
         return len(data) + 1
     size = int.from_bytes(data[position + SIZE_AT : position + SIZE_AT + 4], "big", signed=True)
     return position + ENTRY_OVERHEAD + max(size, MAGIC_AT)

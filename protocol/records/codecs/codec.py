@@ -5,7 +5,7 @@ What loads a library is imported when the first data in its form comes: a broker
 
 from typing import Final
 
-from ..layout import Buffer, Codec
+from ..layout import BATCH_MAGIC, Buffer, Codec
 from . import gzip_stream
 
 LOADED_LATE: Final = tuple(
@@ -30,7 +30,7 @@ def compress(codec: Codec, data: Buffer, *, magic: int) -> bytes:
             from . import lz4_frame
 
             return lz4_frame.compress(data, magic)
-        case Codec.ZSTD if magic == 2:
+        case Codec.ZSTD if magic == BATCH_MAGIC:
             from . import zstd_frames
 
             return zstd_frames.compress(data)
@@ -55,7 +55,7 @@ def decompress(codec: Codec, data: Buffer, *, magic: int, max_bytes: int) -> byt
             from . import lz4_frame
 
             return lz4_frame.decompress(data, magic, max_bytes)
-        case Codec.ZSTD if magic == 2:
+        case Codec.ZSTD if magic == BATCH_MAGIC:
             from . import zstd_frames
 
             return zstd_frames.decompress(data, max_bytes)

@@ -9,7 +9,16 @@ from collections.abc import Iterator
 
 from ..kernel import plain_end, rewrite
 from ..kernel.terms import OWN
-from ..layout import ATTRIBUTES_AT, CODEC_MASK, ENTRY_OVERHEAD, MAGIC_AT, SIZE_AT, Buffer, Codec
+from ..layout import (
+    ATTRIBUTES_AT,
+    BATCH_MAGIC,
+    CODEC_MASK,
+    ENTRY_OVERHEAD,
+    MAGIC_AT,
+    SIZE_AT,
+    Buffer,
+    Codec,
+)
 
 
 def convert_entries(
@@ -58,7 +67,7 @@ def runs(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, int, Codec
         else:
             size = int.from_bytes(buffer[position + SIZE_AT : position + SIZE_AT + 4], "big")
             stop = position + ENTRY_OVERHEAD + size
-            if buffer[position + MAGIC_AT] == 2:
+            if buffer[position + MAGIC_AT] == BATCH_MAGIC:
                 yield position, stop, None
             else:
                 yield position, stop, Codec(buffer[position + ATTRIBUTES_AT] & CODEC_MASK)

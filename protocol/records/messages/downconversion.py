@@ -14,7 +14,7 @@ from ..batches.downconversion import downconvert_batches
 from ..codecs.codec import decompress
 from ..kernel import Walk, walk
 from ..kernel.terms import Problem
-from ..layout import ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, Buffer, Codec
+from ..layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, Buffer, Codec
 from ..problems import problem_error, unsupported_magic
 from .conversion import convert_entries, runs
 from .conversion_steps import PIECE_BYTES as PIECE_BYTES
@@ -46,7 +46,7 @@ def downconversion(  # noqa: C901, PLR0912 - one loop over entries  # noqa: C901
     """
     if len(data) <= MAGIC_AT:
         return Downconverted(data, 0, len(data))
-    if data[MAGIC_AT] == 2:
+    if data[MAGIC_AT] == BATCH_MAGIC:
         return (yield from downconvert_batches(data, max_bytes, max_content_bytes, magic))
     if magic > 0:
         raise _not_a_batch(data[MAGIC_AT])
@@ -78,7 +78,7 @@ def downconversion(  # noqa: C901, PLR0912 - one loop over entries  # noqa: C901
 
 def _not_a_batch(magic: int) -> Exception:
     """What is wrong with the first entry of a slice of batches that has another magic than 2."""
-    if magic > 2:
+    if magic > BATCH_MAGIC:
         return unsupported_magic(magic, "the entry at byte 0")
     return DamagedSlice(f"its magic is {magic}; that of record batches is 2")
 

@@ -14,6 +14,7 @@ from ..codecs.codec import decompress
 from ..kernel import Walk, crc32, walk
 from ..kernel.terms import Problem
 from ..layout import (
+    BATCH_MAGIC,
     BATCH_OVERHEAD,
     CODEC_MASK,
     ENTRY_OVERHEAD,
@@ -93,7 +94,7 @@ class Entry:
     @property
     def is_batch(self) -> bool:
         """It holds records, whatever its codec."""
-        return self.magic == 2
+        return self.magic == BATCH_MAGIC
 
     @property
     def end(self) -> int:
@@ -132,12 +133,12 @@ def _read_entries(view: memoryview, start: int, end: int) -> Iterator[Entry]:
 
 
 def _read_entry(view: memoryview, position: int) -> Entry:
-    if view[position + MAGIC_AT] == 2:
+    if view[position + MAGIC_AT] == BATCH_MAGIC:
         header = read_header(view, position)
         content = bytes(view[position + BATCH_OVERHEAD : position + header.size_bytes])
         last_offset, bits = header.last_offset, header.attributes & 0xFF
         time_ms = header.max_timestamp_ms
-        return Entry(position, last_offset, header.size, 2, bits, time_ms, None, content)
+        return Entry(position, last_offset, header.size, BATCH_MAGIC, bits, time_ms, None, content)
     offset, size, magic, attributes = _ENTRY.unpack_from(view, position)
     at = position + _ENTRY.size
     timestamp_ms = NO_TIMESTAMP

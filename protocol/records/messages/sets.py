@@ -9,6 +9,7 @@ from ..codecs.codec import compress
 from ..kernel import SetEncoder, crc32
 from ..layout import (
     ATTRIBUTES_AT,
+    BATCH_MAGIC,
     CRC_AT,
     ENTRY_OVERHEAD,
     LOG_APPEND_TIME_BIT,
@@ -40,7 +41,7 @@ def build_set(
     these offsets too in v0, and 0, 1, ... in v1. Raises `ValueError` as `SetEncoder`, and for
     headers in another format than v2.
     """
-    if magic == 2:
+    if magic == BATCH_MAGIC:
         return build_batch(records, codec=codec, base_offset=base_offset)
     if any(record.headers for record in records):
         raise ValueError(f"format v{magic} has no place for headers; v2 has")

@@ -31,9 +31,9 @@ CHECKPOINT = "checkpoints.write_checkpoint > files.replace_file"
 
 CAUGHT_BY = {
     "append_times.AppendTimes.sync: sync *.appendtime": "rolls",
-    "set_aside._copy > files.replacing: sync *.tmp": RECOVERY,
-    "set_aside._copy > files.replacing: sync positions.53.broken.tmp": RECOVERY,
-    "set_aside._copy > files.replacing: sync_directory": RECOVERY,
+    "quarantine._copy > files.replacing: sync *.tmp": RECOVERY,
+    "quarantine._copy > files.replacing: sync positions.53.broken.tmp": RECOVERY,
+    "quarantine._copy > files.replacing: sync_directory": RECOVERY,
     f"{CHECKPOINT}: sync log-start-offset-checkpoint.tmp": "rolls",
     f"{CHECKPOINT}: sync recovery-point-offset-checkpoint.tmp": "rolls",
     f"{CHECKPOINT}: sync_directory": "truncation",

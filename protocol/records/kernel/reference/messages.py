@@ -7,6 +7,7 @@ from ...layout import (
     ATTRIBUTES_AT,
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,
+    BATCH_MAGIC,
     BATCH_OVERHEAD,
     CODEC_MASK,
     CRC_AT,
@@ -186,9 +187,9 @@ def stamp(buffer: bytearray | memoryview, start: int, end: int, append_time_ms: 
         size = int32_at(view, position + SIZE_AT) if end - position >= ENTRY_OVERHEAD else -1
         stop = position + ENTRY_OVERHEAD + size
         magic = view[position + MAGIC_AT] if size >= V1_OVERHEAD and stop <= end else -1
-        if magic != 1 and (magic != 2 or stop - position < BATCH_OVERHEAD):
+        if magic != 1 and (magic != BATCH_MAGIC or stop - position < BATCH_OVERHEAD):
             raise ValueError(f"the entry at byte {position} is no good v1 message or batch")
-        if magic == 2:
+        if magic == BATCH_MAGIC:
             view[position + BATCH_ATTRIBUTES_AT + 1] |= LOG_APPEND_TIME_BIT
             INT64.pack_into(view, position + MAX_TIMESTAMP_AT, append_time_ms)
             crc = crc32c(view, position + BATCH_ATTRIBUTES_AT, stop)

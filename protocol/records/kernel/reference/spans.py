@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from ...layout import (
     BASE_TIMESTAMP_AT,
     BATCH_ATTRIBUTES_AT,
+    BATCH_MAGIC,
     BATCH_OVERHEAD,
     CONTROL_BIT,
     ENTRY_OVERHEAD,
@@ -112,7 +113,7 @@ def _times_of(view: memoryview, position: int, found: Walk) -> list[int] | None:
     """The times of an entry's messages; `None` where they are not simply there."""
     if found.codecs != 1:
         return None
-    if view[position + MAGIC_AT] != 2:
+    if view[position + MAGIC_AT] != BATCH_MAGIC:
         return [found.first_timestamp_ms]
     bits = view[position + BATCH_ATTRIBUTES_AT + 1]
     if bits & CONTROL_BIT:

@@ -10,6 +10,7 @@ from ...layout import (
     ATTRIBUTES_AT,
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,
+    BATCH_MAGIC,
     BATCH_OVERHEAD,
     CODEC_MASK,
     CRC_AT,
@@ -162,9 +163,9 @@ def _read_entry(view: memoryview, position: int, end: int, check_crc: bool) -> _
     if stop > end:
         return Problem.PARTIAL
     magic = view[position + MAGIC_AT]
-    if magic < 2:
+    if magic < BATCH_MAGIC:
         return _read_message(view, position, stop, offset, magic, check_crc)
-    if magic == 2:
+    if magic == BATCH_MAGIC:
         return _read_batch(view, position, stop, offset, check_crc)
     return Problem.MAGIC
 
@@ -311,14 +312,14 @@ def _breaks_rule(entry: _Entry, rule: Offsets, last_offset: int) -> bool:
         return False
     if offset <= last_offset:
         return True
-    is_exact = entry.magic == 2 or not entry.attributes & CODEC_MASK
+    is_exact = entry.magic == BATCH_MAGIC or not entry.attributes & CODEC_MASK
     return rule == Offsets.CONTIGUOUS and is_exact and offset != last_offset + 1
 
 
 def _assign(view: memoryview, position: int, entry: _Entry, offset: int) -> None:
     """Write another offset into an entry; a batch then is of no leader epoch."""
     INT64.pack_into(view, position, offset)
-    if entry.magic == 2:
+    if entry.magic == BATCH_MAGIC:
         INT32.pack_into(view, position + LEADER_EPOCH_AT, NO_LEADER_EPOCH)
 
 
@@ -332,7 +333,7 @@ def _add_kind(found: Walk, entry: _Entry, position: int, magic_before: int) -> N
     found.codecs |= 1 << codec
     if codec:
         found.last_codec = codec
-    if entry.magic == 2:
+    if entry.magic == BATCH_MAGIC:
         found.batches += 1
     size = entry.stop - position
     if size > found.largest_entry_bytes:
@@ -426,7 +427,7 @@ def scan_offset(buffer: Buffer, start: int, end: int, target_offset: int) -> tup
             return BAD_OFFSET, position
         if end - position <= MAGIC_AT:
             break
-        if view[position + MAGIC_AT] == 2:
+        if view[position + MAGIC_AT] == BATCH_MAGIC:
             if end - position < LAST_DELTA_AT + LENGTH_BYTES:
                 break
             delta = int32_at(view, position + LAST_DELTA_AT)

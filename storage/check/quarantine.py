@@ -1,4 +1,4 @@
-"""Setting aside what cannot be believed: it is kept beside its place as `.broken`, never deleted.
+"""Quarantine of what cannot be believed: it is kept beside its place as `.broken`, never deleted.
 
 Bytes cut out of `<name>` are in `<name>.<position>.broken`, a whole file in `<name>.broken`. A
 number comes in between (`<name>.2.broken`) where an earlier one has that name already.
@@ -15,7 +15,7 @@ from ..names import BROKEN_SUFFIX
 _CHUNK_BYTES = 1 << 20
 
 
-def set_aside(files: Files, path: Path) -> Path:
+def quarantine_file(files: Files, path: Path) -> Path:
     """Give the file or folder at `path` a name under which it is kept; returns it.
 
     The directory is not synced. Raises `OSError`.
@@ -28,7 +28,7 @@ def set_aside(files: Files, path: Path) -> Path:
     raise AssertionError("there is always another name")
 
 
-def keep_bytes(files: Files, path: Path, start: int, end: int) -> Path:
+def quarantine_bytes(files: Files, path: Path, start: int, end: int) -> Path:
     """Copy bytes `start` to `end` of the file at `path` beside it; returns where they are.
 
     They are on stable storage then, once only however often this is done. Raises `OSError`.

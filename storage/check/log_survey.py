@@ -1,0 +1,180 @@
+"""What is good in a log file, and what is not: runs of good entries and of bad bytes."""
+
+from collections.abc import Generator, Iterator
+
+from ...protocol.records.kernel.terms import Problem
+from ...values import value_class
+from ..files import File
+from ..index.index_file import RELATIVE_OFFSET_MAX
+from ..log.segment_scan import LogScan, SegmentScan, scan_log_file
+from .entry_check import CheckedEntry, EntryCheck
+from .salvage import EntrySearch, offsets_at
+
+
+@value_class
+class LogRun:
+    """Bytes `start` to `end` of a log file, all good or all bad."""
+
+    start: int
+    end: int
+    first_offset: int
+    """Of the first message; for bad bytes the offset that was due."""
+    next_offset: int
+    """The offset after the last message; for bad bytes the same as `first_offset`."""
+    rule: str | None = None
+    """What is wrong, in words; `None` for good bytes."""
+    later_format: bool = False
+    """Whether they are of a format that only a later version reads."""
+
+    @property
+    def good(self) -> bool:
+        return self.rule is None
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
+
+
+class LogSurvey:
+    """The good and the bad runs of a log file from `start` on, where `next_offset` is due.
+
+    `limit_offset` is where the next segment begins; an offset that jumps does not reach it, nor one
+    that comes behind a jump. Where one message after the other does, the two segments overlap, and
+    no message is bad for that.
+    `end_offset` is the offset after the last message, where that is known and nothing is missing
+    at the end of the file.
+    """
+
+    def __init__(
+        self,
+        file: File,
+        size_bytes: int,
+        *,
+        base_offset: int,
+        next_offset: int,
+        limit_offset: int | None,
+        gaps: bool,
+        start: int = 0,
+        end_offset: int | None = None,
+    ) -> None:
+        self._file = file
+        self._size_bytes = size_bytes
+        self._highest_offset = base_offset + RELATIVE_OFFSET_MAX
+        self._position = start
+        self._next_offset = next_offset
+        self._limit_offset = limit_offset
+        self._end_offset = end_offset
+        self._gaps = gaps
+        self._jumped = False
+
+    @property
+    def _upper_offset(self) -> int:
+        return self._highest_offset if self._limit_offset is None else self._limit_offset
+
+    def runs(self) -> Iterator[LogRun]:
+        """All runs in order. Raises `OSError`."""
+        return (found for found in self._survey(deep=False) if isinstance(found, LogRun))
+
+    def entries_and_runs(self) -> Iterator[CheckedEntry | LogRun]:
+        """As `runs`, with the good entries of each before it, which were checked deeply. Reads no
+        byte twice of a file that is good."""
+        return self._survey(deep=True)
+
+    def _survey(self, *, deep: bool) -> Iterator[CheckedEntry | LogRun]:
+        while self._position < self._size_bytes:
+            start, due = self._position, self._next_offset
+            scan = yield from self._good_run(deep=deep)
+            if self._position > start:
+                offsets = offsets_at(self._file, start, self._position)
+                first = due if offsets is None else offsets[0]
+                yield LogRun(start, self._position, first, self._next_offset)
+            if scan.problem is Problem.NONE:
+                return
+            yield from self._bad_run(scan)
+
+    def _good_run(self, *, deep: bool) -> Generator[CheckedEntry, None, SegmentScan]:
+        while True:
+            start, due = self._position, self._next_offset
+            scan = yield from self._scan(deep=deep)
+            self._position, self._next_offset = scan.good_bytes, scan.next_offset
+            if not scan.overlap or self._limit_offset is None or self._jumped:
+                return scan
+            in_order = scan_log_file(
+                self._file, start, scan.good_bytes, next_offset=due, gaps=False, check_crc=True
+            )
+            if in_order.problem is not Problem.NONE:
+                return scan
+            self._limit_offset = self._end_offset = None
+
+    def _scan(self, *, deep: bool) -> Generator[CheckedEntry, None, SegmentScan]:
+        check = EntryCheck(
+            self._next_offset, gaps=self._gaps, limit_offset=self._upper_offset, deep=deep
+        )
+        scan = LogScan(
+            self._file,
+            self._position,
+            self._size_bytes,
+            check,
+            next_offset=self._next_offset,
+            gaps=self._gaps,
+        )
+        last: CheckedEntry | None = None
+        for data, position in scan.pieces():
+            if deep:
+                for checked in check.entries(data, position, scan.found.good_bytes):
+                    if last is not None:
+                        yield last
+                    last = checked
+        # The entry behind it may have shown that its offset is wrong.
+        if last is not None and last.stored.position < scan.found.good_bytes:
+            yield last
+        return scan.found
+
+    def _bad_run(self, scan: SegmentScan) -> Iterator[LogRun]:
+        """What `scan` has stopped at, up to the next entry that can be believed."""
+        whole = self._end_offset is not None
+        search = EntrySearch(
+            self._file,
+            self._size_bytes,
+            self._next_offset,
+            self._upper_offset,
+            None if self._gaps else self._end_offset if whole else self._limit_offset,
+            self._gaps,
+            whole=whole,
+        )
+        start, due = self._position, self._next_offset
+        found = None if scan.later_format else search.after(start)
+        self._position = self._size_bytes if found is None else found[0]
+        if self._position > start:
+            yield LogRun(start, self._position, due, due, scan.rule, scan.later_format)
+        if found is not None:
+            self._jumped = self._jumped or found[1] != due
+            self._next_offset = found[1]
+
+
+def good_after(
+    file: File,
+    scan: SegmentScan,
+    size_bytes: int,
+    base_offset: int,
+    *,
+    gaps: bool,
+) -> int | None:
+    """The offset after the last good entry behind the one that stopped `scan`; `None` without.
+
+    For the last segment of a log. Raises `OSError`.
+    """
+    found = None
+    survey = LogSurvey(
+        file,
+        size_bytes,
+        base_offset=base_offset,
+        next_offset=scan.next_offset,
+        limit_offset=None,
+        gaps=gaps,
+        start=scan.good_bytes,
+    )
+    for run in survey.runs():
+        if run.good:
+            found = run.next_offset
+    return found
