@@ -126,7 +126,7 @@ def test_the_bounds_are_those_of_the_specification(name: str, minimum: int, maxi
         pytest.param("retention.ms", "9" * 5000, "(cut)", id="long-number"),
         pytest.param("preallocate", "true", "never preallocated", id="preallocate"),
         pytest.param("min.insync.replicas", "0", "from 1 to", id="replicas"),
-        pytest.param("unclean.leader.election.enable", "true", "no election", id="election"),
+        pytest.param("unclean.leader.election.enable", "true", "decides for all", id="election"),
         pytest.param("message.downconversion.enable", "false", "never refused", id="conversion"),
     ],
 )
