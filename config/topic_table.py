@@ -258,7 +258,7 @@ _DECLARED: Final = (
     _choice(
         "unclean.leader.election.enable",
         ("false",),
-        "Only false: cluster.unclean.leader.election.enable decides for all. Kafka's tools send it.",
+        "Only false: cluster.unclean.leader.election.enable decides. Kafka's tools send it.",
         why_not="cluster.unclean.leader.election.enable decides for all topics.",
     ),
     _choice(
