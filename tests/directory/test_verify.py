@@ -50,6 +50,7 @@ GOLDEN = [
 
 @pytest.mark.parametrize(("topic", "kind"), GOLDEN)
 def test_what_kafka_wrote_is_right_i21(topic: str, kind: str, golden: Path) -> None:
+    """I-44."""
     directory = golden / KAFKA / topic / kind
     before = contents(directory)
     assert findings(directory) == []
