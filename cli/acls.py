@@ -44,7 +44,7 @@ Allow = Annotated[
         "--allow",
         metavar="PRINCIPAL",
         callback=check_texts,
-        help="Who may: User:NAME, or User:* for everybody. May be repeated.",
+        help="Who may: User:NAME, or User:* for all. May be repeated.",
     ),
 ]
 Deny = Annotated[
@@ -115,7 +115,7 @@ def add(
     data_dir: DataDir = None,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Add rules: that somebody may do something, or may not."""
+    """Add rules: that a principal may do something, or may not."""
     resource = _resource(topic, group, cluster, cluster_name)
     whom = _whom(allow, deny)
     if resource is None or not whom or not operation:
@@ -207,7 +207,7 @@ def decide(
     server: Server = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
-    """Say whether somebody may do something, and which rule decides that.
+    """Say whether a principal may do something, and which rule decides that.
 
     Nothing is asked for or changed with it.
     """

@@ -77,9 +77,9 @@ one, it is refused. A second end in `--until` is refused too.
 - 0: done.
 - 1: refused or failed, with the reason on standard error: what the broker refuses, a broker that
   is not there, a FILE or DIR that is missing. `dump`, `verify`, `repair` and `doctor` end so when
-  they find something wrong, too, and `produce` when nobody reads its answers.
+  they find something wrong, too, and `produce` when its output is closed.
 - 2: wrong usage, such as an unknown option, a time or an address that is none, a number out of its
-  range, an option's file that is missing, a setting that is not allowed (whoever refuses it).
+  range, an option's file that is missing, a setting that is not allowed (refused here or there).
 - 130: ended by Ctrl-C. `produce` sends and answers first what it has read. `consume --follow`,
   `serve` and `demo` are meant to be ended so; they give 0.
 - SIGTERM ends `serve` and `demo` cleanly with 0, and every other command at once (143 in a shell).

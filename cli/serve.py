@@ -81,7 +81,7 @@ BROKER_OPTIONS: Final = (
     BrokerOption(
         "--create-cluster", "", "lead from the first start on: others copy this data", is_flag=True
     ),
-    BrokerOption("--alone", "", "lead although the other brokers were not heard", is_flag=True),
+    BrokerOption("--alone", "", "lead although the other brokers do not answer", is_flag=True),
     BrokerOption(
         "--discard", "", "follow, and set aside messages that are of another cluster", is_flag=True
     ),
