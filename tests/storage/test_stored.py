@@ -286,7 +286,6 @@ def test_gaps_are_no_damage_where_they_may_be_decision_21(folder: LogFolder) -> 
 
 
 def test_gaps_are_damage_where_only_produce_wrote_decision_21(folder: LogFolder) -> None:
-    """S-33."""
     log = folder.open()
     log.append_stored(timed_set(1, base_offset=0) + timed_set(2, base_offset=20))
     folder.let_go()
