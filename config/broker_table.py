@@ -364,7 +364,7 @@ BROKER_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
 )
 """Every broker setting by canonical name, in the order of the documentation."""
 
-_NO_REPLICATION: Final = "belongs to replication, and there is one broker"
+_NO_REPLICATION: Final = "belongs to Kafka's replication; a follower here copies everything"
 
 BROKER_NAMES_NOT_OFFERED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -375,7 +375,7 @@ BROKER_NAMES_NOT_OFFERED: Final[Mapping[str, str]] = MappingProxyType(
         "replica.fetch.min.bytes": _NO_REPLICATION,
         "replica.fetch.wait.max.ms": _NO_REPLICATION,
         "replica.high.watermark.checkpoint.interval.ms": _NO_REPLICATION,
-        "zookeeper.connect": "belongs to a cluster, and there is one broker",
+        "zookeeper.connect": "belongs to ZooKeeper; brokers here are several by hand, or by etcd",
         "num.recovery.threads.per.data.dir": "has no counterpart: recovery uses one thread",
         "log.cleaner.delete.retention.ms": "belongs to compaction, which Horolog does not have",
         "log.cleaner.min.compaction.lag.ms": "belongs to compaction, which Horolog does not have",

@@ -258,8 +258,8 @@ _DECLARED: Final = (
     _choice(
         "unclean.leader.election.enable",
         ("false",),
-        "Only false: there is one broker. It is here because Kafka's tools send it.",
-        why_not="There is one broker, so there is no election.",
+        "Only false: cluster.unclean.leader.election.enable decides. Kafka's tools send it.",
+        why_not="cluster.unclean.leader.election.enable decides for all topics.",
     ),
     _choice(
         "message.downconversion.enable",
@@ -277,7 +277,7 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
 
 _NO_COMPACTION: Final = "belongs to compaction, which does not exist in Horolog"
 
-_NO_REPLICATION: Final = "belongs to replication, and there is one broker"
+_NO_REPLICATION: Final = "belongs to Kafka's replication; a follower here copies everything"
 
 TOPIC_NAMES_NOT_OFFERED: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -164,7 +164,7 @@ class InvalidPartitions(CodedError, code=37, name="INVALID_PARTITIONS"):
 
 
 class InvalidReplicationFactor(CodedError, code=38, name="INVALID_REPLICATION_FACTOR"):
-    """The replication factor is not 1 (or -1, the default): there is one broker."""
+    """The replication factor is not 1 (or -1, the default): each broker has all topics."""
 
 
 class InvalidReplicaAssignment(CodedError, code=39, name="INVALID_REPLICA_ASSIGNMENT"):

@@ -75,8 +75,8 @@ def _creating(
         partitions = _assigned_partitions(topic, services.settings.broker_id)
     elif topic.replication_factor not in (1, DEFAULT):
         raise InvalidReplicationFactor(
-            f"replication_factor is {topic.replication_factor}; there is one broker, so it must "
-            "be 1, or -1 for the default"
+            f"replication_factor is {topic.replication_factor}; each broker has all topics, so it "
+            "must be 1, or -1 for the default"
         )
     if partitions == DEFAULT:
         partitions = services.settings.num_partitions

@@ -18,6 +18,8 @@ from zlib import crc32
 import msgpack
 import msgspec
 
+from ..names import MAX_TOPIC_NAME
+
 HEADER: Final = b"horolog positions 1\n"
 COMMIT: Final = "commit"
 FORGET: Final = "forget"
@@ -35,21 +37,31 @@ BROKERS: Final = 0
 _BODY_START = b"\x93"  # msgpack's array of three, how every body begins
 
 _CHUNK_BYTES: Final = 1 << 20
-_Int64 = Annotated[int, msgspec.Meta(le=2**63 - 1)]
+MAX_NAME_BYTES: Final = 255
+"""UTF-8. A name is a job's or a group's; Kafka's tools stay far below this."""
+
+_MAX_ENTRIES: Final = 10_000_000
+"""No request is large enough to commit more."""
+
+_MAX_TEXT: Final = 128 << 20
+"""No request is as large."""
+
+_Partition = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Epoch = Annotated[int, msgspec.Meta(ge=NO_EPOCH, le=2**31 - 1)]
 
 
 class Position(NamedTuple):
     """Where one consumer goes on in one partition."""
 
-    topic: str
-    partition: int
+    topic: Annotated[str, msgspec.Meta(max_length=MAX_TOPIC_NAME)]
+    partition: _Partition
     offset: _Int64
     """The next offset to read."""
     timestamp_ms: _Int64
     """Time of the last message read, -1 when it is not known."""
     commit_time_ms: _Int64
-    metadata: str
+    metadata: Annotated[str, msgspec.Meta(max_length=_MAX_TEXT)]
     """The consumer's own text; its length is checked by the caller."""
     retention_ms: _Int64 = KEPT
     """How long it is to live once its name is not used: in ms, `KEPT`, or `BROKERS`."""
@@ -140,7 +152,11 @@ def good_records(read: Read, size: int, start: int) -> Iterator[tuple[int, int, 
 
 
 _BODY: Final = msgspec.msgpack.Decoder(
-    tuple[Literal["commit", "forget", "forget-topic"], str, list[Position]]
+    tuple[
+        Literal["commit", "forget", "forget-topic"],
+        Annotated[str, msgspec.Meta(max_length=MAX_NAME_BYTES)],
+        Annotated[list[Position], msgspec.Meta(max_length=_MAX_ENTRIES)],
+    ]
 )
 
 

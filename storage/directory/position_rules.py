@@ -1,13 +1,8 @@
 """Which names and positions are allowed."""
 
-from typing import Final
-
 from ...protocol.errors import InvalidGroupId, InvalidRequest
 from ..names import MAX_TOPIC_NAME
-from .position_records import Position
-
-MAX_NAME_BYTES: Final = 255
-"""UTF-8. A name is a job's or a group's; Kafka's tools stay far below this."""
+from .position_records import MAX_NAME_BYTES, Position
 
 
 def check_name(name: str) -> None:

@@ -26,12 +26,13 @@ from .position_records import (
     FORGET_TOPIC,
     HEADER,
     KEPT,
+    MAX_NAME_BYTES,
     Position,
     PositionChange,
     encode_change,
     good_records,
 )
-from .position_rules import MAX_NAME_BYTES, check_entry, check_name
+from .position_rules import check_entry, check_name
 from .position_table import PositionTable
 
 __all__ = [

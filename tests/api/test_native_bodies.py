@@ -1,16 +1,22 @@
 """Bodies of the native encoding, both ways, against the package msgpack and the declarations."""
 
+import re
+from collections import Counter
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import msgpack
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import inspect
 
 from horolog.protocol.api.log.produce import PRODUCE, ProduceRequest
-from horolog.protocol.api.native.decoding import WRONG, decoder
+from horolog.protocol.api.native import decoding, frames
+from horolog.protocol.api.native.decoding import WRONG, decoder, request_decoder
 from horolog.protocol.api.native.faults import fault_of
 from horolog.protocol.api.native.frames import (
     decode_body,
@@ -37,6 +43,7 @@ from horolog.protocol.limits import MAX_REQUEST_VALUES
 from horolog.protocol.records import kernel
 from horolog.protocol.records.kernel import reference
 from horolog.protocol.records.kernel.terms import FieldKind
+from horolog.storage.directory import position_records
 from horolog.testing.requests import produce
 
 
@@ -304,6 +311,92 @@ def test_everything_declared_has_a_limit(api: Any) -> None:
     for struct in (*structs_of(api.request), *structs_of(api.response)):
         for version in api.versions(native=True):
             assert all(bounded(spec.type) for spec in fields_of(struct, version, native=True))
+
+
+def unbounded(found: Any, where: str = "") -> list[str]:
+    """The parts of a type that msgspec would read without a limit. `Raw` and views are none: they
+    are bytes of the frame."""
+    within: dict[str, Any] = {}
+    missing = False
+    match found:
+        case inspect.StrType() | inspect.BytesType():
+            missing = found.max_length is None
+        case inspect.IntType():
+            missing = (found.ge is None and found.gt is None) or (found.le is None)
+        case inspect.ListType():
+            missing, within = found.max_length is None, {"[]": found.item_type}
+        case inspect.TupleType():
+            within = {f"[{n}]": item for n, item in enumerate(found.item_types)}
+        case inspect.UnionType():
+            within = {"|" + type(one).__name__: one for one in found.types}
+        case inspect.StructType() | inspect.NamedTupleType():
+            within = {f".{field.encode_name}": field.type for field in found.fields}
+        case (
+            inspect.BoolType()
+            | inspect.FloatType()
+            | inspect.LiteralType()
+            | inspect.NoneType()
+            | inspect.MemoryViewType()
+            | inspect.RawType()
+        ):
+            pass
+        case _:
+            missing = True
+    wrong = [f"{where}: {found}"] if missing else []
+    return wrong + [one for name, of in within.items() for one in unbounded(of, where + name)]
+
+
+def types_read() -> Iterator[Any]:
+    """What every `Decoder` of the package reads."""
+    for fixed in (frames._read_request, frames._read_response, frames._read_error):
+        yield fixed.__self__.type  # type: ignore[union-attr]
+    yield position_records._BODY.type
+    for api in APIS.values():
+        for version in api.versions(native=True):
+            yield request_decoder(api.request, version, frames.Request)[0].__self__.type  # type: ignore[attr-defined]
+            for struct in (api.request, api.response):
+                for strict in (False, True):
+                    yield decoding._in_version(struct, version, strict)
+
+
+def test_every_type_that_is_read_has_its_limits() -> None:
+    types = list(types_read())
+    assert [wrong for one in types for wrong in unbounded(inspect.type_info(one))] == []
+    assert len(types) > 100
+
+
+def test_no_other_decoder_is_made() -> None:
+    package = Path(decoding.__file__).parents[3]
+    modules = [path.relative_to(package) for path in package.rglob("*.py")]
+    made = Counter(
+        path.as_posix()
+        for path in modules
+        if not {"tests", "build", ".venv"} & set(path.parts)
+        for _ in re.finditer(
+            r"\bDecoder\(|msgspec\.convert\(|\bdecode\([^)]*\btype=",
+            (package / path).read_text("utf-8"),
+        )
+    )
+    assert made == {
+        "protocol/api/native/decoding.py": 2,
+        "protocol/api/native/frames.py": 3,
+        "storage/directory/position_records.py": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("read", "unlimited"),
+    [
+        (str, 1),
+        (list[Annotated[int, msgspec.Meta(ge=0, le=1)]], 1),
+        (tuple[str, int], 2),
+        (dict[str, int], 1),
+        (Any, 1),
+        (tuple[Literal["a"], bool, float | None, msgspec.Raw], 0),
+    ],
+)
+def test_a_type_without_a_limit_is_seen(read: Any, unlimited: int) -> None:
+    assert len(unbounded(inspect.type_info(read))) == unlimited
 
 
 @pytest.mark.parametrize("name", ["x" * 40_000, "é" * 20_000, "x" * 32_767, "é" * 16_383])

@@ -17,6 +17,7 @@ from horolog.client.results import SentBatch
 from horolog.protocol.api.framing import ForeignProtocol
 from horolog.protocol.api.kafka.compact import Wrong as CompactWrong
 from horolog.protocol.api.native.faults import Wrong
+from horolog.protocol.errors import ERRORS
 from horolog.protocol.records.kernel.terms import Unreadable
 from horolog.protocol.records.messages.conversion_steps import DamagedSlice
 from horolog.testing.broker_thread import BrokerThread
@@ -84,6 +85,16 @@ def test_every_error_without_a_code_says_whether_to_try_again() -> None:
         and error is not horolog.HorologError
     }
     assert found == RETRIABLE
+
+
+@pytest.mark.parametrize("code", [2, 3, 6, 7, 19, 20])
+def test_codes_that_may_be_tried_again_p2c(code: int) -> None:
+    assert ERRORS[code].retriable
+
+
+@pytest.mark.parametrize("code", [1, 10, 18, 21, 32, 42, 43])
+def test_codes_that_stay_p2c(code: int) -> None:
+    assert not ERRORS[code].retriable
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,7 @@ async def test_a_kafka_address_is_asked_too(broker: Broker) -> None:
 
 
 async def test_a_message_that_is_too_large_fails_alone(broker: Broker) -> None:
+    """decision 38."""
     address = str(broker.addresses.native)
     values = [b"a" * 100] * 50 + [b"b" * 30_000] + [b"c" * 100] * 50
     async with Admin(address) as admin, Producer(address) as producer:

@@ -140,6 +140,7 @@ def column_places(window: blocking.TimeWindow) -> list[tuple[int, int, bytes | N
 def test_a_window_is_what_a_plain_list_says(
     broker: BrokerThread, made: dict[str, str], sent: list[Sent], by: By, data: st.DataObject
 ) -> None:
+    """decision 36."""
     topic = fill(broker, made, sent)
     records = everything(broker.address, topic, sum(len(one.times_ms) for one in sent))
     known = [time for record in records if (time := time_of(record, by)) is not None]

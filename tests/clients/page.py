@@ -43,7 +43,7 @@ _TAIL: Final = """\
   What clients of 0.9 send (format v0) has no time, and librdkafka then shows the time 0 with the
   type "not available"; with `message.format.version=0.10.2` or later it shows -1.
 - **lz4 of old clients** has a checksum of its own in format v0, which most clients of today refuse.
-  So it is stored as v1, where everybody reads it, and clients of 0.9 get theirs. A topic whose
+  So it is stored as v1, where every client reads it, and clients of 0.9 get theirs. A topic whose
   `message.format.version` is 0.9 stores v0 all the same: choose another codec there. kafka-python
   needs the package `xxhash` for lz4 in v0.
 - **Compression.** Every codec comes back as it was sent. Not every client has every one: kafkajs

@@ -22,7 +22,7 @@ class Step(Enum):
     TIMESTAMP_SETTINGS = "timestamp settings, under Kafka's names and our own"
     INVALID_TIMESTAMP = "a message out of the allowed time is refused as INVALID_TIMESTAMP"
     SHORT_NAMES = "five topics with names of two letters"
-    SLOW_CONSUMER = "a consumer that does not poll holds up nobody, and loses nothing"
+    SLOW_CONSUMER = "a consumer that does not poll holds up no other, and loses nothing"
     RESTART = "a broker restart under a running producer and a running group"
     OLD_FORMATS = "read what clients of Kafka 0.9, 0.10 and now wrote to one topic"
 

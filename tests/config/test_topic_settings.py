@@ -54,6 +54,7 @@ DEFAULTS = {
 
 
 def test_the_defaults_are_those_of_the_specification() -> None:
+    """C-4, D14."""
     assert {name: value for name, value, _ in effective({}, {})} == DEFAULTS
 
 
@@ -126,13 +127,14 @@ def test_the_bounds_are_those_of_the_specification(name: str, minimum: int, maxi
         pytest.param("retention.ms", "9" * 5000, "(cut)", id="long-number"),
         pytest.param("preallocate", "true", "never preallocated", id="preallocate"),
         pytest.param("min.insync.replicas", "0", "from 1 to", id="replicas"),
-        pytest.param("unclean.leader.election.enable", "true", "no election", id="election"),
+        pytest.param("unclean.leader.election.enable", "true", "decides for all", id="election"),
         pytest.param("message.downconversion.enable", "false", "never refused", id="conversion"),
     ],
 )
 def test_a_refused_value_is_answered_with_name_value_and_range(
     name: str, value: str, says: str
 ) -> None:
+    """RT-6, C-5, decision 19."""
     with pytest.raises(InvalidConfig) as refused:
         check_overrides({name: value})
     assert name in refused.value.message
@@ -207,6 +209,7 @@ def test_names_far_from_every_setting_get_no_suggestion() -> None:
 def test_other_names_mean_the_same_setting(
     given: dict[str, str], canonical: dict[str, str]
 ) -> None:
+    """decision 27."""
     assert check_overrides(given) == canonical
     assert check_overrides(dict(reversed(given.items()))) == canonical
 

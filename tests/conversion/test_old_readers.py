@@ -50,6 +50,7 @@ def log_bytes(broker: Broker, topic: str = "a") -> bytes:
 @pytest.mark.parametrize("version", OLD)
 @pytest.mark.parametrize("codec", MESSAGE_CODECS, ids=lambda codec: codec.label)
 async def test_v1_data_for_an_old_reader_tc58(client: Wire, version: int, codec: Codec) -> None:
+    """F-4."""
     await client.call(create_topic("a", message_format_version="0.10.0"))
     await client.call(produce("a", message_set(NOW, -1, NOW, codec=codec)))
     got = result(await client.call(fetch("a", (0, 0)), version))

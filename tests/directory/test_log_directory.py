@@ -42,6 +42,7 @@ def test_a_topic_from_creation_to_a_restart(data: DataDirectory) -> None:
 
 
 def test_the_marker_is_there_only_while_nobody_is(data: DataDirectory) -> None:
+    """decision 24."""
     files = FaultyFiles(SystemFiles())
     data.files = files
     data.open()
@@ -62,6 +63,7 @@ def test_the_marker_is_there_only_while_nobody_is(data: DataDirectory) -> None:
 
 
 def test_after_a_clean_stop_logs_are_opened_when_they_are_used_tc134(data: DataDirectory) -> None:
+    """S-38."""
     data.open()
     data.directory.create_topic("a", 3, {})
     data.append("a", 1, 2, partition=1)
@@ -230,6 +232,7 @@ def test_a_stop_that_cannot_write_leaves_no_marker(data: DataDirectory) -> None:
 
 
 def test_two_brokers_on_one_directory(data: DataDirectory) -> None:
+    """S-1."""
     data.open()
     data.directory.create_topic("a", 1, {})
     other = DataDirectory(data.path)

@@ -83,4 +83,5 @@ def test_other_people_s_folders_are_not_ours_to_delete(name: str) -> None:
     ],
 )
 def test_parse_segment_file(name: str, expected: SegmentFileName | None) -> None:
+    """I-1, D12."""
     assert parse_segment_file(name) == expected

@@ -373,6 +373,7 @@ def expiring(
 
 
 def test_positions_that_expire(tmp_path: Path, files: SystemFiles) -> None:
+    """decision 33."""
     positions = Positions(files, tmp_path, ignore_events)
     positions.commit("group", [expiring(1, 1000), expiring(2, 1500, partition=1)])
     positions.commit("own", [expiring(1, 1000, 70), expiring(1, 1000, 60, partition=1)])

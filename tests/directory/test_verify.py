@@ -50,6 +50,7 @@ GOLDEN = [
 
 @pytest.mark.parametrize(("topic", "kind"), GOLDEN)
 def test_what_kafka_wrote_is_right_i21(topic: str, kind: str, golden: Path) -> None:
+    """I-44."""
     directory = golden / KAFKA / topic / kind
     before = contents(directory)
     assert findings(directory) == []
@@ -124,6 +125,7 @@ def test_every_flipped_bit_of_a_log_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("gaps", [False, True])
 def test_offsets(gaps: bool, tmp_path: Path) -> None:
+    """S-33."""
     folder = with_parent(tmp_path, gaps)
     jump = write_log(folder, timed_set(1, 2), timed_set(3, base_offset=7))
     assert [(e.path, e.position) for e in errors(folder)] == ([] if gaps else [(jump, 78)])

@@ -165,6 +165,7 @@ async def one_life(server: ServerProcess, written: list[Topic], rng: random.Rand
 def test_20_kills_lose_nothing_that_was_acknowledged(
     tmp_path: Path, rounds: int, request: pytest.FixtureRequest, tell: Callable[[str], None]
 ) -> None:
+    """V-9."""
     rng = random.Random(f"{request.config.getoption('--hypothesis-seed')} {rounds}")
     written = topics()
     data_dir = tmp_path / "data"

@@ -304,6 +304,7 @@ async def test_errors_stand_beside_what_they_are_about(broker: Broker, client: W
 async def test_unknown_requests_close_the_connection_and_are_named(
     broker: Broker, client: Wire, api_key: int, version: int, cause: str
 ) -> None:
+    """P-7."""
     events = seen_events(broker)
     client.send_bytes(struct.pack(">ihhih", 10, api_key, version, 1, -1))
     assert await client.at_end()

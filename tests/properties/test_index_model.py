@@ -71,6 +71,7 @@ def cases(draw: st.DrawFn, kafka: bool | None = None) -> Case:
 @examples(600)
 @given(cases())
 def test_lookups_are_right_for_both_meanings_tc103(case: Case) -> None:
+    """decision 2."""
     index = case.index()
     for target in range(14):
         start = index.start_for(target) - BASE_OFFSET
@@ -97,7 +98,8 @@ def test_lookups_are_right_after_a_cut_tc103(case: Case) -> None:
 @examples(300)
 @given(cases(kafka=False))
 def test_live_entries_are_the_ones_of_the_rule_i13_i20(case: Case) -> None:
-    """`add` at each mark makes the index that the case describes, `finish` its closing entry."""
+    """`add` at each mark makes the index that the case describes, `finish` its closing entry
+    (D1, decision 1)."""
     index = loaded(b"")
     for number, marked in enumerate(case.marks):
         if marked:

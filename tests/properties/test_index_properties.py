@@ -42,6 +42,7 @@ def assert_closed_files(folder: LogFolder) -> None:
 def test_closed_indexes_are_true_and_complete_v2_v3_v4(
     overrides: dict[str, str], sets: list[SentSet], roll: bool
 ) -> None:
+    """I-17, I-20."""
     with log_folder(overrides) as folder:
         fill(folder, sets)
         if roll:

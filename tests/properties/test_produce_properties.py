@@ -250,7 +250,7 @@ events = st.one_of(
 @examples(120)
 @given(st.lists(events, min_size=4, max_size=20))
 def test_append_times_never_fall(events: list[tuple[str, Any]]) -> None:
-    """Whatever the clock does; `produce` compares each append time with the model's."""
+    """Whatever the clock does; `produce` compares each append time with the model's (V-13)."""
     settings = {"message.timestamp.type": LOG_APPEND_TIME, "segment.bytes": "400"}
     with log_folder(settings) as folder:
         model = Model()

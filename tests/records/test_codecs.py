@@ -216,6 +216,7 @@ def test_gzip_members_are_counted() -> None:
 
 @pytest.mark.parametrize("place", [-1, -8], ids=["length", "crc"])
 def test_gzip_checks_its_trailer(place: int) -> None:
+    """M-31."""
     value = bytearray(gzip_stream.compress(b"hello" * 100))
     value[place] ^= 1
     with pytest.raises(CorruptMessage, match="gzip"):
@@ -296,6 +297,7 @@ def test_xxh32_agrees_with_the_content_checksum_of_liblz4(data: bytes) -> None:
     ],
 )
 def test_lz4_header_checksums_m54(descriptor: str, right: int, broken: int) -> None:
+    """M-52."""
     assert lz4_frame.header_checksum(bytes.fromhex(descriptor), 1) == right
     assert lz4_frame.header_checksum(bytes.fromhex(descriptor), 0) == broken
 

@@ -79,6 +79,7 @@ def seen(buffer: bytes | bytearray) -> list[tuple[int, int, TimestampType | None
     ],
 )
 def test_golden_messages(fields: dict[str, Any], expected: str) -> None:
+    """M-1, M-2."""
     assert build_message(**fields).hex() == expected
 
 
@@ -221,6 +222,7 @@ def test_an_append_time_wrapper_gives_its_time_to_all_tc13_m40() -> None:
 
 
 def test_a_create_time_wrapper_lends_no_time_tc14_m42() -> None:
+    """M-41, D7."""
     stored = build_set([NewRecord(b"a", None, -1), NewRecord(b"b", None, 7)], codec=Codec.GZIP)
     assert seen(stored) == [(0, -1, CT), (1, 7, CT)]
 

@@ -35,6 +35,13 @@ def test_folders_show_their_subject(sources: list[Path]) -> None:
     assert {str(path): n for path, n in counts.items() if n > MOST_FILES_IN_A_FOLDER} == {}
 
 
+def test_the_architecture_page_names_every_room(root: Path, modules: list[Path]) -> None:
+    layout = (root / "docs" / "architecture.md").read_text("utf-8").split("```")[1]
+    parts = dict(re.findall(r"^(\w+)/(.*(?:\n +.*)*)", layout, re.MULTILINE))
+    rooms = {path.parts[:2] for path in modules if len(path.parts) > 2}
+    assert {(part, room) for part, room in rooms if f"{room}/" not in parts.get(part, "")} == set()
+
+
 def reads_the_clock(tree: ast.AST) -> list[int]:
     """Lines that read the machine's own clock instead of one passed in."""
     lines = []

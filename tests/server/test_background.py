@@ -146,7 +146,7 @@ async def test_files_go_after_their_delay(broker: Broker, client: Wire, clock: M
 async def test_the_first_pass_comes_after_the_initial_delay(
     tmp_path: Path, clock: ManualClock
 ) -> None:
-    """Logs that nobody has used since the start are looked at too."""
+    """Logs that nobody has used since the start are looked at too (RT-11)."""
     async with (
         running_broker(tmp_path, clock, http_listen="off", retention_ms=10) as broker,
         wire(broker.addresses.native) as client,

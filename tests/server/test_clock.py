@@ -43,6 +43,7 @@ async def append(client: Wire, *created_ms: int, topic: str = "a") -> int:
 async def test_append_times_never_fall(
     broker: Broker, stamped: Wire, clock: ManualClock, steps: list[int]
 ) -> None:
+    """P-3F."""
     answered = [await append(stamped, 0)]
     for step in steps:
         clock.step(step)

@@ -94,7 +94,7 @@ async def test_below_the_log_start_after_retention(broker: Broker, client: Wire)
 
 
 async def test_nothing_between_the_watermark_and_the_log_end(broker: Broker, client: Wire) -> None:
-    """tc65, F-10."""
+    """tc65, F-10, F-3."""
     await fill(client)
     broker.directory.log("a", 0).hold_high_watermark(6)
     for offset in (6, 8, 10):

@@ -92,6 +92,7 @@ async def test_without_append_times_the_create_time_makes_an_estimate(
 
 
 async def test_no_time_known_is_no_lag_in_seconds(tmp_path: Path, clock: ManualClock) -> None:
+    """decision 35."""
     async with (
         running_broker(tmp_path, clock, http_listen="off") as broker,
         wire(broker.addresses.native) as client,
@@ -116,6 +117,7 @@ async def test_no_time_known_is_no_lag_in_seconds(tmp_path: Path, clock: ManualC
 async def test_messages_that_retention_dropped_are_not_lag(
     broker: Broker, client: Wire, clock: ManualClock
 ) -> None:
+    """RT-13."""
     await client.call(create_topic("a", retention_ms=60_000))
     await append(client, clock.now_ms())
     await client.call(commit("job", "a", 0))

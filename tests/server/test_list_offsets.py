@@ -65,6 +65,7 @@ async def find(client: Wire, target: int, replica_id: int = -1) -> tuple[int, in
 async def test_version_1(
     client: Wire, times: tuple[int, ...], target: int, found: tuple[int, int]
 ) -> None:
+    """L-3."""
     await client.call(create_topic("a"))
     if times:
         await fill(client, *times)
@@ -145,6 +146,7 @@ async def test_each_request_of_many_has_its_own_outcome(broker: Broker, client: 
 
 
 async def test_unknown_partitions(client: Wire) -> None:
+    """L-6."""
     await fill(client, 10)
     for request in (list_offsets("nowhere", (0, 5)), list_offsets("a", (1, 5))):
         got = result(await client.call(request))
@@ -172,7 +174,7 @@ async def test_version_0_lists_segments(client: Wire) -> None:
 
 
 async def test_version_0_begins_with_the_exact_answer(client: Wire) -> None:
-    """Decision 8: whatever is before the first offset is older than the target."""
+    """Decision 8: whatever is before the first offset is older than the target (D10)."""
     await client.call(create_topic("a", segment_bytes=3 * 39, retention_ms=-1))
     for time in range(100, 1000, 100):
         await fill(client, time)

@@ -58,6 +58,7 @@ async def stored(client: Wire, topic: str, partition: int = 0) -> list[tuple[int
 @pytest.mark.both_loops
 @pytest.mark.parametrize("acks", [1, -1])
 async def test_an_appended_set_is_answered_with_its_first_offset(client: Wire, acks: int) -> None:
+    """P-6."""
     for first in (0, 3, 6):
         got = result(await client.call(produce("a", message_set(NOW, NOW, NOW), acks=acks)))
         assert (got.error_code, got.base_offset, got.log_append_time_ms) == (0, first, -1)
@@ -208,6 +209,7 @@ def with_time(timestamp_ms: int) -> bytes:
     ],
 )
 async def test_times_outside_of_the_range(client: Wire, timestamp_ms: int, code: int) -> None:
+    """D8."""
     await client.call(create_topic("a", max_message_time_difference_ms=1000))
     got = result(await client.call(produce("a", with_time(timestamp_ms))))
     assert got.error_code == code
@@ -231,6 +233,7 @@ async def test_an_unknown_topic_comes_before_invalid_acks(client: Wire) -> None:
 
 
 async def test_no_answer_for_acks_0(client: Wire) -> None:
+    """P-11, tc50."""
     for _ in range(3):
         client.send(PRODUCE, 2, produce("a", message_set(NOW), acks=0))
     # The next answer that comes belongs to the next request that gets one.
@@ -240,6 +243,7 @@ async def test_no_answer_for_acks_0(client: Wire) -> None:
 
 @pytest.mark.both_loops
 async def test_a_failure_with_acks_0_closes_the_connection(broker: Broker, client: Wire) -> None:
+    """P-11, tc50."""
     client.send(PRODUCE, 2, produce("a", message_set(NOW), acks=0))
     client.send(PRODUCE, 2, produce("a", b"\0" * 40, acks=0))
     client.send(PRODUCE, 2, produce("a", message_set(NOW), acks=0))
@@ -251,6 +255,7 @@ async def test_a_failure_with_acks_0_closes_the_connection(broker: Broker, clien
 
 
 async def test_acks_all_times_out_with_the_real_offset(broker: Broker, client: Wire) -> None:
+    """P-13, tc51."""
     await client.call(produce("a", message_set(NOW)))
     broker.directory.log("a", 0).hold_high_watermark(1)
     got = result(await client.call(produce("a", message_set(NOW), acks=-1, timeout_ms=1)))
@@ -259,6 +264,7 @@ async def test_acks_all_times_out_with_the_real_offset(broker: Broker, client: W
 
 
 async def test_acks_all_is_answered_when_the_watermark_passes(broker: Broker, client: Wire) -> None:
+    """P-12."""
     await client.call(produce("a", message_set(NOW)))
     log = broker.directory.log("a", 0)
     log.hold_high_watermark(1)
@@ -345,6 +351,7 @@ async def test_every_version_takes_every_magic(client: Wire, version: int, magic
 
 
 async def test_one_bad_partition_does_not_touch_the_other(client: Wire) -> None:
+    """P-20, tc57."""
     await client.call(create_topic("a", partitions=3))
     sets = [(0, message_set(NOW)), (1, b"\0" * 40), (2, message_set(NOW)), (7, message_set(NOW))]
     got = results(await client.call(produce_to("a", sets, acks=-1)))
@@ -353,6 +360,7 @@ async def test_one_bad_partition_does_not_touch_the_other(client: Wire) -> None:
 
 
 async def test_of_a_partition_named_twice_the_last_set_counts(client: Wire) -> None:
+    """P-8."""
     sets = [(0, message_set(NOW - 1)), (0, message_set(NOW - 2, NOW - 3))]
     (got,) = results(await client.call(produce_to("a", sets)))
     assert got.base_offset == 0
@@ -392,6 +400,7 @@ async def test_producing_to_an_unknown_topic_creates_it(
 
 
 async def test_unless_creating_is_off(tmp_path: Path) -> None:
+    """tc54."""
     async with (
         running_broker(tmp_path, http_listen="off", auto_create_topics_enable=False) as broker,
         wire(broker.addresses.native) as client,

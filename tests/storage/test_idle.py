@@ -38,7 +38,7 @@ def filled(folder: LogFolder) -> LogFolder:
 def test_a_segment_is_closed_when_nothing_came_for_so_long(
     folder: LogFolder, message_ms: int | None
 ) -> None:
-    """By the broker's clock, whatever times the messages have."""
+    """By the broker's clock, whatever times the messages have (R-10)."""
     folder.open(segment_ms=SEGMENT_MS, retention_ms=-1)
     folder.log.append(untimed_set() if message_ms is None else timed_set(message_ms))
     folder.clock.advance(SEGMENT_MS)

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from horolog.storage.files import SystemFiles
+from horolog.storage.index.index_cache import IndexCache
 from horolog.storage.index.index_checksums import (
     SegmentChecksums,
     format_checksums,
     parse_checksums,
 )
 from horolog.storage.index.offset_index import OffsetIndex
+from horolog.storage.index.stored_column import StoredColumn, StoredFile
 from horolog.storage.index.time_index import TimeIndex
 from horolog.storage.open_files import OpenFiles
 from horolog.testing.files import FaultyFiles
@@ -45,12 +47,14 @@ def offset_index(tmp_path: Path) -> OffsetIndex:
 
 
 def test_bytes_of_a_time_entry_tc91(tmp_path: Path) -> None:
+    """I-2."""
     index = TimeIndex(tmp_path / "x", 45, 100, OpenFiles(SystemFiles(), OPEN_FILES))
     index.add(20, 65)
     assert index.encoded().hex() == "000000000000001400000014"
 
 
 def test_bytes_of_an_offset_entry_tc91(tmp_path: Path) -> None:
+    """I-2."""
     index = OffsetIndex(tmp_path / "x", 50, 100, OpenFiles(SystemFiles(), OPEN_FILES))
     index.add(55, 4096)
     assert index.encoded().hex() == "0000000500001000"
@@ -59,6 +63,7 @@ def test_bytes_of_an_offset_entry_tc91(tmp_path: Path) -> None:
 def test_files_hold_the_entries_and_nothing_more(
     time_index: TimeIndex, offset_index: OffsetIndex
 ) -> None:
+    """decision 4."""
     assert time_index.path.read_bytes().hex() == (
         "000000000000001400000005000000000000001e0000000f000000000000002800000014"
     )
@@ -216,6 +221,7 @@ def test_a_time_that_is_no_news_gets_no_entry_i13(time_index: TimeIndex) -> None
     ],
 )
 def test_capacity(tmp_path: Path, max_bytes: int, offset_entries: int, time_entries: int) -> None:
+    """I-7."""
     open_files = OpenFiles(SystemFiles(), OPEN_FILES)
     offsets = OffsetIndex(tmp_path / "x", 0, max_bytes, open_files)
     times = TimeIndex(tmp_path / "x", 0, max_bytes, open_files)
@@ -267,6 +273,21 @@ def test_the_text_of_seals() -> None:
 )
 def test_lines_that_make_no_sense_are_left_out(data: bytes, bases: list[int]) -> None:
     assert list(parse_checksums(data)) == bases
+
+
+def test_entries_are_read_where_they_lie_in_bounded_memory(tmp_path: Path) -> None:
+    """decision 39."""
+    entries, limit_bytes = 100_000, 64 * 1024
+    path = tmp_path / "x.index"
+    path.write_bytes(array("Q", range(1, entries + 1)).tobytes()[::-1])
+    cache = IndexCache(limit_bytes)
+    file = StoredFile(OpenFiles(SystemFiles(), OPEN_FILES), cache, str(path), 8, entries)
+    column = StoredColumn(file, 8, "Q", 0)
+    assert [column[number] for number in range(0, entries, 99)] == list(range(entries, 0, -99))
+    assert 0 < cache.size_bytes <= limit_bytes
+    before = cache.size_bytes
+    assert column[entries - 1] == 1
+    assert cache.size_bytes == before, "what was read is kept"
 
 
 def test_open_files_closes_the_one_used_longest_ago(tmp_path: Path) -> None:

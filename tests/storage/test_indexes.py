@@ -36,6 +36,7 @@ def test_base_40_tc94(folder: LogFolder) -> None:
 
 
 def test_all_v0_tc95(folder: LogFolder) -> None:
+    """D5."""
     log = folder.open(index_interval_bytes=0)
     for _ in range(5):
         log.append(untimed_set())
@@ -93,6 +94,7 @@ def test_entries_per_message_not_per_append(
     offset_entries: list[tuple[int, int]],
     time_entries: list[tuple[int, int]],
 ) -> None:
+    """decision 3."""
     folder.open(index_interval_bytes=0)
     for times in sets:
         folder.log.append(timed_set(*times))
@@ -115,6 +117,7 @@ def test_entries_per_message_not_per_append(
 def test_the_interval(
     folder: LogFolder, interval: int, positions: list[int], in_one_set: bool
 ) -> None:
+    """D13."""
     folder.open(index_interval_bytes=interval)
     if in_one_set:
         folder.log.append(timed_set(1, 2, 3, 4))
@@ -317,6 +320,7 @@ def test_the_file_s_time_is_no_way_around_a_lost_index_tc140(folder: LogFolder) 
 
 @pytest.mark.parametrize("lines", [b"", b"0\n", b"nonsense", b"1\n0 0 0 0 0 0:1\n"])
 def test_without_checksums_indexes_are_rebuilt(folder: LogFolder, lines: bytes) -> None:
+    """S-23."""
     three_segments(folder)
     (folder.path / "index-checksums").write_bytes(lines)
     folder.open().prepare()

@@ -53,6 +53,7 @@ def test_a_roll_costs_as_much_with_many_segments(folder: LogFolder, tmp_path: Pa
 def test_a_search_by_time_costs_as_much_with_many_segments(
     folder: LogFolder, tmp_path: Path
 ) -> None:
+    """decision 9."""
     another_folder = LogFolder(tmp_path / "t-0")
     with_segments(folder, 5)
     with_segments(another_folder, 200)

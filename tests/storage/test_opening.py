@@ -70,6 +70,7 @@ def test_a_clean_stop_and_start_tc134(folder: LogFolder) -> None:
 @pytest.mark.parametrize("checkpointed", [True, False])
 @pytest.mark.parametrize("synced", [True, False])
 def test_a_kill_loses_nothing_tc135(folder: LogFolder, checkpointed: bool, synced: bool) -> None:
+    """S-37."""
     fill(folder, 100)
     if synced:
         folder.log.flush()
@@ -86,6 +87,7 @@ def test_a_kill_loses_nothing_tc135(folder: LogFolder, checkpointed: bool, synce
 def test_recovery_starts_at_the_segment_that_holds_the_recovery_point_s30(
     folder: LogFolder,
 ) -> None:
+    """D16."""
     fill(folder, 8)
     folder.log.flush()
     folder.append(80, 90)
@@ -139,6 +141,7 @@ def test_garbage_at_the_end_tc136(folder: LogFolder, garbage: bytes) -> None:
 
 
 def test_the_first_bad_entry_ends_the_log_decision_20(folder: LogFolder) -> None:
+    """S-31, tc137."""
     fill(folder, 12)
     damaged = folder.log.segments[1].log_path
     original = folder.content([".log"])

@@ -296,6 +296,7 @@ def test_a_slice_tells_its_format(folder: LogFolder, offset: int, magic: int) ->
 
 
 def test_damage_on_the_way_is_told(folder: LogFolder) -> None:
+    """M-17."""
     log = folder.open()
     folder.append(1, 2, 3, 4)
     with log.segments[0].log_path.open("r+b") as file:

@@ -102,6 +102,7 @@ def test_an_empty_active_segment_is_never_deleted_tc122(folder: LogFolder) -> No
 def test_without_times_the_file_s_time_counts(
     folder: LogFolder, file_age_ms: int, bases: list[int]
 ) -> None:
+    """MG-8."""
     log = open_with(folder, [None, 0], retention_ms=1000)
     set_mtime(log.segments[0].log_path, NOW - file_age_ms)
     log.maintain(NOW)
@@ -109,6 +110,7 @@ def test_without_times_the_file_s_time_counts(
 
 
 def test_one_timed_message_decides_for_its_segment_tc124(folder: LogFolder) -> None:
+    """D15."""
     log = folder.open(retention_ms=1000)
     log.append(untimed_set(3))
     log.append(timed_set(NOW))
@@ -285,6 +287,7 @@ def test_reasons_of_what_stays(folder: LogFolder) -> None:
 
 
 def test_a_plan_gives_one_verdict_for_each_segment_in_order(folder: LogFolder) -> None:
+    """decision 18."""
     log = open_with(folder, [2000, 2000, 0, 0], retention_ms=1000, retention_bytes=39)
     plan = log.expiry.plan_retention(NOW)
     assert [(verdict.base_offset, verdict.delete) for verdict in plan.verdicts] == [
@@ -342,6 +345,7 @@ def tell_of_old(folder: LogFolder) -> int:
 def test_messages_that_are_past_retention_are_told_of_once_an_hour(
     folder: LogFolder, earlier: int
 ) -> None:
+    """B-20."""
     log = folder.open(retention_ms=1000)
     if earlier:
         log.append(timed_set(NOW))
@@ -383,6 +387,7 @@ def test_no_message_is_past_retention(folder: LogFolder, settings: dict[str, Any
 
 
 def test_a_log_that_becomes_pinned_is_told_of_once(folder: LogFolder) -> None:
+    """B-20."""
     minute_ms = 60_000
     log = open_with(folder, [0, -minute_ms, 0, 0], retention_ms=DAY_MS)
     log.maintain(NOW)
@@ -421,6 +426,7 @@ LAST_MS = 2**63 - 1
 def test_a_time_that_64_bits_do_not_hold_is_the_last_one(
     folder: LogFolder, newest_ms: int, retention_ms: int, expires_ms: int | None
 ) -> None:
+    """decision 40."""
     log = open_with(folder, [NOW - newest_ms, 0], retention_ms=retention_ms)
     [first, _] = log.expiry.describe(NOW).segments
     assert first.expires_ms == expires_ms

@@ -18,6 +18,7 @@ DAY_MS = 86_400_000
 )
 @pytest.mark.parametrize("count", [1, 3])
 def test_size(folder: LogFolder, room: int, rolled: str | None, count: int) -> None:
+    """R-1."""
     log = folder.open(segment_bytes=39 * 5 + 39 * count + room)
     log.append(timed_set(*[NOW] * 5))
     assert log.append(timed_set(*[NOW] * count)).rolled == rolled
@@ -43,6 +44,7 @@ def test_size(folder: LogFolder, room: int, rolled: str | None, count: int) -> N
 def test_message_time_tc108_tc117(
     folder: LogFolder, first: list[int], later: list[int], rolled: str | None, again: str
 ) -> None:
+    """D3."""
     folder.open(segment_ms=100)
     folder.log.append(timed_set(*first))
     folder.clock.advance(10 * DAY_MS)

@@ -49,6 +49,7 @@ def test_find_time(
     interval: int,
     segment_bytes: int,
 ) -> None:
+    """decision 7."""
     folder.open(index_interval_bytes=interval, segment_bytes=segment_bytes)
     folder.append(*times)
     assert folder.found(target) == [expected]
@@ -104,6 +105,7 @@ def test_a_wrapper_that_promises_too_much_is_passed_over_l27(folder: LogFolder) 
 )
 @pytest.mark.parametrize("again", ["live", "clean", "unclean", "no-indexes"])
 def test_across_segments(folder: LogFolder, target: int, expected: Expected, again: str) -> None:
+    """I-28."""
     folder.open(index_interval_bytes=50)
     for times in ([100, 120, 140, 180, 200], [50, 70, 90], [150, 220, 260, 300]):
         folder.append(*times)
@@ -163,6 +165,7 @@ def test_the_visible_part_of_a_wrapper_l26(folder: LogFolder) -> None:
 
 
 def test_untimed_segments_do_not_end_a_search_tc83(folder: LogFolder) -> None:
+    """B-22."""
     log = folder.open()
     log.append(untimed_set(5))
     log.roll()
@@ -361,6 +364,7 @@ def test_rolls_before_the_log_is_prepared(folder: LogFolder) -> None:
 
 
 def test_appends_go_on_while_a_thread_prepares(folder: LogFolder) -> None:
+    """I-8."""
     folder.open(segment_bytes=3900, index_interval_bytes=0)
     folder.append(*range(2000))
     folder.log.close()

@@ -151,6 +151,16 @@ def test_the_wrapper_s_own_time_and_offset_count_tc157(folder: LogFolder) -> Non
     assert folder.offset_entries() == [(7, 39)]
 
 
+def test_recovery_believes_a_wrapper_s_own_time_s36(folder: LogFolder) -> None:
+    log = folder.open(index_interval_bytes=0)
+    log.append_stored(
+        build_wrapper(timed_set(100, 200), offset=1, timestamp_ms=300, magic=1, codec=GZIP)
+    )
+    log = folder.kill_and_restart(checkpointed=False)
+    assert log.segments[0].largest == (300, 1)
+    assert folder.times() == [(0, 100), (1, 200)]
+
+
 def test_a_partial_entry_at_the_end_is_dropped_fo10(folder: LogFolder) -> None:
     log = folder.open()
     data = timed_set(1, 2)
@@ -198,6 +208,7 @@ def test_only_negative_times_are_no_times(folder: LogFolder) -> None:
 def test_offsets_too_far_from_the_base_roll(
     folder: LogFolder, offset: int, bases: list[int], again: str
 ) -> None:
+    """R-5."""
     log = folder.open(index_interval_bytes=0)
     log.append_stored(timed_set(10))
     log.append_stored(timed_set(20, base_offset=offset))
@@ -213,6 +224,7 @@ def test_offsets_too_far_from_the_base_roll(
 
 
 def test_a_far_first_entry_replaces_the_empty_segment(folder: LogFolder) -> None:
+    """R-14."""
     log = folder.open()
     log.append_stored(timed_set(10, base_offset=2**40))
     assert folder.bases() == [2**40 + 1 - MAX_RELATIVE]

@@ -86,6 +86,7 @@ def test_a_wrapper_s_largest_time_is_none_when_no_message_has_one(folder: LogFol
 
 
 def test_log_append_time_on_a_wrapper_tc33(folder: LogFolder) -> None:
+    """D6, decision 12."""
     sent = wrapped(NOW - 7, NOW - 5, offset=1, timestamp_ms=NOW - 5)
     log = folder.open(message_timestamp_type="LogAppendTime")
     assert log.append(bytes(sent)).append_time_ms == NOW
@@ -283,6 +284,7 @@ def test_latency_is_taken_before_times_are_overwritten_decision_34(
 
 
 def test_a_wrapper_s_wrong_time_does_not_reach_the_time_index(folder: LogFolder) -> None:
+    """P-3D."""
     folder.open(index_interval_bytes=0)
     folder.append(NOW)
     sent = wrapped(NOW + 1, NOW + 2, offset=1, timestamp_ms=NOW + 10**9)

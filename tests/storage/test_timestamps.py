@@ -51,6 +51,7 @@ def wrapped_raw_time(timestamp_ms: int) -> bytearray:
 def test_accepted(
     folder: LogFolder, settings: dict[str, int], timestamps: list[int], codec: Codec
 ) -> None:
+    """B-11, decision 11."""
     folder.open(**limits(settings))
     folder.log.append(timed_set(*timestamps, codec=codec))
     assert [at for _, at in folder.times()] == timestamps

@@ -1,5 +1,6 @@
 """Cutting the end of a log off (rules TR-*)."""
 
+import os
 from random import Random
 
 import pytest
@@ -113,6 +114,7 @@ def test_without_times_left_the_file_s_time_counts_tc150(folder: LogFolder) -> N
 
 @pytest.mark.parametrize("offset", [5, 6, 7])
 def test_a_wrapper_goes_as_a_whole_tc151(folder: LogFolder, offset: int) -> None:
+    """I-26."""
     log = folder.open(index_interval_bytes=0)
     folder.append(1, 2, 3, 4, 5)
     wrapper = timed_set(100, 300, 200, codec=GZIP)
@@ -146,6 +148,7 @@ def test_a_hole_that_a_truncation_leaves_is_no_damage(folder: LogFolder, again: 
 
 
 def test_an_empty_active_segment_tc152(folder: LogFolder) -> None:
+    """B-13."""
     log = folder.open(index_interval_bytes=0)
     folder.append(1, 2)
     log.roll()
@@ -214,7 +217,19 @@ def test_what_is_cut_off_waits_as_deleted_files(folder: LogFolder) -> None:
     assert folder.names(".deleted") == []
 
 
+@pytest.mark.parametrize("offset", [5, 6])
+def test_a_cut_of_nothing_leaves_the_file_s_time_rt14(folder: LogFolder, offset: int) -> None:
+    five_messages(folder)
+    path = folder.log.segments[-1].log_path
+    os.utime(path, ns=(10**15, 10**15))
+    folder.log.truncate(offset)
+    assert path.stat().st_mtime_ns == 10**15
+    folder.log.truncate(4)
+    assert folder.log.segments[-1].log_path.stat().st_mtime_ns != 10**15
+
+
 def test_the_recovery_point_moves_down_tr1(folder: LogFolder) -> None:
+    """TR-8."""
     five_messages(folder)
     folder.log.flush()
     assert folder.log.recovery_point == 5
@@ -279,6 +294,7 @@ def test_random_truncations_v7(folder: LogFolder, seed: int) -> None:
 
 
 def test_indexes_after_a_truncation_equal_rebuilt_ones(folder: LogFolder) -> None:
+    """TR-2."""
     folder.open(index_interval_bytes=100)
     folder.append(*range(0, 400, 10))
     folder.log.truncate(23)

@@ -174,6 +174,7 @@ def of_another_segment(path: Path) -> None:
 def test_a_map_that_is_not_what_it_was_is_made_anew(
     folder: LogFolder, harm: Callable[[Path], None]
 ) -> None:
+    """decision 37."""
     filled(folder)
     folder.log.close()
     path = folder.path / name_of(0)

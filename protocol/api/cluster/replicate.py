@@ -161,7 +161,7 @@ class ReplicateResponse:
         ReplicaPlace,
         max_items=MAX_REPLICAS,
         default=(),
-        doc="The followers that are there, who asks among them; empty where the follower was told.",
+        doc="The followers that are there, the one that asks among them; empty if it has the list.",
     )
 
 

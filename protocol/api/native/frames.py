@@ -29,7 +29,7 @@ from ...limits import (
 )
 from ...records.kernel import PackedField, PackedMessage
 from ..framing import Frame, ProtocolError
-from ..schema import INT32, INT64, Api, Array, Text, WireType, fields_of
+from ..schema import INT16, INT32, INT64, Api, Array, Text, WireType, fields_of
 from ..writing import AnswersEncoder, InMemory, Written, clip, clip_of, field_kind, in_memory
 from .decoding import WRONG, decoder, request_decoder
 from .faults import fault_of, quoted
@@ -73,14 +73,16 @@ NATIVE: Final = True
 _HEAD_BYTES: Final = 5 + 3 * 9 + 5 + MAX_CLIENT_ID_BYTES
 """The most that a request's bytes before its body take: array, three numbers, a string."""
 
+_Int16 = Annotated[int, msgspec.Meta(ge=INT16.low, le=INT16.high)]
 _Int32 = Annotated[int, msgspec.Meta(ge=INT32.low, le=INT32.high)]
+_Int64 = Annotated[int, msgspec.Meta(ge=INT64.low, le=INT64.high)]
 
 
 class RequestHead(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
     """What every request begins with. `api_key` and `version` may be unknown ones."""
 
-    api_key: int
-    version: int
+    api_key: _Int64
+    version: _Int64
     correlation_id: _Int32
     client_id: Annotated[str, msgspec.Meta(max_length=MAX_CLIENT_ID_BYTES)] | None
 
@@ -97,7 +99,7 @@ class _Request(RequestHead, gc=False):
 
 class _Response(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
     correlation_id: _Int32
-    error_code: int
+    error_code: _Int16
     body: msgspec.Raw
 
 
@@ -352,7 +354,7 @@ def _no_response(frame: Frame) -> ProtocolError:
     correlation_id, error_code, _ = outer
     if type(correlation_id) is not int or not INT32.low <= correlation_id <= INT32.high:
         return ProtocolError(f"a correlation id must be an int32, not {quoted(correlation_id)}")
-    return ProtocolError(f"an error code must be an integer, not {quoted(error_code)}")
+    return ProtocolError(f"an error code must be an int16, not {quoted(error_code)}")
 
 
 def decode_response(struct: type[T], version: int, body: Body) -> T:
@@ -372,7 +374,7 @@ def error_message(body: Body) -> str | None:
 
 
 class _Error(msgspec.Struct, gc=False):
-    error_message: str | None = None
+    error_message: Annotated[str, msgspec.Meta(max_length=MAX_ERROR_TEXT_BYTES)] | None = None
 
 
 _read_error: Final = Decoder(_Error).decode

@@ -24,7 +24,7 @@ class DescribeAclsRequest:
         default=_LITERAL,
         doc="1 any, 2 every rule that is about this resource, 3 literal, 4 prefixed.",
     )
-    principal: str | None = nullable_string(doc="Null: whoever it is.")
+    principal: str | None = nullable_string(doc="Null: any principal.")
     host: str | None = nullable_string(doc="Null: wherever they are.")
     operation: int = int8(doc=f"1 any, {_OPERATIONS}.")
     permission_type: int = int8(doc="1 any, 2 deny, 3 allow.")
@@ -98,7 +98,7 @@ class AclFilter:
         default=_LITERAL,
         doc="1 any, 2 every rule that is about this resource, 3 literal, 4 prefixed.",
     )
-    principal: str | None = nullable_string(doc="Null: whoever it is.")
+    principal: str | None = nullable_string(doc="Null: any principal.")
     host: str | None = nullable_string(doc="Null: wherever they are.")
     operation: int = int8(doc=f"1 any, {_OPERATIONS}.")
     permission_type: int = int8(doc="1 any, 2 deny, 3 allow.")

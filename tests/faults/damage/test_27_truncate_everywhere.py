@@ -12,6 +12,7 @@ from .damaging import check_searches, copied, cut, fill_mixed, original, read_al
 
 @pytest.mark.parametrize("gaps", [False, True])
 def test_27_the_last_file_at_every_byte(folder: LogFolder, place: Path, gaps: bool) -> None:
+    """M-16."""
     fill_mixed(folder)
     before = original(folder)
     folder.let_go()

@@ -103,6 +103,7 @@ def test_30_indexes_are_rebuilt(
     kinds: list[str],
     checksums: bool,
 ) -> None:
+    """I-5, I-6, I-40, I-41."""
     source, clean = before
     for name in (source.log_names[0], source.log_names[-1]):
         with copied(source, place) as copy:

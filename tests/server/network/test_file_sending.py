@@ -128,6 +128,7 @@ def peer_of(client: socket.socket) -> str:
 async def test_the_bytes_are_those_of_a_copy(
     client: Wire, files: FaultyFiles, filled: bytes, size: int
 ) -> None:
+    """F-36."""
     client.send_bytes(everything(size) * 2)
     sent = await client.frame()
     assert await client.frame() == sent
@@ -198,6 +199,7 @@ async def test_a_segment_may_be_deleted_while_it_is_sent(
 async def test_a_file_that_was_cut_ends_the_connection(
     broker: Broker, filled: bytes, how: str
 ) -> None:
+    """F-36, TR-9."""
     with await lazy(broker) as client:
         await under_way(broker, client)
         if how == "cut by the log":
