@@ -10,7 +10,7 @@ import pytest
 from horolog.protocol.errors import HorologError, StorageError
 from horolog.protocol.records.layout import Codec
 from horolog.storage.read.windows import TimeWindow
-from horolog.testing.logs import ENTRY_BYTES, LogFolder, timed_set, untimed_set
+from horolog.testing.logs import ENTRY_BYTES, LogFolder, delete_due, timed_set, untimed_set
 from horolog.tests.properties.window_reading import read_window
 
 NOW = 1_479_144_272_509
@@ -438,7 +438,7 @@ def test_emptying_a_log(folder: LogFolder) -> None:
 
 
 def test_retention_takes_the_file_along(folder: LogFolder) -> None:
-    folder.open(segment_bytes=78, retention_bytes=78, retention_ms=-1)
+    folder.open(segment_bytes=78, retention_bytes=78, retention_ms=-1, file_delete_delay_ms=0)
     append(folder, 1, 1, 1, 1, 1)
     folder.log.maintain(folder.clock.now_ms())
     kept = folder.bases()[0]
@@ -446,7 +446,7 @@ def test_retention_takes_the_file_along(folder: LogFolder) -> None:
     assert f"{0:020d}.appendtime.deleted" in folder.names(".deleted")
     assert known(folder, kept) == [10 * number for number in range(kept, 5)]
     assert found(folder, 0) == (kept, 10 * kept)
-    folder.deletions.run_all()
+    delete_due(folder.deletions)
     assert folder.names(".deleted") == []
 
 

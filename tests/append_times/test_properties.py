@@ -29,7 +29,7 @@ from horolog.storage.producers.producer_budget import ProducerBudget
 from horolog.storage.seams import Seams
 from horolog.testing.clock import ManualClock
 from horolog.testing.events import RecordedEvents
-from horolog.testing.logs import LogFolder, timed_set
+from horolog.testing.logs import LogFolder, delete_due, timed_set
 
 NOW = 1_479_144_272_509
 CODECS = st.sampled_from([Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4])
@@ -139,7 +139,7 @@ class AppendTimesMachine(RuleBasedStateMachine):
         self.folder.set(retention_bytes=max(kept_bytes, 1))
         log.maintain(self.folder.clock.now_ms())
         self.folder.set(retention_bytes=-1)
-        self.folder.deletions.run_all()
+        delete_due(self.folder.deletions)
         self.keep_what_is_stored()
 
     def keep_what_is_stored(self) -> None:

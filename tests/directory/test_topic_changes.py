@@ -20,7 +20,7 @@ from horolog.storage.directory.positions import Position
 from horolog.storage.files import SystemFiles
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
-from horolog.testing.logs import timed_set
+from horolog.testing.logs import delete_due, timed_set
 
 POSITION = Position("a", 0, 1, 2, 3, "")
 
@@ -151,9 +151,9 @@ def test_deletion_is_at_once_and_the_bytes_go_later(data: DataDirectory) -> None
     ]
     assert len([name for name in data.names() if name.startswith("a-")]) == 2
     data.clock.advance(999)
-    assert directory.deletions.run_due() == 0
+    assert delete_due(directory.deletions) == 0
     data.clock.advance(1)
-    assert directory.deletions.run_due() == 2
+    assert delete_due(directory.deletions) == 2
     assert not any(name.startswith("a-") for name in data.names())
     data.close()
 

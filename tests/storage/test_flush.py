@@ -6,7 +6,7 @@ import pytest
 
 from horolog.protocol.errors import StorageError
 from horolog.storage.log.log import Log
-from horolog.testing.logs import LogFolder, timed_set
+from horolog.testing.logs import LogFolder, delete_due, timed_set
 
 NOW = 1_479_144_272_509
 
@@ -243,6 +243,7 @@ def test_a_sync_that_cannot_begin_is_tried_again(folder: LogFolder) -> None:
 
 @pytest.mark.parametrize("remove", [False, True], ids=["renamed", "removed"])
 def test_segments_dropped_during_a_sync_do_not_fail_it(folder: LogFolder, remove: bool) -> None:
+    folder.set(file_delete_delay_ms=0)
     log = folder.open(segment_bytes=39, retention_bytes=39, retention_ms=-1)
     folder.append(1, 2, 3)
     work = log.flusher.begin_flush()
@@ -250,7 +251,7 @@ def test_segments_dropped_during_a_sync_do_not_fail_it(folder: LogFolder, remove
     log.maintain(NOW)
     assert folder.bases() == [2]
     if remove:
-        assert folder.deletions.run_all() == 8
+        assert delete_due(folder.deletions) == 8
     work.run()
     log.flusher.end_flush(work)
     assert (log.failure, log.recovery_point) == (None, 3)

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from horolog.protocol.records.layout import Codec
-from horolog.testing.logs import LogFolder, timed_set, untimed_set
+from horolog.testing.logs import LogFolder, delete_due, timed_set, untimed_set
 
 GZIP = Codec.GZIP
 SUFFIXES = (".log", ".index", ".timeindex")
@@ -210,7 +210,7 @@ def test_what_is_cut_off_waits_as_deleted_files(folder: LogFolder) -> None:
         "00000000000000000004.log.deleted",
     ]
     folder.clock.advance(60_000)
-    assert folder.deletions.run_due() == 8
+    assert delete_due(folder.deletions) == 8
     assert folder.names(".deleted") == []
 
 

@@ -15,6 +15,7 @@ from horolog.storage.log.flush import FlushWork
 from horolog.storage.log.log import Log
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.files import FaultyFiles
+from horolog.testing.logs import delete_due
 from horolog.testing.quick_files import QuickFiles
 from horolog.testing.recording import RecordingFiles
 
@@ -41,7 +42,7 @@ class Life:
         promise: Promise | None = None,
     ) -> None:
         path.mkdir(exist_ok=True)
-        self.data = DataDirectory(path / DATA)
+        self.data = DataDirectory(path / DATA, file_delete_delay_ms=0)
         self.data.clock.step(START_MS - self.data.clock.now_ms())
         self.files = FaultyFiles(QuickFiles())
         self.recording = RecordingFiles(self.files, path, without=without)
@@ -297,7 +298,7 @@ class Life:
         return offset if message is None else self._first_with(offset, message)
 
     def remove_deleted(self) -> None:
-        self.data.directory.deletions.run_all()
+        delete_due(self.data.directory.deletions)
 
     def truncate(self, topic: str, offset: int, partition: int = 0) -> None:
         promise = self._now.logs[topic, partition]
