@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from horolog.pipeline import session
 from horolog.pipeline.java import NoJava, find_java
 from horolog.testing.etcd import EtcdProcess
-from horolog.tests.pipeline.idle import close_idle
+from horolog.tests.pipeline.sources import close_idle
 
 from .brokers import TOPIC, Writer, cluster
 

@@ -12,7 +12,7 @@ from horolog import blocking
 from horolog.pipeline import session
 from horolog.pipeline.java import NoJava, find_java
 from horolog.testing.broker_thread import BrokerThread
-from horolog.tests.pipeline.idle import close_idle
+from horolog.tests.pipeline.sources import close_idle
 
 _NUMBERS = itertools.count()
 

@@ -14,7 +14,7 @@ from horolog.pipeline import fetch
 from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.options import read_options
 from horolog.testing.broker_thread import BrokerThread
-from horolog.tests.pipeline.idle import close_idle
+from horolog.tests.pipeline.sources import close_idle
 
 from .sources import T0_MS, read, source
 
