@@ -7,6 +7,7 @@ import pytest
 from horolog.protocol.errors import StorageError
 from horolog.storage.log.log import Log
 from horolog.testing.logs import LogFolder, delete_due, timed_set
+from horolog.tests.followers.appending import append_copy
 
 NOW = 1_479_144_272_509
 
@@ -207,7 +208,7 @@ def test_a_failed_sync_is_final_decision_22(folder: LogFolder, kind: str, name: 
         folder.append(3)
     assert refused.value.code == 56
     with pytest.raises(StorageError, match="restarted"):
-        log.append_stored(timed_set(3, base_offset=2))
+        append_copy(log, timed_set(3, base_offset=2))
     assert folder.content() == before
     assert folder.times() == [(0, 1)], "reads go on"
     # It is never tried again: what the first attempt lost cannot be seen by a second one.

@@ -18,6 +18,7 @@ from horolog.testing.files import FaultyFiles
 from horolog.testing.logs import delete_due
 from horolog.testing.quick_files import QuickFiles
 from horolog.testing.recording import RecordingFiles
+from horolog.tests.followers.appending import append_copy
 
 from .promises import LogPromise, Message, Partition, Promise, Promises, TopicState
 
@@ -212,7 +213,7 @@ class Life:
         for at, message in enumerate(messages, offset):
             promise.sent.setdefault(at, set()).add(message)
         self._note()
-        self.log(topic).append_stored(_message_set(messages, offset))
+        append_copy(self.log(topic), _message_set(messages, offset))
         self._now.topics[topic] = [gaps]
         self._note()
         self.written[topic, 0] |= dict(enumerate(messages, offset))
