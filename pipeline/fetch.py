@@ -150,13 +150,6 @@ def _behind_nothing(span: Span, options: ReadOptions) -> int:
     return span.end
 
 
-def close_idle() -> None:
-    """Close the connections that this process keeps for the next read."""
-    for kind in [kind for kind in _IDLE if kind[0] == os.getpid()]:
-        for reader in _IDLE.pop(kind):
-            reader.close()
-
-
 def _take(kind: _Kind) -> SpanReader:
     idle = _IDLE.get(kind)
     if idle:

@@ -30,14 +30,11 @@ MAX_DEPTH: Final = 16
 
 MAX_REQUEST_VALUES: Final = 1_000_000
 """Values (keys, numbers, strings, containers) in one request. One byte of msgpack can cost 70
-bytes as an object; list-offsets for 100,000 partitions has 700,000."""
+bytes as an object; list-offsets for 100,000 partitions has 700,000. A body of no more
+bytes than that cannot have more, and is decoded without a count of them."""
 
 MAX_RESPONSE_VALUES: Final = 4_000_000
 """As above for a response, which says more about each partition than the request did."""
-
-UNCHECKED_FRAME_BYTES: Final = 1024
-"""Frames up to this size skip the check of depth and count before they are unpacked: whatever
-they hold, it takes less than 4 MiB, and requests without much to say are this small."""
 
 MAX_STRING_BYTES: Final = 32_767
 """A Kafka string's length is an int16; the same limit in both encodings."""

@@ -62,6 +62,14 @@ def by_set(outcomes: Sequence[Appended | Exception]) -> list[Appended | Exceptio
     return alone
 
 
+def delete_due(queue: DeletionQueue) -> int:
+    """Remove what is due, step by step; returns how many paths went that had been added."""
+    waiting = len(queue)
+    while queue.run_step() is not None:
+        pass
+    return waiting - len(queue)
+
+
 class LogFolder:
     """One log with a clock that stands still and files that can be made to fail."""
 

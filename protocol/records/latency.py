@@ -1,6 +1,5 @@
 """Counts of append latency, which is append time minus create time, in fixed buckets."""
 
-from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,11 +9,6 @@ LATENCY_BUCKETS_MS: Final[tuple[int, ...]] = (
     *(3_600_000, 86_400_000),
 )
 """Upper bounds, inclusive, in milliseconds; what is above the last one has a bucket of its own."""
-
-
-def latency_bucket(latency_ms: int) -> int:
-    """Position in `LatencyCounts.counts` of a latency; negative ones go to the first bucket."""
-    return bisect_left(LATENCY_BUCKETS_MS, latency_ms)
 
 
 def _no_counts() -> list[int]:

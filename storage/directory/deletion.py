@@ -59,20 +59,16 @@ class DeletionQueue:
         heapq.heappush(self._waiting, (due_ms, self._added, path, opened))
         self._added += 1
 
-    def run_due(self) -> int:
-        """Remove what is due; returns how many paths were removed.
+    def run_step(self) -> float | None:
+        """Remove what is due, up to a piece of a large file: how long to wait before the next step,
+        which is not at all if more is due than that file, or `None` if nothing is left to do.
 
         A path that is gone counts as removed. One that fails is observed as `deletion_failed` and
         tried again after a minute.
         """
-        return self._run(self._now_ms())
-
-    def run_step(self) -> float | None:
-        """Remove what is due, up to a piece of a large file: how long to wait before the next step,
-        which is not at all if more is due than that file, or `None` if nothing is left to do."""
         failed: list[Path] = []
         try:
-            while (waiting := self._pop(self._now_ms())) is not None:
+            while (waiting := self._pop()) is not None:
                 due_ms, _, path, opened = waiting
                 if self._takes_piece(path):
                     with self._lock:
@@ -109,32 +105,16 @@ class DeletionQueue:
             self._push(due_ms, path, opened=True)
         return True
 
-    def run_all(self) -> int:
-        """Remove everything that waits, due or not; returns how many paths were removed."""
-        with self._lock:
-            last_due_ms = max((waiting[0] for waiting in self._waiting), default=0)
-        return self._run(last_due_ms)
-
-    def _run(self, until_ms: int) -> int:
-        removed = 0
-        failed: list[Path] = []
-        while (waiting := self._pop(until_ms)) is not None:
-            removed += self._remove(waiting[2], failed)
-        self.add(failed, RETRY_DELAY_MS)
-        return removed
-
-    def _remove(self, path: Path, failed: list[Path]) -> bool:
+    def _remove(self, path: Path, failed: list[Path]) -> None:
         try:
             remove(self._files, path)
         except OSError as error:
             failed.append(path)
             self._observe("deletion_failed", path=str(path), reason=str(error))
-            return False
-        return True
 
-    def _pop(self, until_ms: int) -> _Waiting | None:
+    def _pop(self) -> _Waiting | None:
         with self._lock:
-            if not self._waiting or self._waiting[0][0] > until_ms:
+            if not self._waiting or self._waiting[0][0] > self._now_ms():
                 return None
             return heapq.heappop(self._waiting)
 

@@ -23,7 +23,6 @@ from ...protocol.records.messages.message import Entry, entries
 from ...protocol.records.messages.sets import set_append_time, set_offset, set_timestamp
 from ...protocol.records.problems import problem_error
 from ..files import Buffer
-from ..index.index_file import RELATIVE_OFFSET_MAX
 from ..index.time_map import SetTimes
 from .admitted import LAST_FIRST_OFFSET, Admitted, LogEnd, check_entry_size, finished
 from .appended import Conversion
@@ -325,27 +324,3 @@ def give_append_time(admitted: Admitted, stamp_ms: int) -> None:
         set_append_time(stored, 0, len(stored) - ENTRY_OVERHEAD, stamp_ms)
     elif found.magics in (_ALL_V1, _BATCHES):
         stamp(stored, 0, len(stored), stamp_ms)
-
-
-def check_stored(data: Buffer, log_end_offset: int, settings: TopicSettings) -> Walk:
-    """Check entries that are to be stored as they are; returns the walk over the whole ones.
-
-    Raises `CorruptMessage`, `MessageTooLarge`, `UnsupportedForMessageFormat`, and
-    `InvalidRequest` for offsets that do not rise from the log end on.
-    """
-    found = walk(data, 0, len(data), offsets=Offsets.RISING, base_offset=log_end_offset)
-    if found.problem not in (Problem.NONE, Problem.PARTIAL):
-        error = problem_error(data, found, len(data))
-        if found.problem is Problem.OFFSET:
-            raise InvalidRequest(
-                f"stored entries must have rising offsets from the log end {log_end_offset} on: "
-                f"{error.message}"
-            )
-        raise error
-    check_entry_size(found.largest_entry_bytes, settings)
-    if found.last_offset - found.first_offset + 1 >= RELATIVE_OFFSET_MAX:
-        raise InvalidRequest(
-            f"stored entries from offset {found.first_offset} to {found.last_offset} are too far "
-            f"apart for one segment ({RELATIVE_OFFSET_MAX}); append them in parts"
-        )
-    return found

@@ -1,4 +1,4 @@
-"""Appending to a log: sets that producers send, entries that another log stored."""
+"""Appending to a log what producers send."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -6,14 +6,12 @@ from typing import Final
 
 from ...protocol.errors import MessageTooLarge, RecordListTooLarge, StorageError
 from ...protocol.records.kernel import Walk, walk
-from ...protocol.records.latency import LatencyCounts
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..files import RETRIABLE_ERRORS, Buffer
-from ..index.index_file import RELATIVE_OFFSET_MAX
 from ..index.time_map import SetSpans, SetTimes
 from ..producers.producer_runs import ProducerRun
 from ..producers.producer_states import SentBatch
-from .admission import admit, check_stored, give_append_time
+from .admission import admit, give_append_time
 from .admitted import Admitted, LogEnd
 from .append_run import AppendRun
 from .appended import NOTHING_APPENDED, Appended
@@ -216,44 +214,6 @@ class Appender:
             admitted.conversion,
         )
 
-    def append_stored(self, data: Buffer) -> Appended:
-        """Append entries exactly as another log stored them, offsets and times included.
-
-        An incomplete entry at the end is dropped. Raises `CorruptMessage`, `MessageTooLarge`,
-        `InvalidRequest` for offsets that do not rise from the log end on, `StorageError`.
-        """
-        log = self._log
-        self.check_writable()
-        found = check_stored(data, log.log_end_offset, log.settings)
-        if not found.count:
-            return NOTHING_APPENDED
-        log.note_gaps()
-        stored = memoryview(data)[: found.end]
-        run = AppendRun(log.seams.clock.now_ms(), wait_for_sync=False)
-        first_offsets = (found.first_offset,)
-        walked = self.walk_for(log.segment_list.active, stored)
-        admitted = Admitted(
-            stored, walked, first_offsets, found.last_offset, NO_TIMESTAMP, LatencyCounts()
-        )
-        rolled = self._make_room(run, admitted)
-        run.first_offset = log.segment_list.active.next_offset
-        try:
-            log.segment_list.active.stage(stored, admitted.walk, NO_TIMESTAMP)
-        except OSError as error:
-            raise self.not_written(error) from error
-        run.last_stamp_ms = found.last_append_time_ms
-        self.commit_or_raise(run)
-        log.producers.take_stored(stored)
-        return Appended(
-            first_offsets,
-            found.last_offset,
-            NO_TIMESTAMP,
-            admitted.count,
-            len(stored),
-            None,
-            rolled,
-        )
-
     def check_writable(self) -> None:
         """Raise what keeps appends out: a disk that failed, or damage in front of them."""
         log = self._log
@@ -308,18 +268,12 @@ class Appender:
             return None
         self.commit_or_raise(run)
         try:
-            # Where offsets jump far, the new segment begins just near enough to index them.
-            nearest = found.last_offset + 1 - RELATIVE_OFFSET_MAX
-            log.segment_list.roll(max(log.log_end_offset, nearest), log.settings, reason)
+            log.segment_list.roll(log.log_end_offset, log.settings, reason)
         except OSError as error:
             raise self.not_written(error) from error
         except StorageError as failure:
             log.fail(failure)
             raise
-        # An empty first segment has given its place to one that begins later.
-        log.log_start_offset = max(log.log_start_offset, log.segment_list.first.base_offset)
-        log.log_end_offset = log.segment_list.active.next_offset
-        log.advance()
         log.producers.take_snapshot(log.log_end_offset)
         admitted.walk = self.walk_for(log.segment_list.active, admitted.data)
         return reason

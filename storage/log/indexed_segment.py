@@ -7,7 +7,6 @@ from zlib import crc32
 from ...config.topic import TopicSettings
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.marks import Marks
-from ..damage import unreadable_format
 from ..index.index_checksums import SegmentChecksums
 from ..index.index_file import RELATIVE_OFFSET_MAX
 from ..read.readable_segment import ReadableSegment
@@ -241,19 +240,6 @@ class IndexedSegment(ReadableSegment):
         self.magic_changes = scan.magic_changes
         self.since_bytes = scan.since_bytes
         self.indexed = True
-
-    def rebuild_indexes(self, *, gaps: bool, check_crc: bool, closed: bool) -> SegmentScan:
-        """Read the whole log and make both indexes fit it, in memory and on disk.
-
-        Nothing of the log is changed; the scan tells how far it is good. Raises `OSError`, and
-        `UnsupportedForMessageFormat`, with the indexes as they were, where messages of a later
-        format begin.
-        """
-        scan = self.scan_whole(gaps=gaps, check_crc=check_crc)
-        if scan.later_format:
-            raise unreadable_format(self.log_path, scan.good_bytes)
-        self.take_scan(scan, closed=closed)
-        return scan
 
     def find_end(self) -> None:
         """Take the offset after the last entry as `next_offset`.

@@ -76,10 +76,6 @@ class Log(LogState):
         """`Appender.append`."""
         return self.appender.append(record_set, wait_for_sync=wait_for_sync)
 
-    def append_stored(self, data: Buffer) -> Appended:
-        """`Appender.append_stored`."""
-        return self.appender.append_stored(data)
-
     def roll(self, reason: str = "asked") -> None:
         """`Appender.roll`."""
         self.appender.roll(reason)

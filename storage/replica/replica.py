@@ -12,7 +12,7 @@ from ..log.appended import Appended
 from ..producers.producer_snapshots import decode_snapshot, encode_snapshot
 from .copy_facts import CopyFacts
 from .copying import Copied, Reached, reached_by, read_copy
-from .epoch_history import NO_EPOCH, EpochEnd
+from .epoch_history import NO_EPOCH
 from .epoch_stamp import stamp_epoch
 from .following import Following
 from .leader_epochs import EpochWrite
@@ -44,16 +44,6 @@ class Replica:
         if log.log_end_offset <= log.segment_list.first.base_offset:
             return NO_EPOCH
         return history.epoch_at(log.log_end_offset - 1)
-
-    def epoch_end(self, epoch: int) -> EpochEnd:
-        """The greatest epoch of the log that is not above `epoch`, and the offset after its last
-        message; -1 for the messages in front of the first epoch.
-
-        Raises `StorageError` where the epochs cannot be read.
-        """
-        log = self._log
-        start_offset = log.segment_list.first.base_offset
-        return log.epochs.history.end_of(epoch, start_offset, log.log_end_offset)
 
     def leading(self, epoch: int) -> EpochWrite | None:
         """The first part of `lead`: what has to be run, in any thread, before the second part;

@@ -26,7 +26,7 @@ from horolog.protocol.api.native.frames import (
     error_message,
     open_response,
 )
-from horolog.protocol.limits import MAX_ERROR_TEXT_BYTES, UNCHECKED_FRAME_BYTES
+from horolog.protocol.limits import MAX_ERROR_TEXT_BYTES, MAX_RESPONSE_VALUES
 
 
 def test_an_error_response() -> None:
@@ -80,7 +80,7 @@ def test_a_wrong_response_is_a_protocol_error_that_names_the_field() -> None:
         decode_response(ProduceResponse, 2, raw)
 
 
-RECORDS = bytes(range(256)) * 8
+RECORDS = bytes(range(256)) * 16_000
 FETCHED = FetchResponse(
     topics=[
         FetchTopicResult(name="a", partitions=[FetchPartitionResult(partition=1, records=RECORDS)])
@@ -89,7 +89,7 @@ FETCHED = FetchResponse(
 
 
 def test_the_records_of_a_large_response_are_a_view_of_its_frame() -> None:
-    assert len(RECORDS) > UNCHECKED_FRAME_BYTES
+    assert len(RECORDS) > MAX_RESPONSE_VALUES
     frame = bytearray(encode_response(7, FETCH, 3, FETCHED)[4:])
     head, raw = open_response(frame)
     assert head == ResponseHead(7, 0)
@@ -120,6 +120,6 @@ def test_a_large_response_may_say_more_than_this_side_knows() -> None:
 
 
 def test_a_large_response_that_is_an_error_has_its_sentence() -> None:
-    body = {"padding": bytes(UNCHECKED_FRAME_BYTES), "error_message": "no such thing"}
+    body = {"padding": bytes(MAX_RESPONSE_VALUES), "error_message": "no such thing"}
     head, raw = open_response(msgpack.packb([9, 42, body]))
     assert (head, error_message(raw)) == (ResponseHead(9, 42), "no such thing")

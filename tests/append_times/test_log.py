@@ -10,7 +10,8 @@ import pytest
 from horolog.protocol.errors import HorologError, StorageError
 from horolog.protocol.records.layout import Codec
 from horolog.storage.read.windows import TimeWindow
-from horolog.testing.logs import ENTRY_BYTES, LogFolder, timed_set, untimed_set
+from horolog.testing.logs import ENTRY_BYTES, LogFolder, delete_due, timed_set, untimed_set
+from horolog.tests.followers.appending import append_copy
 from horolog.tests.properties.window_reading import read_window
 
 NOW = 1_479_144_272_509
@@ -438,7 +439,7 @@ def test_emptying_a_log(folder: LogFolder) -> None:
 
 
 def test_retention_takes_the_file_along(folder: LogFolder) -> None:
-    folder.open(segment_bytes=78, retention_bytes=78, retention_ms=-1)
+    folder.open(segment_bytes=78, retention_bytes=78, retention_ms=-1, file_delete_delay_ms=0)
     append(folder, 1, 1, 1, 1, 1)
     folder.log.maintain(folder.clock.now_ms())
     kept = folder.bases()[0]
@@ -446,7 +447,7 @@ def test_retention_takes_the_file_along(folder: LogFolder) -> None:
     assert f"{0:020d}.appendtime.deleted" in folder.names(".deleted")
     assert known(folder, kept) == [10 * number for number in range(kept, 5)]
     assert found(folder, 0) == (kept, 10 * kept)
-    folder.deletions.run_all()
+    delete_due(folder.deletions)
     assert folder.names(".deleted") == []
 
 
@@ -489,11 +490,11 @@ def test_what_consumers_do_not_see_is_not_found(folder: LogFolder) -> None:
 
 def test_stored_bytes_have_no_append_time(folder: LogFolder) -> None:
     log = folder.open()
-    log.append_stored(timed_set(5, 5))
+    append_copy(log, timed_set(5, 5))
     assert content(folder) == [], "nothing is known in front of the first entry anyway"
     append(folder, 1, 1)
-    log.append_stored(timed_set(5, 5, base_offset=4))
-    log.append_stored(timed_set(5, base_offset=6))
+    append_copy(log, timed_set(5, 5, base_offset=4))
+    append_copy(log, timed_set(5, base_offset=6))
     append(folder, 1)
     assert content(folder) == [(2, 0), (3, 10), (4, -1 - NOW), (7, 20)]
     expected = [None, None, 0, 10, None, None, None, 20]
@@ -503,7 +504,7 @@ def test_stored_bytes_have_no_append_time(folder: LogFolder) -> None:
     folder.restart()
     assert known(folder) == expected
     log = folder.log
-    log.append_stored(timed_set(5, base_offset=8))
+    append_copy(log, timed_set(5, base_offset=8))
     assert known(folder) == [*expected, None]
     log.flush()
     folder.kill_and_restart()
@@ -513,7 +514,7 @@ def test_stored_bytes_have_no_append_time(folder: LogFolder) -> None:
 def test_stored_bytes_behind_a_gap(folder: LogFolder) -> None:
     log = folder.open()
     append(folder, 1)
-    log.append_stored(timed_set(5, base_offset=2**31 + 5))
+    append_copy(log, timed_set(5, base_offset=2**31 + 5))
     append(folder, 1)
     assert log.reader.append_time_ms(0) == NOW
     assert log.reader.append_time_ms(2**31 + 5) == -1
@@ -526,7 +527,7 @@ def test_a_copy_knows_only_its_own_append_times(folder: LogFolder) -> None:
     append(folder, 2, 1)
     copy = LogFolder(folder.path.with_name("copy-0"))
     copy.open()
-    copy.log.append_stored(folder.stored())
+    append_copy(copy.log, folder.stored())
     assert copy.times() == folder.times()
     assert copy.log.reader.append_time_ms(0) == -1
     copy.let_go()

@@ -32,6 +32,7 @@ from horolog.testing.requests import (
     results,
 )
 from horolog.testing.wire import Wire, wire
+from horolog.tests.followers.appending import append_copy
 
 NOW = 1_479_144_272_509
 
@@ -252,7 +253,7 @@ async def test_a_restart_in_between(tmp_path: Path, clock: ManualClock) -> None:
 
 async def test_a_log_without_them(broker: Broker, client: Wire, clock: ManualClock) -> None:
     await client.call(create_topic("t"))
-    broker.directory.log("t", 0).append_stored(message_set(5, 6))
+    append_copy(broker.directory.log("t", 0), message_set(5, 6))
     async with Admin(broker.addresses.native, check_units=False) as admin:
         assert await admin.find_offset("t", timestamp_ms=3, by="append") == NoTimestamps()
         assert await admin.find_offset("t", timestamp_ms=3) == Found(0, 5)

@@ -16,6 +16,7 @@ from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.power_cuts import PowerCuts, State
 from horolog.testing.quick_files import QuickFiles, ending_process
 from horolog.testing.recording import RecordingFiles
+from horolog.tests.followers.appending import append_copy
 
 TOPIC = "t"
 SMALL = {"segment.bytes": "250", "index.interval.bytes": "50"}
@@ -83,7 +84,7 @@ class Life:
 
     def append_stored(self, count: int) -> None:
         stored = build_set(self.records(count, -1), base_offset=self.log.log_end_offset)
-        self.log.append_stored(stored)
+        append_copy(self.log, stored)
 
     def checkpoint(self, *, flush: bool = True) -> None:
         """Sync if asked to, and write down how far everything is safe."""

@@ -29,7 +29,8 @@ from horolog.storage.producers.producer_budget import ProducerBudget
 from horolog.storage.seams import Seams
 from horolog.testing.clock import ManualClock
 from horolog.testing.events import RecordedEvents
-from horolog.testing.logs import LogFolder, timed_set
+from horolog.testing.logs import LogFolder, delete_due, timed_set
+from horolog.tests.followers.appending import append_copy
 
 NOW = 1_479_144_272_509
 CODECS = st.sampled_from([Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4])
@@ -94,7 +95,7 @@ class AppendTimesMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 2), gap=st.sampled_from([0, 0, 3]))
     def append_stored(self, count: int, gap: int) -> None:
         first = self.folder.log.log_end_offset + gap
-        self.folder.log.append_stored(timed_set(*[5] * count, base_offset=first))
+        append_copy(self.folder.log, timed_set(*[5] * count, base_offset=first))
         self.times |= dict.fromkeys(range(first, first + count), None)
 
     @rule(ms=st.sampled_from([-50, -1, 1, 1, 7, 100]))
@@ -139,7 +140,7 @@ class AppendTimesMachine(RuleBasedStateMachine):
         self.folder.set(retention_bytes=max(kept_bytes, 1))
         log.maintain(self.folder.clock.now_ms())
         self.folder.set(retention_bytes=-1)
-        self.folder.deletions.run_all()
+        delete_due(self.folder.deletions)
         self.keep_what_is_stored()
 
     def keep_what_is_stored(self) -> None:

@@ -25,6 +25,7 @@ from horolog.testing.requests import (
     result,
 )
 from horolog.testing.wire import Wire, wire
+from horolog.tests.followers.appending import append_copy
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -152,7 +153,7 @@ async def carry(source: Side, target: Side, chunks: int | Sequence[int]) -> int:
             end = chunks[following] if following < len(chunks) else source.log.log_end_offset
             fetched = await source.fetch(before)
             chunk = fetched[: sum(12 + e.size for e in entries(fetched) if e.offset < end)]
-        appended = target.log.append_stored(chunk)
+        appended = append_copy(target.log, chunk)
         assert appended.append_time_ms == -1
         assert appended.latency is None
         assert target.log.log_end_offset > before

@@ -35,6 +35,7 @@ from horolog.testing.requests import (
     results,
 )
 from horolog.testing.wire import Wire, wire
+from horolog.tests.followers.appending import append_copy
 
 from .wishes import NEW, OLD, magics, read, read_all, set_format, set_topic
 
@@ -134,7 +135,7 @@ async def test_gaps_stay_tc61(broker: Broker, client: Wire, version: int) -> Non
     await client.call(create_topic("a"))
     plain = timed_set(NOW) + timed_set(NOW, base_offset=2)
     stored = build_wrapper(plain, offset=2, timestamp_ms=NOW, magic=1, codec=Codec.GZIP)
-    broker.directory.log("a", 0).append_stored(bytes(stored))
+    append_copy(broker.directory.log("a", 0), bytes(stored))
     got = result(await client.call(fetch("a", (0, 0)), version))
     assert [record.offset for record in read(got.records)] == [0, 2]
     (wrapper,) = entries(got.records)
@@ -233,10 +234,12 @@ async def test_damage_on_disk_is_told_with_its_place(broker: Broker, client: Wir
 async def test_a_bad_wrapper_is_the_old_readers_trouble_alone(broker: Broker, client: Wire) -> None:
     """Its own CRC is right, so the log is not damaged: others read on, producers append."""
     await client.call(create_topic("a"))
+    await client.call(produce("a", message_set(NOW, codec=Codec.GZIP)))
     plain = bytearray(timed_set(NOW))
     plain[-1] ^= 1
     stored = build_wrapper(plain, offset=0, timestamp_ms=NOW, magic=1, codec=Codec.GZIP)
-    broker.directory.log("a", 0).append_stored(bytes(stored))
+    assert len(stored) == len(log_bytes(broker))
+    broker.directory.log("a", 0).segments[0].log_path.write_bytes(stored)
     await client.call(produce("a", message_set(NOW)))
     got = result(await client.call(fetch("a", (0, 0)), 1))
     assert got.error_code == CorruptMessage.code
@@ -271,7 +274,7 @@ def bombs(count: int, content_bytes: int) -> bytes:
 async def test_what_is_decompressed_at_a_time_is_bounded(broker: Broker, client: Wire) -> None:
     """Faults 8: a slice of 60 KB that holds 60 MB comes in answers of the topic's bound."""
     await client.call(create_topic("a", max_decompressed_bytes=3 << 20))
-    broker.directory.log("a", 0).append_stored(bombs(60, 1 << 20))
+    append_copy(broker.directory.log("a", 0), bombs(60, 1 << 20))
     assert len(log_bytes(broker)) < 200_000
     got = result(await client.call(fetch("a", (0, 0)), 1))
     assert [record.offset for record in read(got.records)] == [0, 1]
@@ -282,7 +285,7 @@ async def test_what_is_decompressed_at_a_time_is_bounded(broker: Broker, client:
 async def test_plain_messages_stay_within_the_readers_limit(broker: Broker, client: Wire) -> None:
     await client.call(create_topic("a"))
     log = broker.directory.log("a", 0)
-    log.append_stored(bytes(timed_set(NOW)))
+    append_copy(log, bytes(timed_set(NOW)))
     wrapper = build_wrapper(
         timed_set(*[NOW] * 9, value=bytes(1000)),
         offset=9,
@@ -290,7 +293,7 @@ async def test_plain_messages_stay_within_the_readers_limit(broker: Broker, clie
         magic=1,
         codec=Codec.GZIP,
     )
-    log.append_stored(bytes(wrapper))
+    append_copy(log, bytes(wrapper))
     sizes = [len(data) for data in await read_all(client, "a", 1, limit=5000)]
     assert sizes[0] == 31
     assert max(sizes) <= 5000

@@ -13,6 +13,7 @@ from horolog.storage.files import SystemFiles
 from horolog.testing.clock import ManualClock
 from horolog.testing.events import RecordedEvents
 from horolog.testing.files import FaultyFiles
+from horolog.testing.logs import delete_due
 
 
 def make(directory: Path, *names: str) -> list[Path]:
@@ -30,14 +31,14 @@ def test_files_go_when_they_are_due_whatever_the_wall_clock_does_rt_10(
     queue.add([early], 500)
     clock.advance(499)
     clock.step(10**9)
-    assert queue.run_due() == 0
+    assert delete_due(queue) == 0
     assert (early.exists(), late.exists()) == (True, True)
     clock.advance(1)
     clock.step(-(10**10))
-    assert queue.run_due() == 1
+    assert delete_due(queue) == 1
     assert (early.exists(), late.exists()) == (False, True)
     clock.advance(500)
-    assert queue.run_due() == 1
+    assert delete_due(queue) == 1
     assert not late.exists()
     assert len(queue) == 0
 
@@ -51,7 +52,7 @@ def test_a_folder_goes_with_its_content(
     make(folder / "deeper", "y")
     queue = DeletionQueue(files, clock, events)
     queue.add([folder], 0)
-    assert queue.run_due() == 1
+    assert delete_due(queue) == 1
     assert files.names(tmp_path) == []
 
 
@@ -70,7 +71,7 @@ def test_a_missing_file_is_done_b_28(
 ) -> None:
     queue = DeletionQueue(files, clock, events)
     queue.add([tmp_path / "gone", tmp_path / "gone"], 0)
-    assert queue.run_due() == 2
+    assert delete_due(queue) == 2
     assert events.seen == []
 
 
@@ -81,13 +82,13 @@ def test_a_failure_is_told_and_tried_again(
     files.fail("unlink", errno.EIO, name="stubborn")
     queue = DeletionQueue(files, clock, events)
     queue.add(make(tmp_path, "stubborn", "other"), 0)
-    assert queue.run_due() == 1
+    assert delete_due(queue) == 1
     [failure] = events.named("deletion_failed")
     assert failure["path"] == str(tmp_path / "stubborn")
     clock.advance(RETRY_DELAY_MS - 1)
-    assert queue.run_due() == 0
+    assert delete_due(queue) == 0
     clock.advance(1)
-    assert queue.run_due() == 1
+    assert delete_due(queue) == 1
     assert files.names(tmp_path) == []
 
 
@@ -99,18 +100,8 @@ def test_a_pass_ends_even_when_nothing_can_be_removed(
     queue = DeletionQueue(files, clock, events)
     queue.add(make(tmp_path, "a", "b"), 0)
     clock.advance(10 * RETRY_DELAY_MS)
-    assert queue.run_due() == 0
+    assert delete_due(queue) == 0
     assert len(queue) == 2
-
-
-def test_everything_can_be_removed_before_it_is_due(
-    tmp_path: Path, files: SystemFiles, clock: ManualClock, events: RecordedEvents
-) -> None:
-    queue = DeletionQueue(files, clock, events)
-    assert queue.run_all() == 0
-    queue.add(make(tmp_path, "a", "b"), 10**9)
-    assert queue.run_all() == 2
-    assert files.names(tmp_path) == []
 
 
 def large(directory: Path, name: str, pieces: int) -> Path:

@@ -20,7 +20,8 @@ from horolog.storage.directory.positions import Position
 from horolog.storage.files import SystemFiles
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
-from horolog.testing.logs import timed_set
+from horolog.testing.logs import delete_due, timed_set
+from horolog.tests.followers.appending import append_copy
 
 POSITION = Position("a", 0, 1, 2, 3, "")
 
@@ -151,9 +152,9 @@ def test_deletion_is_at_once_and_the_bytes_go_later(data: DataDirectory) -> None
     ]
     assert len([name for name in data.names() if name.startswith("a-")]) == 2
     data.clock.advance(999)
-    assert directory.deletions.run_due() == 0
+    assert delete_due(directory.deletions) == 0
     data.clock.advance(1)
-    assert directory.deletions.run_due() == 2
+    assert delete_due(directory.deletions) == 2
     assert not any(name.startswith("a-") for name in data.names())
     data.close()
 
@@ -226,8 +227,8 @@ def test_gaps_are_remembered_once_bytes_come_from_elsewhere(
     data.open()
     data.directory.create_topic("a", 1, {})
     assert "gaps" not in data.topics_file()["a"]
-    data.directory.log("a", 0).append_stored(timed_set(1, base_offset=0))
-    data.directory.log("a", 0).append_stored(timed_set(2, 3, base_offset=10))
+    append_copy(data.directory.log("a", 0), timed_set(1, base_offset=0))
+    append_copy(data.directory.log("a", 0), timed_set(2, 3, base_offset=10))
     assert data.topics_file()["a"]["gaps"] is True
     killed = data.copy(tmp_path / "killed")
     killed.open()

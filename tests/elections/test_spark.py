@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from horolog.pipeline import session
-from horolog.pipeline.fetch import close_idle
 from horolog.pipeline.java import NoJava, find_java
 from horolog.testing.etcd import EtcdProcess
+from horolog.tests.pipeline.sources import close_idle
 
 from .brokers import TOPIC, Writer, cluster
 

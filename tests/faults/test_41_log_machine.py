@@ -21,7 +21,7 @@ from horolog.storage.index import index_file, stored_column, time_map, time_mapp
 from horolog.storage.log import usual_admission
 from horolog.storage.log.flush import FlushWork
 from horolog.storage.read import windows
-from horolog.testing.logs import LogFolder
+from horolog.testing.logs import LogFolder, delete_due
 from horolog.tests.properties.filling import (
     append_stored,
     produce,
@@ -159,7 +159,7 @@ class LogMachine(RuleBasedStateMachine):
         first = log.segments[0].base_offset
         self.model.messages = [m for m in self.model.messages if m.offset >= first]
         assert expected.rolled or log.segment_count <= count
-        self.folder.deletions.run_due()
+        delete_due(self.folder.deletions)
 
     @rule(share=shares)
     def move_log_start(self, share: float) -> None:

@@ -17,6 +17,7 @@ from horolog.storage.log.segment import Segment
 from horolog.storage.read.windows import TimeWindow
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.storage.replica.copying import Copied
+from horolog.storage.replica.epoch_history import EpochEnd
 from horolog.testing.logs import LogFolder
 
 MAX_BYTES = 1 << 24
@@ -347,20 +348,26 @@ def assert_equal(leader: LogFolder, follower: LogFolder, *, lost: bool = False) 
     assert_epochs_equal(theirs, ours)
 
 
+def epoch_end(log: Log, epoch: int) -> EpochEnd:
+    """What a leader answers that is asked for its epochs' ends by a follower."""
+    first_offset = log.segment_list.first.base_offset
+    return log.epochs.history.end_of(epoch, first_offset, log.log_end_offset)
+
+
 def agree(leader: LogFolder, follower: LogFolder) -> None:
     """Cut the follower's log until its end is on the leader's history (KIP-279)."""
-    theirs, ours = leader.log.replica, follower.log.replica
+    ours = follower.log.replica
     first_offset = leader.log.segments[0].base_offset
     while True:
         end_offset, epoch = follower.log.log_end_offset, ours.last_epoch
         if end_offset < first_offset or end_offset <= follower.log.segments[0].base_offset:
             ours.begin_anew(first_offset)
             return
-        answer = theirs.epoch_end(epoch)
+        answer = epoch_end(leader.log, epoch)
         if answer.epoch == epoch and end_offset <= answer.end_offset:
             return
         before = end_offset
-        ours.truncate(min(answer.end_offset, ours.epoch_end(answer.epoch).end_offset))
+        ours.truncate(min(answer.end_offset, epoch_end(follower.log, answer.epoch).end_offset))
         assert follower.log.log_end_offset < before or answer.epoch < epoch
         if follower.log.log_end_offset == before:
             return
@@ -371,7 +378,7 @@ def assert_epochs_equal(leader: Log, follower: Log) -> None:
     for epoch in {-1, *(one.epoch + more for one in epochs for more in (-1, 0, 1))}:
         if epoch > leader.replica.last_epoch:
             continue  # The follower hears of it with its first message.
-        ours, theirs = follower.replica.epoch_end(epoch), leader.replica.epoch_end(epoch)
+        ours, theirs = epoch_end(follower, epoch), epoch_end(leader, epoch)
         if theirs.end_offset > leader.segments[0].base_offset:
             assert ours == theirs, f"epoch {epoch}"
     for offset in places(leader):

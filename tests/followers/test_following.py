@@ -19,6 +19,7 @@ from horolog.storage.read.readable_segment import FarAway
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.storage.replica.epoch_history import EpochStart
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
+from horolog.tests.followers.appending import append_copy
 
 from .copies import Filling, assert_equal, copied, copy_all, copy_once
 
@@ -151,8 +152,8 @@ def test_nothing_is_judged_stamped_or_limited_fo1_fo7(
 
 def test_gaps_are_taken_over(leader: LogFolder, follower: LogFolder) -> None:
     leader.open(segment_bytes=120)
-    leader.log.append_stored(timed_set(1, base_offset=3))
-    leader.log.append_stored(timed_set(2, base_offset=9) + timed_set(3, base_offset=2**31 - 5))
+    append_copy(leader.log, timed_set(1, base_offset=3))
+    append_copy(leader.log, timed_set(2, base_offset=9) + timed_set(3, base_offset=2**31 - 5))
     leader.append(4, 5)
     noted: list[int] = []
     follower.open(follows=True)

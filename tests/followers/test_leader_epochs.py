@@ -18,7 +18,7 @@ from horolog.storage.names import LEADER_EPOCHS, UNFINISHED_EPOCHS
 from horolog.testing.logs import LogFolder, timed_set
 from horolog.testing.recording import RecordingFiles, Rename, Sync, SyncDirectory, Write
 
-from .copies import copied, copy_all
+from .copies import copied, copy_all, epoch_end
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-2.1"
 
@@ -223,7 +223,7 @@ def test_epochs_of_dropped_segments_go(leader: LogFolder) -> None:
     first_offset = log.segments[0].base_offset
     assert first_offset == 4
     assert log.epochs.history.starts == ((4, 3), (9, 6))
-    assert log.replica.epoch_end(3) == (-1, 4)
+    assert epoch_end(log, 3) == (-1, 4)
     leader.restart()
     log = leader.log
     assert log.epochs.history.starts == ((4, 3), (9, 6))
@@ -246,7 +246,7 @@ def test_a_file_that_cannot_be_read_is_no_empty_history(unreadable: LogFolder) -
     log = unreadable.log
     for ask in (
         lambda: log.replica.last_epoch,
-        lambda: log.replica.epoch_end(1),
+        lambda: epoch_end(log, 1),
         lambda: log.replica.read(0, 100),
         lambda: log.replica.lead(9),
         lambda: log.epochs.history,

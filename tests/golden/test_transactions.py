@@ -16,6 +16,7 @@ from horolog.protocol.records.kernel import RecordEncoder
 from horolog.storage.log.log import Log
 from horolog.storage.producers.producer_scan import ABORT, control_mark
 from horolog.testing.logs import LogFolder, timed_set
+from horolog.tests.followers.appending import append_copy
 
 from .kafka import GOLDEN, Message, Topic, read_all
 
@@ -104,7 +105,7 @@ def append_open(log: Log, value: bytes) -> None:
         base_sequence=0,
     )
     write_header(batch, read_header(batch)._replace(attributes=TRANSACTIONAL))
-    log.append_stored(batch)
+    append_copy(log, batch)
 
 
 def test_a_committed_reader_stops_at_a_transaction_that_has_not_ended(tmp_path: Path) -> None:

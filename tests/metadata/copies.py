@@ -28,6 +28,7 @@ from horolog.storage.names import folder_name
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.testing.directories import DataDirectory
 from horolog.testing.quick_files import QuickFiles
+from horolog.tests.followers.copies import epoch_end
 
 NAMES = ("a", "b", "c-1")
 GROUPS = ("g", "h")
@@ -146,16 +147,16 @@ class Copy:
 
 def agree(leader: Copy, follower: Copy) -> None:
     """Cut what the leader does not have; begin anew where nothing is common (KIP-279)."""
-    first, log = leader.log.replica, follower.log
+    log = follower.log
     while True:
         start = leader.log.segments[0].base_offset
         if not start <= log.log_end_offset:
             break
         epoch = log.replica.last_epoch
-        theirs = first.epoch_end(epoch)
+        theirs = epoch_end(leader.log, epoch)
         if theirs.epoch == epoch and log.log_end_offset <= theirs.end_offset:
             return
-        offset = min(theirs.end_offset, log.replica.epoch_end(theirs.epoch).end_offset)
+        offset = min(theirs.end_offset, epoch_end(log, theirs.epoch).end_offset)
         if offset < max(log.log_start_offset, start) or offset >= log.log_end_offset:
             break
         follower.metadata.truncate(offset)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from bisect import bisect_left
 
 import pytest
 
@@ -12,7 +13,7 @@ from horolog.protocol.api.groups.offset_commit import (
 )
 from horolog.protocol.api.log.describe_log import DescribeLogRequest, DescribeLogTopic
 from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
-from horolog.protocol.records.latency import latency_bucket
+from horolog.protocol.records.latency import LATENCY_BUCKETS_MS
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.broker import Broker
@@ -50,8 +51,8 @@ async def test_topics_are_what_the_broker_counts(
     assert (topic["timestamp_type"], topic["retention_ms"]) == ("CreateTime", 1000)
     assert (topic["appended"], topic["largest_latency_ms"], topic["problem"]) == (3, 700, "")
     counts = [0] * (len(answer["latency_buckets_ms"]) + 1)
-    counts[latency_bucket(3)] = 1
-    counts[latency_bucket(700)] = 2
+    counts[bisect_left(LATENCY_BUCKETS_MS, 3)] = 1
+    counts[bisect_left(LATENCY_BUCKETS_MS, 700)] = 2
     assert topic["latency_counts"] == counts
 
 

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from horolog import blocking
 from horolog.pipeline import session
-from horolog.pipeline.fetch import close_idle
 from horolog.pipeline.java import NoJava, find_java
 from horolog.testing.broker_thread import BrokerThread
+from horolog.tests.pipeline.sources import close_idle
 
 _NUMBERS = itertools.count()
 

@@ -1,5 +1,6 @@
 """The data source used without Spark: what Spark would call, checked by Spark's own validator."""
 
+import os
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 from pyspark.sql.worker.plan_data_source_read import records_to_arrow_batches
 
+from horolog.pipeline.fetch import _IDLE
 from horolog.pipeline.segments import SegmentPart
 from horolog.pipeline.source import HorologDataSource
 
@@ -72,3 +74,10 @@ def validated(
 def plain(offsets: Mapping[str, Any]) -> dict[str, Any]:
     """Offsets of a stream by topic and partition, without the ids of what they are of."""
     return {topic: numbers for topic, numbers in offsets.items() if not topic.startswith("@")}
+
+
+def close_idle() -> None:
+    """Close the connections that reads in this process leave to the next."""
+    for kind in [kind for kind in _IDLE if kind[0] == os.getpid()]:
+        for reader in _IDLE.pop(kind):
+            reader.close()

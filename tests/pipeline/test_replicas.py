@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from horolog import blocking
 from horolog.pipeline import fetch
-from horolog.pipeline.fetch import close_idle
 from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.options import read_options
 from horolog.testing.broker_thread import BrokerThread
+from horolog.tests.pipeline.sources import close_idle
 
 from .sources import T0_MS, read, source
 

@@ -7,6 +7,7 @@ from horolog.protocol.records.messages.message import entries, records
 from horolog.storage.log.appended import Appended
 from horolog.storage.log.log import Log
 from horolog.testing.logs import LogFolder
+from horolog.tests.followers.appending import append_copy
 
 from .logs import date_files
 from .model import Message, Model, SentSet, StoredEntries, sent_as_stored
@@ -42,7 +43,7 @@ def append_stored(folder: LogFolder, model: Model, stored: Iterable[StoredEntrie
         data += one.encoded(following)
         expected += one.messages(following)
         following = expected[-1].offset + 1
-    if _append(folder, lambda: folder.log.append_stored(data)) is not None:
+    if _append(folder, lambda: append_copy(folder.log, data)) is not None:
         model.messages += expected
         model.look_for_last_stamp()
 

@@ -1,12 +1,13 @@
 """The names, labels and values that Prometheus sees."""
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from horolog.protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts, latency_bucket
+from horolog.protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts
 from horolog.server.groups.figures import GroupFigures
 from horolog.server.groups.states import State
 from horolog.server.metrics.families import Gauges, metrics_lines
@@ -99,7 +100,7 @@ def scrape(figures: Figures, gauges: Gauges) -> Scrape:
 def latencies(*values_ms: int, skewed: int = 0, untimed: int = 0) -> LatencyCounts:
     counts = LatencyCounts(skewed=skewed, untimed=untimed)
     for value in values_ms:
-        counts.counts[latency_bucket(value)] += 1
+        counts.counts[bisect_left(LATENCY_BUCKETS_MS, value)] += 1
     counts.sum_ms = sum(values_ms)
     counts.max_ms = max(values_ms, default=0)
     return counts

@@ -6,6 +6,7 @@ import pytest
 
 from horolog.protocol.records.layout import Codec
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
+from horolog.tests.followers.appending import append_copy
 
 NOW = 1_479_144_272_509
 DAY_MS = 86_400_000
@@ -170,5 +171,5 @@ def test_stored_entries_of_another_broker_count(folder: LogFolder) -> None:
     copied = folder.stored()
     folder.log.truncate_fully(0)
     folder.clock.step(-10_000)
-    folder.log.append_stored(copied)
+    append_copy(folder.log, copied)
     assert stamp(folder) == NOW + 10_000

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from horolog.protocol.errors import HorologError, StorageError
-from horolog.testing.logs import LogFolder
+from horolog.testing.logs import LogFolder, delete_due
 
 NOW = 1_479_144_272_509
 TIMES = [50, 10, 90, 30, 70, 20, 60, 80, 40, 100]
@@ -47,7 +47,7 @@ def test_retention_that_fails_at_its_nth_operation(folder: LogFolder, number: in
     folder.files.heal()
     folder.log.maintain(NOW)
     assert folder.bases() == [6, 9]
-    folder.deletions.run_due()
+    delete_due(folder.deletions)
     assert folder.names(".deleted") == []
     assert len(folder.names(".log")) == len(folder.names(".timeindex")) == 2
     check_from(folder, 6)
@@ -87,7 +87,7 @@ def test_idle_rolls_that_fail_at_their_nth_operation(folder: LogFolder, number: 
         assert folder.log.log_end_offset == 10
     folder.files.heal()
     folder.log.maintain(NOW)
-    folder.deletions.run_due()
+    delete_due(folder.deletions)
     assert folder.bases() == [10]
     assert len(folder.names(".log")) == 1
     assert folder.append(110) == [10]

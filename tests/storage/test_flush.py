@@ -6,7 +6,8 @@ import pytest
 
 from horolog.protocol.errors import StorageError
 from horolog.storage.log.log import Log
-from horolog.testing.logs import LogFolder, timed_set
+from horolog.testing.logs import LogFolder, delete_due, timed_set
+from horolog.tests.followers.appending import append_copy
 
 NOW = 1_479_144_272_509
 
@@ -207,7 +208,7 @@ def test_a_failed_sync_is_final_decision_22(folder: LogFolder, kind: str, name: 
         folder.append(3)
     assert refused.value.code == 56
     with pytest.raises(StorageError, match="restarted"):
-        log.append_stored(timed_set(3, base_offset=2))
+        append_copy(log, timed_set(3, base_offset=2))
     assert folder.content() == before
     assert folder.times() == [(0, 1)], "reads go on"
     # It is never tried again: what the first attempt lost cannot be seen by a second one.
@@ -243,6 +244,7 @@ def test_a_sync_that_cannot_begin_is_tried_again(folder: LogFolder) -> None:
 
 @pytest.mark.parametrize("remove", [False, True], ids=["renamed", "removed"])
 def test_segments_dropped_during_a_sync_do_not_fail_it(folder: LogFolder, remove: bool) -> None:
+    folder.set(file_delete_delay_ms=0)
     log = folder.open(segment_bytes=39, retention_bytes=39, retention_ms=-1)
     folder.append(1, 2, 3)
     work = log.flusher.begin_flush()
@@ -250,7 +252,7 @@ def test_segments_dropped_during_a_sync_do_not_fail_it(folder: LogFolder, remove
     log.maintain(NOW)
     assert folder.bases() == [2]
     if remove:
-        assert folder.deletions.run_all() == 8
+        assert delete_due(folder.deletions) == 8
     work.run()
     log.flusher.end_flush(work)
     assert (log.failure, log.recovery_point) == (None, 3)

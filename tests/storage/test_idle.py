@@ -9,6 +9,7 @@ from horolog.protocol.errors import StorageError
 from horolog.storage.log.log import Log
 from horolog.testing.clock import ManualClock
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
+from horolog.tests.followers.appending import append_copy
 
 NOW = ManualClock().now_ms()
 DAY_MS = 86_400_000
@@ -62,13 +63,13 @@ def test_an_empty_log_is_left_alone(folder: LogFolder) -> None:
     assert folder.bases() == [0]
 
 
-@pytest.mark.parametrize("how", ["append", "append_sets", "append_stored"])
+@pytest.mark.parametrize("how", ["append", "append_sets", "append_copy"])
 def test_each_append_begins_the_wait_anew(filled: LogFolder, how: str) -> None:
     filled.clock.advance(SEGMENT_MS)
-    if how == "append_stored":
+    if how == "append_copy":
         stored = bytearray(filled.stored())
         stored[:8] = (1).to_bytes(8, "big")
-        filled.log.append_stored(stored)
+        append_copy(filled.log, stored)
     else:
         sent = timed_set(NOW)
         assert getattr(filled.log.appender, how)(sent if how == "append" else [sent, sent])

@@ -7,6 +7,7 @@ from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import entries
 from horolog.storage.log.log import Log
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
+from horolog.tests.followers.appending import append_copy
 
 NOW = 1_479_144_272_509
 PLENTY = 1 << 20
@@ -139,11 +140,11 @@ def gappy(folder: LogFolder) -> Log:
     """A segment with the entries 2, 5 and 6, one with 9 (15 was cut off again) and 20."""
     log = folder.open()
     for offset in (2, 5, 6):
-        log.append_stored(timed_set(NOW, base_offset=offset))
+        append_copy(log, timed_set(NOW, base_offset=offset))
     log.roll()
-    log.append_stored(timed_set(NOW, base_offset=9) + timed_set(NOW, base_offset=15))
+    append_copy(log, timed_set(NOW, base_offset=9) + timed_set(NOW, base_offset=15))
     log.truncate(15)
-    log.append_stored(timed_set(NOW, base_offset=20))
+    append_copy(log, timed_set(NOW, base_offset=20))
     return log
 
 
@@ -183,9 +184,9 @@ def test_offsets_in_gaps(
 
 def test_a_jump_between_two_segments(folder: LogFolder) -> None:
     log = folder.open(segment_bytes=39 * 2)
-    log.append_stored(timed_set(1, 2))
+    append_copy(log, timed_set(1, 2))
     far = 2**31 + 500
-    log.append_stored(timed_set(3, base_offset=far))
+    append_copy(log, timed_set(3, base_offset=far))
     assert folder.bases() == [0, far + 1 - (2**31 - 1)]
     assert offsets(log, 2) == [far]
     assert offsets(log, far - 1) == [far]

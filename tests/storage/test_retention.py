@@ -9,7 +9,7 @@ import pytest
 from horolog.protocol.errors import OffsetOutOfRange
 from horolog.storage.log.appended import Appended
 from horolog.storage.log.log import Log
-from horolog.testing.logs import LogFolder, timed_set, untimed_set
+from horolog.testing.logs import LogFolder, delete_due, timed_set, untimed_set
 from horolog.times import format_time
 
 NOW = 1_479_144_272_509
@@ -245,10 +245,10 @@ def test_deleted_files_wait_for_their_delay_tc130(folder: LogFolder) -> None:
         log.read(0, 1000)
     assert refused.value.code == 1
     folder.clock.advance(999)
-    assert folder.deletions.run_due() == 0
+    assert delete_due(folder.deletions) == 0
     assert folder.names(".deleted") == deleted
     folder.clock.advance(1)
-    assert folder.deletions.run_due() == 4
+    assert delete_due(folder.deletions) == 4
     assert folder.names(".deleted") == []
     assert folder.times() == [(1, NOW)]
 
@@ -261,7 +261,8 @@ def test_a_restart_removes_what_waits_tc131(folder: LogFolder, again: str) -> No
     log = folder.restart() if again == "clean" else folder.kill_and_restart()
     assert folder.names(".deleted") == []
     assert (log.log_start_offset, log.log_end_offset) == (1, 2)
-    folder.deletions.run_all()
+    folder.clock.advance(60_000)
+    delete_due(folder.deletions)
     assert folder.times() == [(1, NOW)]
 
 

@@ -15,6 +15,7 @@ from horolog.storage.files import File, Files
 from horolog.storage.open_files import OpenFiles
 from horolog.storage.read.search import EARLIEST, LATEST, Found
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
+from horolog.tests.followers.appending import append_copy
 
 NOW = 1_479_144_272_509
 INT64_MAX = 2**63 - 1
@@ -87,8 +88,8 @@ def test_inside_a_stamped_wrapper_tc76(folder: LogFolder) -> None:
 def test_a_wrapper_that_promises_too_much_is_passed_over_l27(folder: LogFolder) -> None:
     folder.open()
     inner = timed_set(10, 20)
-    folder.log.append_stored(build_wrapper(inner, offset=1, timestamp_ms=99, magic=1, codec=GZIP))
-    folder.log.append_stored(timed_set(30, base_offset=2))
+    append_copy(folder.log, build_wrapper(inner, offset=1, timestamp_ms=99, magic=1, codec=GZIP))
+    append_copy(folder.log, timed_set(30, base_offset=2))
     assert folder.found(15, 25, 98, 99) == [(20, 1), (30, 2), None, None]
 
 
@@ -176,9 +177,9 @@ def test_untimed_segments_do_not_end_a_search_tc83(folder: LogFolder) -> None:
 def test_a_segment_that_yields_nothing_is_followed_by_the_next_l24(folder: LogFolder) -> None:
     log = folder.open()
     inner = timed_set(10)
-    log.append_stored(build_wrapper(inner, offset=0, timestamp_ms=99, magic=1, codec=GZIP))
+    append_copy(log, build_wrapper(inner, offset=0, timestamp_ms=99, magic=1, codec=GZIP))
     log.roll()
-    log.append_stored(timed_set(50, 99, base_offset=1))
+    append_copy(log, timed_set(50, 99, base_offset=1))
     assert folder.found(60) == [(99, 2)]
 
 
@@ -288,8 +289,8 @@ def test_find_largest_behind_a_wrapper_that_is_later_than_its_messages(folder: L
     """Only bytes from elsewhere have such; what counts are the messages."""
     log = folder.open(segment_bytes=200)
     inner = timed_set(100, 310, 200)
-    folder.log.append_stored(
-        build_wrapper(inner, offset=2, timestamp_ms=INT64_MAX, magic=1, codec=GZIP)
+    append_copy(
+        folder.log, build_wrapper(inner, offset=2, timestamp_ms=INT64_MAX, magic=1, codec=GZIP)
     )
     log.append(timed_set(300, 310, 310, 5))
     log.append(timed_set(250, codec=GZIP))

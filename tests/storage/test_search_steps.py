@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from horolog.storage.read.search import Found
-from horolog.testing.logs import LogFolder, timed_set, untimed_set
+from horolog.testing.logs import LogFolder, delete_due, timed_set, untimed_set
 
 NOW = 1_479_144_272_509
 FIRST_COUNT = 2000
@@ -103,7 +103,7 @@ def drop_first_by_age(folder: LogFolder) -> None:
 
 def drop_first_and_remove_its_files(folder: LogFolder) -> None:
     drop_first_by_age(folder)
-    folder.deletions.run_due()
+    delete_due(folder.deletions)
     assert folder.names(".deleted") == []
 
 

@@ -6,7 +6,8 @@ from random import Random
 import pytest
 
 from horolog.protocol.records.layout import Codec
-from horolog.testing.logs import LogFolder, timed_set, untimed_set
+from horolog.testing.logs import LogFolder, delete_due, timed_set, untimed_set
+from horolog.tests.followers.appending import append_copy
 
 GZIP = Codec.GZIP
 SUFFIXES = (".log", ".index", ".timeindex")
@@ -125,7 +126,8 @@ def test_a_wrapper_goes_as_a_whole_tc151(folder: LogFolder, offset: int) -> None
     assert (log.log_end_offset, log.size_bytes) == (offset, 5 * 39)
     assert log.segments[-1].largest_timestamp_ms == 5
     assert folder.found(6) == [None]
-    log.append_stored(whole[5 * 39 :])
+    log.truncate(5)  # as a follower does, which goes on with whole entries
+    append_copy(log, whole[5 * 39 :])
     assert folder.stored() == whole
     assert folder.found(150, 301) == [(300, 6), (400, 8)]
 
@@ -213,7 +215,7 @@ def test_what_is_cut_off_waits_as_deleted_files(folder: LogFolder) -> None:
         "00000000000000000004.log.deleted",
     ]
     folder.clock.advance(60_000)
-    assert folder.deletions.run_due() == 8
+    assert delete_due(folder.deletions) == 8
     assert folder.names(".deleted") == []
 
 

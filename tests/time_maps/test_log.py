@@ -9,7 +9,7 @@ import pytest
 
 from horolog.storage.index.index_checksums import parse_checksums
 from horolog.storage.index.time_map import BLOCK_BYTES
-from horolog.testing.logs import LogFolder
+from horolog.testing.logs import LogFolder, delete_due
 from horolog.tests.properties.window_reading import assert_time_map_true, make_map, read_window
 
 from .mapped import START_MS, append_sets, assert_windows_exact, filled, set_times
@@ -331,14 +331,14 @@ def test_an_append_that_is_taken_back_is_in_no_map(
 
 def test_retention_takes_the_file_along(folder: LogFolder) -> None:
     log = filled(folder)
-    folder.set(retention_bytes=200_000)
+    folder.set(retention_bytes=200_000, file_delete_delay_ms=0)
     log.maintain(folder.clock.now_ms())
     kept = folder.bases()[0]
     assert kept > 0
     assert f"{name_of(0)}.deleted" in folder.names(".deleted")
     assert name_of(0) not in folder.names()
     assert_exact(folder)
-    folder.deletions.run_all()
+    delete_due(folder.deletions)
     assert folder.names(".deleted") == []
     folder.restart()
     assert folder.events.named("stray_file") == []
@@ -346,7 +346,7 @@ def test_retention_takes_the_file_along(folder: LogFolder) -> None:
 
 def test_what_retention_left_is_removed_at_the_next_start(folder: LogFolder) -> None:
     log = filled(folder)
-    folder.set(retention_bytes=200_000)
+    folder.set(retention_bytes=200_000, file_delete_delay_ms=0)
     log.maintain(folder.clock.now_ms())
     assert folder.names(".timemap.deleted")
     folder.restart()

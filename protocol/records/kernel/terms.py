@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple
 
-from ..layout import LAST_DELTA_AT
-
 
 class Problem(IntEnum):
     """Why a walk stopped before `end`."""
@@ -48,8 +46,6 @@ BAD_SIZE: Final = -2
 """The size field at the position where a scan stopped is below any message's."""
 BAD_OFFSET: Final = -3
 """The offset at the position where a scan stopped is not above the one before it."""
-SCANNED_BYTES: Final = LAST_DELTA_AT + 4
-"""So many first bytes of an entry say what its offset is, whatever its format."""
 
 RECORD: Final = 1
 """`RecordCursor.step` came to a record."""

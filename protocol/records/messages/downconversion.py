@@ -29,7 +29,7 @@ from .sets import build_wrapper
 _HEAD: Final = Struct(">qi")
 
 
-def downconversion(  # noqa: C901, PLR0912 - one loop over entries  # noqa: C901 - one loop over entries  # noqa: PLR0912 - one loop over entries  # noqa: PLR0912 - one loop over entries
+def downconversion(  # noqa: C901, PLR0912 - one loop over entries
     data: Buffer, *, max_bytes: int, max_content_bytes: int, magic: int = 0
 ) -> Steps[Downconverted]:
     """The complete messages of a slice in format v0, with their offsets; with `magic` 1 record

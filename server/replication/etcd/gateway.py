@@ -107,11 +107,6 @@ class Gateway:
         """End a lease. Its keys go."""
         await self._client.call("/v3/lease/revoke", {"ID": str(lease_id)})
 
-    async def time_to_live(self, lease_id: int) -> int:
-        """Seconds that a lease has left; below 0 for one that is no more."""
-        answer = await self._client.call("/v3/lease/timetolive", {"ID": str(lease_id)})
-        return int(answer.get("TTL", 0))
-
     async def delete(self, key: str) -> None:
         """Remove a key."""
         await self._client.call("/v3/kv/deleterange", {"key": _encoded(key)})

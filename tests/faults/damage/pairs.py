@@ -11,6 +11,7 @@ from horolog.protocol.records.messages.message import records
 from horolog.storage.log.log import Log
 from horolog.testing.directories import DataDirectory
 from horolog.testing.logs import timed_set
+from horolog.tests.followers.appending import append_copy
 
 Message = tuple[int, int, bytes | None]
 """Offset, timestamp and value."""
@@ -88,7 +89,7 @@ def append_with_gap(log: Log, one: bytearray, number: int) -> None:
     count = len(list(records(one, max_decompressed_bytes=MAX_BYTES)))
     last = end if one[MAGIC_AT] == 2 else end + count - 1
     one[:8] = last.to_bytes(8, "big")
-    log.append_stored(one)
+    append_copy(log, one)
 
 
 def stored(folder: Path) -> list[Stored]:

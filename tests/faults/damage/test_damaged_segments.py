@@ -15,6 +15,7 @@ from horolog.protocol.records.messages.sets import build_wrapper, set_offset
 from horolog.storage.log.log import Log
 from horolog.testing.directories import DataDirectory
 from horolog.testing.logs import LogFolder, timed_set
+from horolog.tests.followers.appending import append_copy
 
 from .damaging import check_refusal, flip, overwrite, read_all
 
@@ -140,7 +141,7 @@ def test_the_active_segment(folder: LogFolder) -> None:
     assert (found[-1], lost) == ((3, 40), [4, 5])
     assert log.read(6, 100).size == 0
     refused(log.append, timed_set(70))
-    refused(log.append_stored, timed_set(70, base_offset=6))
+    refused(partial(append_copy, log), timed_set(70, base_offset=6))
     assert log.maintain(folder.clock.now_ms()).delete_count == 0
     log.flush()
     size = (folder.path / f"{4:020d}.log").stat().st_size

@@ -15,8 +15,10 @@ from horolog.storage.log.flush import FlushWork
 from horolog.storage.log.log import Log
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.files import FaultyFiles
+from horolog.testing.logs import delete_due
 from horolog.testing.quick_files import QuickFiles
 from horolog.testing.recording import RecordingFiles
+from horolog.tests.followers.appending import append_copy
 
 from .promises import LogPromise, Message, Partition, Promise, Promises, TopicState
 
@@ -41,7 +43,7 @@ class Life:
         promise: Promise | None = None,
     ) -> None:
         path.mkdir(exist_ok=True)
-        self.data = DataDirectory(path / DATA)
+        self.data = DataDirectory(path / DATA, file_delete_delay_ms=0)
         self.data.clock.step(START_MS - self.data.clock.now_ms())
         self.files = FaultyFiles(QuickFiles())
         self.recording = RecordingFiles(self.files, path, without=without)
@@ -211,7 +213,7 @@ class Life:
         for at, message in enumerate(messages, offset):
             promise.sent.setdefault(at, set()).add(message)
         self._note()
-        self.log(topic).append_stored(_message_set(messages, offset))
+        append_copy(self.log(topic), _message_set(messages, offset))
         self._now.topics[topic] = [gaps]
         self._note()
         self.written[topic, 0] |= dict(enumerate(messages, offset))
@@ -297,7 +299,7 @@ class Life:
         return offset if message is None else self._first_with(offset, message)
 
     def remove_deleted(self) -> None:
-        self.data.directory.deletions.run_all()
+        delete_due(self.data.directory.deletions)
 
     def truncate(self, topic: str, offset: int, partition: int = 0) -> None:
         promise = self._now.logs[topic, partition]

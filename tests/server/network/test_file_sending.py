@@ -24,6 +24,7 @@ from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.files import FaultyFiles
+from horolog.testing.logs import delete_due
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result, results
 from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire
@@ -188,7 +189,7 @@ async def test_a_segment_may_be_deleted_while_it_is_sent(
     with await lazy(broker) as slow:
         await under_way(broker, slow)
         await client.call(DeleteTopicsRequest(topic_names=["a"]))
-        broker.directory.deletions.run_all()
+        delete_due(broker.directory.deletions)
         data = bytearray()
         while len(data) < len(filled):
             data += await asyncio.get_running_loop().sock_recv(slow, MIB)

@@ -412,9 +412,9 @@ def scan_offset(buffer: Buffer, start: int, end: int, target_offset: int) -> tup
     """Find the first entry whose offset, for a batch its last one, is >= `target_offset`.
 
     Returns `(position, stopped)`: the entry's position, or `NOT_FOUND`, `BAD_SIZE`, `BAD_OFFSET`,
-    and the position of the first entry that was not passed. An entry counts as soon as its first
-    `SCANNED_BYTES` are in the buffer, a message as soon as its first 17 bytes are. No CRC is
-    verified.
+    and the position of the first entry that was not passed. A batch counts as soon as
+    `LAST_DELTA_AT` and what is there are in the buffer, a message as soon as its first 17 bytes
+    are. No CRC is verified.
     """
     view = part(buffer, start, end)
     last = -1
