@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, TextIO
 
 from ..clock import Clock, SystemClock
+from ..compiled import PRICE, REMEDY
 from ..config.address import host_names, split_address
 from ..config.broker import BrokerSettings
 from ..config.broker_table import AS_REACHED
@@ -502,8 +503,7 @@ class Broker:
             if FORM != "compiled":
                 self.observe(
                     "kernel_not_compiled",
-                    hint="checking and storing a message takes this broker a hundred times "
-                    "as long; with a C compiler there, install Horolog again",
+                    hint=f"{PRICE}; {REMEDY}",
                 )
             if listening:
                 await server.start(listening)
