@@ -1,5 +1,5 @@
-"""Spark's workers: garbage collection passes over what is there for good, and the kernel's reference
-form is warned of."""
+"""Spark's workers: garbage collection passes over what is there for good, and each warns of the
+kernel's reference form."""
 
 import os
 import subprocess

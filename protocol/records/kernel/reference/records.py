@@ -26,8 +26,8 @@ from .walk import latency_of
 
 
 def _number(view: memoryview, at: int, stop: int, bits: int) -> tuple[int, int]:
-    """The number of up to so many bits at `at`, and where it ends; a place behind `stop` where there
-    is none in front of that."""
+    """The number of up to so many bits at `at`, and where it ends, which is behind `stop` where no
+    number is in front of that."""
     if at >= stop:
         return 0, stop + 1
     number = view[at]

@@ -138,12 +138,12 @@ class Walk:
         self.latency: LatencyCounts | None = None
 
 
-_Entry = tuple[int, int, int, int, int, int, int]
+Entry = tuple[int, int, int, int, int, int, int]
 """An entry whose bytes are all there and good: where it ends, its offset, magic and attributes, its
 time, how many records it has, and how far the last one's offset is from its own."""
 
 
-def _read_entry(view: memoryview, position: int, end: int, check_crc: bool) -> _Entry | Problem:
+def _read_entry(view: memoryview, position: int, end: int, check_crc: bool) -> Entry | Problem:
     """The entry at `position`, or what is wrong with it."""
     if end - position < ENTRY_OVERHEAD + V0_OVERHEAD:
         is_whole = end - position >= ENTRY_OVERHEAD
@@ -168,7 +168,7 @@ def _read_entry(view: memoryview, position: int, end: int, check_crc: bool) -> _
 
 def _read_message(
     view: memoryview, position: int, stop: int, offset: int, magic: int, attributes: int
-) -> _Entry | Problem:
+) -> Entry | Problem:
     """The plain message or wrapper that is all of `view[position:stop]`, or what is wrong; its CRC
     is right."""
     key_at = position + TIMESTAMP_AT
@@ -191,7 +191,7 @@ def _read_message(
 
 def _read_batch(
     view: memoryview, position: int, stop: int, offset: int, check_crc: bool
-) -> _Entry | Problem:
+) -> Entry | Problem:
     """The batch that is all of `view[position:stop]`, or what is wrong with it."""
     problem = batch_problem(view, position, stop, check_crc)
     if problem:
@@ -253,7 +253,7 @@ def walk(
     if is_assigning and view.readonly:
         raise TypeError("offsets cannot be assigned in a buffer that is read-only")
     found = Walk()
-    entries, found.problem = _read_entries(view, start, end, check_crc)
+    entries, found.problem = read_entries(view, start, end, check_crc)
     if not is_assigning:
         kept = _keeping_rule(entries, offsets, base_offset - 1)
         if kept < len(entries):
@@ -291,11 +291,11 @@ def walk(
     return found
 
 
-def _read_entries(
+def read_entries(
     view: memoryview, position: int, end: int, check_crc: bool
-) -> tuple[list[_Entry], Problem]:
+) -> tuple[list[Entry], Problem]:
     """The entries up to the first that is not good, and what is wrong with that one."""
-    entries: list[_Entry] = []
+    entries: list[Entry] = []
     while position < end:
         entry = _read_entry(view, position, end, check_crc)
         if not isinstance(entry, tuple):
@@ -305,7 +305,7 @@ def _read_entries(
     return entries, Problem.NONE
 
 
-def _keeping_rule(entries: list[_Entry], rule: Offsets, last_offset: int) -> int:
+def _keeping_rule(entries: list[Entry], rule: Offsets, last_offset: int) -> int:
     """How many entries there are in front of the first one whose offset may not follow that of the
     one before it, which is `last_offset` at first."""
     for number, (_, offset, magic, attributes, _, _, delta) in enumerate(entries):
