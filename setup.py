@@ -19,7 +19,7 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
-from compiled import FOLDER, MODULE, PACKAGE, VARIABLE, sources_digest  # noqa: E402
+from compiled import FOLDER, MODULE, PACKAGE, PRICE, VARIABLE, sources_digest  # noqa: E402
 
 sys.path.remove(str(ROOT))
 
@@ -47,7 +47,7 @@ class BuildKernel(build_ext):
             reason = " ".join(str(error).split())[:80] or type(error).__name__
             if os.environ.get(VARIABLE) == "compiled":
                 sys.exit(f"{VARIABLE} is compiled, and the kernel was not compiled: {reason}")
-            sys.stderr.write(f"The kernel was not compiled, and its slow form is used: {reason}\n")
+            sys.stderr.write(f"The kernel was not compiled ({reason}): {PRICE}\n")
 
     def build_extensions(self) -> None:
         (kernel,) = self.extensions

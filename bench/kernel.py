@@ -14,8 +14,10 @@ from types import ModuleType
 from ..protocol.records import kernel
 from ..protocol.records.kernel import reference
 from ..protocol.records.kernel.terms import OWN, Offsets
-from ..protocol.records.layout import BATCH_OVERHEAD
+from ..protocol.records.layout import BATCH_OVERHEAD, NO_TIMESTAMP
 from ..protocol.records.messages.sets import NewRecord, build_set
+from ..storage.index.time_map import BLOCK_BYTES, CLOSE_MS
+from ..times import INT64_MAX
 
 NOW_MS = 1_479_144_272_509
 SET_BYTES = 64 << 10
@@ -61,6 +63,8 @@ def costs(tries: int = TRIES) -> Iterator[Cost]:
             ("walk", count, _walk(value_bytes, count, 0)),
             ("walk, many latencies", count, _walk(value_bytes, count, 5)),
             ("walk, one message", 1, _walk(value_bytes, 1, 0)),
+            ("store as sent", count, _take(value_bytes, count, 1)),
+            ("store as sent: records", count, _take(value_bytes, count, 2)),
             ("first offset at a time", count, _scan(value_bytes, count)),
             ("encode", count, _encode("SetEncoder", value_bytes, count)),
             ("columns", count, _columns(value_bytes, count)),
@@ -97,6 +101,38 @@ def _walk(value_bytes: int, count: int, apart_ms: int) -> OfForm:
             now_ms=NOW_MS,
             interval_bytes=4096,
         )
+
+    return run
+
+
+def _take(value_bytes: int, count: int, magic: int) -> OfForm:
+    """As a broker admits a set that it stores as it was sent: all that it does per message."""
+    data = build_set(_records(value_bytes, count, 0), magic=magic)
+
+    def run(module: ModuleType) -> object:
+        found = module.take_usual(
+            [data],
+            base_offset=5,
+            now_ms=NOW_MS,
+            magics=1 << magic,
+            append_time_ms=NO_TIMESTAMP,
+            lowest_ms=0,
+            highest_ms=INT64_MAX,
+            entry_max_bytes=len(data),
+            room_bytes=len(data),
+            marks_max=100,
+            interval_bytes=4096,
+            since_bytes=0,
+            largest_ms=NO_TIMESTAMP,
+            magic=magic,
+            segment_offset=0,
+            segment_position=0,
+            close_ms=CLOSE_MS,
+            block_bytes=BLOCK_BYTES,
+        )
+        if found is None:
+            raise ValueError("the set is not stored as it was sent")
+        return found
 
     return run
 

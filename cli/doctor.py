@@ -13,6 +13,7 @@ from ..client.administer.admin import Admin
 from ..client.cluster.servers import Servers
 from ..client.errors import ConnectionFailed
 from ..clock import SystemClock
+from ..compiled import PRICE, REMEDY
 from ..protocol.api.broker.describe_broker import DescribeBrokerResponse
 from ..protocol.errors import HorologError, RequestTimedOut, UnsupportedVersion
 from ..storage.check.verify import verify
@@ -163,8 +164,8 @@ def _kernel(broker: DescribeBrokerResponse) -> Finding:
     return Finding(
         "kernel",
         Verdict.WARNING,
-        f"{broker.kernel}, so every message costs the broker several times as much",
-        "install a C compiler on the broker's machine and install horolog again",
+        f"{broker.kernel}: {PRICE}",
+        f"on the broker's machine: {REMEDY}",
     )
 
 

@@ -3,6 +3,8 @@
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self
 
+from ..compiled import warn_of_reference
+from ..protocol.records.kernel import FORM
 from .cluster.cluster import Cluster
 from .cluster.kafka_cluster import KafkaCluster
 from .cluster.one_broker import OneBroker
@@ -42,6 +44,7 @@ class Client:
         `read_from="any"` has messages read, searched and counted by whichever of several brokers
         is chosen, up to where that one has them; another one when it is lost, or falls behind.
         """
+        warn_of_reference(FORM)
         self._cluster = cluster_at(
             with_security(address, security),
             client_id=client_id,

@@ -27,6 +27,8 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from ..clock import SystemClock
+from ..compiled import warn_of_reference
+from ..protocol.records.kernel import FORM
 from . import bounds, fetch, loading, planning, segments
 from .logs import NO_LOGS, Logs, logs_from_json
 from .option_values import OptionError
@@ -49,6 +51,7 @@ Json = dict[str, Any]
 
 # Each process of Spark's that has to do with the format imports this first.
 end_quietly()
+warn_of_reference(FORM)
 
 
 class OffsetRange(InputPartition):

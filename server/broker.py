@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, TextIO
 
 from ..clock import Clock, SystemClock
+from ..compiled import PRICE, REMEDY
 from ..config.address import host_names
 from ..config.broker import BrokerSettings
 from ..config.listeners import OFF
@@ -507,8 +508,7 @@ class Broker:
             if FORM != "compiled":
                 self.observe(
                     "kernel_not_compiled",
-                    hint="checking and storing a message takes this broker a hundred times "
-                    "as long; with a C compiler there, install Horolog again",
+                    hint=f"{PRICE}; {REMEDY}",
                 )
             if listening:
                 await server.start(listening)

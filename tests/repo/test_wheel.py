@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import horolog
-from horolog.compiled import FOLDER, MODULE, SOURCES
+from horolog.compiled import FOLDER, MODULE, PRICE, SOURCES
 
 RECORDS = f"horolog/{FOLDER}/"
 NOT_INSTALLED = {"tests", "bench", "docs", "setup.py"}
@@ -129,7 +129,7 @@ def test_it_is_made_without_a_compiler_that_works(
         text=True,
         check=True,
     )
-    said = [f"The kernel was not compiled, and its slow form is used: {reason}"]
+    said = [f"The kernel was not compiled ({reason}): {PRICE}"]
     assert made.stderr.splitlines() == said
     assert list(tmp_path.rglob("*.so")) == []
 

@@ -2,8 +2,7 @@
 
 Everything that goes over the bytes of messages and records is here, in modules of the same names as
 the sources of the compiled kernel. Tests hold that against this one, and where nothing was compiled
-it is what runs: right, and slow. A set that is stored as it was sent costs it a few microseconds a
-message.
+it is what runs: right, and slow. `compiled.PRICE` says how slow.
 """
 
 from typing import Final

@@ -22,6 +22,8 @@ UINT32: Final = Struct(">I")
 INT64: Final = Struct(">q")
 HEAD: Final = Struct(">qi")
 """Offset and size of an entry."""
+ENTRY_HEAD: Final = Struct(">qiIBB")
+"""The same, and CRC, magic and attributes of its message."""
 V0_HEAD: Final = Struct(">BB")
 V1_HEAD: Final = Struct(">BBq")
 """Magic, attributes, and in v1 the timestamp."""

@@ -25,6 +25,27 @@ from .messages import PlainMessage, bad_timestamp, content_bytes, entry_bytes, r
 from .walk import latency_of
 
 
+def _number(view: memoryview, at: int, stop: int, bits: int) -> tuple[int, int]:
+    """The number of up to so many bits at `at`, and where it ends, which is behind `stop` where no
+    number is in front of that."""
+    if at >= stop:
+        return 0, stop + 1
+    number = view[at]
+    if number > 0x7F:
+        shift, more = 0, number
+        number &= 0x7F
+        while more > 0x7F:
+            at += 1
+            shift += 7
+            if at >= stop or shift >= bits:
+                return 0, stop + 1
+            more = view[at]
+            number |= (more & 0x7F) << shift
+        if number >> bits:
+            return 0, stop + 1
+    return number >> 1 ^ -(number & 1), at + 1
+
+
 class RecordCursor:
     """Goes over the records in `view[start:end]`, which are not compressed.
 
@@ -42,9 +63,7 @@ class RecordCursor:
     """
 
     __slots__ = (
-        "_at",
         "_end",
-        "_stop",
         "_view",
         "attributes",
         "following",
@@ -68,7 +87,7 @@ class RecordCursor:
         if not 0 <= start <= end <= len(self._view):
             raise IndexError(f"no bytes {start} to {end} in a buffer of {len(self._view)}")
         self._end = end
-        self._at = self._stop = self.following = self.position = start
+        self.following = self.position = start
         self.attributes = self.header_count = self.headers_at = 0
         self.timestamp_delta_ms = self.offset_delta = 0
         self.key_at = self.key_bytes = self.value_at = self.value_bytes = 0
@@ -78,71 +97,49 @@ class RecordCursor:
 
         At a bad record it stays for ever.
         """
-        if self.following >= self._end:
+        view, position, end = self._view, self.following, self._end
+        if position >= end:
             return NO_MORE
-        self.position = self._at = self.following
-        self._stop = self._end
-        length = self._int32()
-        if length < SMALLEST_RECORD or length > self._end - self._at:
+        self.position = position
+        length, at = _number(view, position, end, 32)
+        stop = at + length
+        if length < SMALLEST_RECORD or stop > end:
             return BAD_LENGTH
-        self._stop = self._at + length
-        self.attributes = self._view[self._at]
-        self._at += 1
-        self.timestamp_delta_ms = self._int64()
-        self.offset_delta = self._int32()
-        self.key_bytes = self._int32()
-        self.key_at = self._at
-        if not self._skip(self.key_bytes):
+        self.attributes = view[at]
+        self.timestamp_delta_ms, at = _number(view, at + 1, stop, 64)
+        self.offset_delta, at = _number(view, at, stop, 32)
+        length, at = _number(view, at, stop, 32)
+        self.key_at, self.key_bytes = at, length
+        if length > 0:
+            at += length
+        if at > stop:
             return BAD_FIELD
-        self.value_bytes = self._int32()
-        self.value_at = self._at
-        if not self._skip(self.value_bytes):
+        length, at = _number(view, at, stop, 32)
+        self.value_at, self.value_bytes = at, length
+        if length > 0:
+            at += length
+        if at > stop:
             return BAD_FIELD
-        self.header_count = self._int32()
-        self.headers_at = self._at
-        if self.header_count < 0 or 2 * self.header_count > self._stop - self._at:
-            return BAD_FIELD
-        for _ in range(self.header_count):
-            name_bytes = self._int32()
-            if name_bytes < 0 or not self._skip(name_bytes) or not self._skip(self._int32()):
-                return BAD_FIELD
-        if self._at != self._stop:
-            return BAD_END
-        self.following = self._stop
+        self.header_count, at = _number(view, at, stop, 32)
+        self.headers_at = at
+        if self.header_count:
+            at = self._headers_end(at, stop)
+        if at != stop:
+            return BAD_FIELD if at > stop else BAD_END
+        self.following = stop
         return RECORD
 
-    def _skip(self, length: int) -> bool:
-        """Go behind a string of that length, if it is inside the record."""
-        if length > self._stop - self._at:
-            return False
-        self._at += max(length, 0)
-        return True
-
-    def _int32(self) -> int:
-        return self._varint(5, 0x0F)
-
-    def _int64(self) -> int:
-        return self._varint(10, 0x01)
-
-    def _varint(self, most_bytes: int, top: int) -> int:
-        """The number at `_at`, which goes behind it, or behind `_stop` where there is none.
-
-        There no length is possible, so that the caller has to look only at those.
-        """
-        number = 0
-        for place in range(most_bytes):
-            at = self._at + place
-            if at >= self._stop:
-                break
-            byte = self._view[at]
-            if place == most_bytes - 1 and byte > top:
-                break
-            number |= (byte & 0x7F) << 7 * place
-            if byte < 0x80:
-                self._at = at + 1
-                return number >> 1 ^ -(number & 1)
-        self._at = self._stop + 1
-        return 0
+    def _headers_end(self, at: int, stop: int) -> int:
+        """Where the headers from `at` on end; behind `stop` where they are not good."""
+        if self.header_count < 0 or 2 * self.header_count > stop - at:
+            return stop + 1
+        for _ in range(self.header_count):
+            name_bytes, at = _number(self._view, at, stop, 32)
+            if name_bytes < 0:
+                return stop + 1
+            value_bytes, at = _number(self._view, at + name_bytes, stop, 32)
+            at += max(value_bytes, 0)
+        return at
 
     def key(self) -> bytes | None:
         """The key of the record."""
@@ -158,14 +155,13 @@ class RecordCursor:
     def headers(self) -> RecordHeaders:
         """The headers of the record, in their order; what is not UTF-8 in a name is replaced."""
         found = []
-        self._at = self.headers_at
+        at, view, stop = self.headers_at, self._view, self.following
         for _ in range(self.header_count):
-            length = self._int32()
-            name = str(self._view[self._at : self._at + length], "utf-8", "replace")
-            self._at += length
-            length = self._int32()
-            found.append((name, self._bytes(self._at, length)))
-            self._at += max(length, 0)
+            length, at = _number(view, at, stop, 32)
+            name = str(view[at : at + length], "utf-8", "replace")
+            length, at = _number(view, at + length, stop, 32)
+            found.append((name, self._bytes(at, length)))
+            at += max(length, 0)
         return tuple(found)
 
 

@@ -7,27 +7,23 @@ not. A row with no bytes is of messages that the next one with any has its bytes
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from ...layout import (
     BASE_TIMESTAMP_AT,
-    BATCH_ATTRIBUTES_AT,
     BATCH_MAGIC,
     BATCH_OVERHEAD,
+    CODEC_MASK,
     CONTROL_BIT,
-    ENTRY_OVERHEAD,
-    LAST_DELTA_AT,
     LOG_APPEND_TIME_BIT,
-    MAGIC_AT,
-    MAX_TIMESTAMP_AT,
-    SIZE_AT,
     Buffer,
 )
 from ..terms import RECORD
-from .bytes import LARGEST_INT64, V0_OVERHEAD, flat, int32_at, int64_at, wrapped
+from .bytes import LARGEST_INT64, flat, int64_at, wrapped
 from .records import RecordCursor
-from .walk import Walk, walk
+from .walk import Entry, read_entries
 
 MOST_SPANS: Final = 32
 """Of one block."""
@@ -86,19 +82,14 @@ def entry_spans(
     rows, times = list[int](), list[int]()
     position = begin = start
     first_offset = next_offset
-    while len(view) - position >= ENTRY_OVERHEAD:
-        size = int32_at(view, position + SIZE_AT)
-        stop = position + ENTRY_OVERHEAD + size
-        if size < V0_OVERHEAD or stop > len(view):
-            break
-        found = walk(view, position, stop, check_crc=check_crc)
-        some = _times_of(view, position, found) if found.end == stop else None
-        if some is None or not next_offset <= found.first_offset <= found.last_offset:
-            break
-        if found.last_offset == LARGEST_INT64:
+    entries, _ = read_entries(view, start, len(view), check_crc)
+    for entry in entries:
+        some = _times_of(view, position, entry)
+        offset, last_offset = entry[1], entry[1] + entry[6]
+        if some is None or offset < next_offset or last_offset >= LARGEST_INT64:
             break
         times += some
-        next_offset, position = found.last_offset + 1, stop
+        next_offset, position = last_offset + 1, entry[0]
         if since_bytes + position - begin >= block_bytes:
             rows += _rows(times, position - begin, next_offset - first_offset)
             begin, first_offset, since_bytes = position, next_offset, 0
@@ -109,29 +100,25 @@ def entry_spans(
     return array("q", rows).tobytes(), position, next_offset, since_bytes
 
 
-def _times_of(view: memoryview, position: int, found: Walk) -> list[int] | None:
+def _times_of(view: memoryview, position: int, entry: Entry) -> list[int] | None:
     """The times of an entry's messages; `None` where they are not simply there."""
-    if found.codecs != 1:
+    stop, _, magic, bits, time_ms, _, delta = entry
+    if bits & CODEC_MASK or (magic == BATCH_MAGIC and bits & CONTROL_BIT):
         return None
-    if view[position + MAGIC_AT] != BATCH_MAGIC:
-        return [found.first_timestamp_ms]
-    bits = view[position + BATCH_ATTRIBUTES_AT + 1]
-    if bits & CONTROL_BIT:
-        return None
-    cursor = RecordCursor(view, position + BATCH_OVERHEAD, found.end)
-    base_ms, append_ms = (
-        int64_at(view, position + at) for at in (BASE_TIMESTAMP_AT, MAX_TIMESTAMP_AT)
-    )
+    if magic != BATCH_MAGIC:
+        return [time_ms]
+    cursor = RecordCursor(view, position + BATCH_OVERHEAD, stop)
+    base_ms = int64_at(view, position + BASE_TIMESTAMP_AT)
     times = []
     while cursor.step() == RECORD:
         own_ms = wrapped(base_ms + cursor.timestamp_delta_ms)
-        times.append(append_ms if bits & LOG_APPEND_TIME_BIT else own_ms)
-    good = cursor.following == found.end
-    return times if good and len(times) - 1 <= int32_at(view, position + LAST_DELTA_AT) else None
+        times.append(time_ms if bits & LOG_APPEND_TIME_BIT else own_ms)
+    return times if cursor.following == stop and len(times) - 1 <= delta else None
 
 
 def _rows(times: Sequence[int], log_bytes: int, offsets: int) -> list[int]:
-    spans, joined_ms = _few(Span(time, time, 1) for time in times if time >= 0)
+    counts = Counter(times).items()
+    spans, joined_ms = _few(Span(time, time, messages) for time, messages in counts if time >= 0)
     rows = [(span, joined_ms) for span in spans]
     untimed = sum(time < 0 for time in times)
     if untimed or not spans:

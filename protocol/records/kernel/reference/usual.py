@@ -1,12 +1,20 @@
-"""Sets that are stored as they came, but for offsets and append times: as many as there are."""
+"""Sets that are stored as they were sent, but for offsets and append times.
+
+A usual set is one of good messages alone, or of good batches alone. Nothing in it is compressed or
+says that it has an append time, and a batch has no other attribute either, consecutive offsets and
+the largest timestamp that its header says, unless it gets an append time; one with a producer's
+number is alone in its set.
+"""
 
 from array import array
+from typing import Final
 
 from ...latency import LatencyCounts
 from ...layout import (
     BASE_SEQUENCE_AT,
     BASE_TIMESTAMP_AT,
     BATCH_ATTRIBUTES_AT,
+    BATCH_MAGIC,
     BATCH_OVERHEAD,
     ENTRY_OVERHEAD,
     LAST_DELTA_AT,
@@ -20,12 +28,15 @@ from ...layout import (
     SIZE_AT,
     Buffer,
 )
-from ..terms import NO_MORE, Offsets
+from ..terms import NO_MORE, Offsets, Problem
 from .bytes import INT16, LARGEST_INT32, LARGEST_INT64, flat, int32_at, int64_at
 from .messages import stamp
 from .records import RecordsFound, check_records
 from .spans import entry_spans
 from .walk import Walk, walk
+
+BATCHES_ALONE: Final = 1 << 2
+"""`Walk.magics` of batches, whose magic is 2."""
 
 
 class UsualSets(Walk):
@@ -46,18 +57,57 @@ class UsualSets(Walk):
 
     __slots__ = ("data", "first_offsets", "spans")
 
-    def __init__(self, data: memoryview, first_offsets: list[int]) -> None:
+    def __init__(
+        self, data: memoryview, base_offset: int, since_bytes: int, largest_ms: int, now_ms: int
+    ) -> None:
         super().__init__()
         self.data = data
-        self.first_offsets = first_offsets
+        self.first_offsets: list[int] = []
+        self.last_offset, self.literal = base_offset - 1, False
+        self.since_bytes, self.largest_ms = since_bytes, largest_ms
+        self.latency = LatencyCounts() if now_ms >= 0 else None
         self.spans: tuple[bytes, int, int, int] | None = None
 
-    def take(self, whole: Walk) -> None:
-        """Take what the walk over what is stored says, but for what only the sender's bytes say."""
-        for name in Walk.__slots__:
-            setattr(self, name, getattr(whole, name))
-        self.literal = False
-        self.append_time_bits, self.last_append_time_ms = 0, NO_TIMESTAMP
+    def add(self, found: Walk) -> None:
+        """Take a set that follows, which `found` is the walk over."""
+        if not self.first_offsets:
+            self.first_offset, self.first_timestamp_ms = (
+                found.first_offset,
+                found.first_timestamp_ms,
+            )
+        self.first_offsets.append(found.first_offset)
+        if found.untimed < found.count:
+            is_first = self.max_position < 0
+            if is_first or found.max_timestamp_ms > self.max_timestamp_ms:
+                self.max_timestamp_ms = found.max_timestamp_ms
+                self.max_position, self.max_offset = found.max_position, found.max_offset
+            if is_first or found.min_timestamp_ms < self.min_timestamp_ms:
+                self.min_timestamp_ms = found.min_timestamp_ms
+        for name in ("count", "batches", "untimed", "magic_changes"):
+            setattr(self, name, getattr(self, name) + getattr(found, name))
+        for name in ("end", "problem_position", "last_offset", "since_bytes", "largest_ms"):
+            setattr(self, name, getattr(found, name))
+        self.magics |= found.magics
+        self.codecs |= found.codecs
+        self.largest_entry_bytes = max(self.largest_entry_bytes, found.largest_entry_bytes)
+        if len(self.marks):
+            self.marks.extend(found.marks)
+        else:
+            self.marks = found.marks
+        if self.latency is not None and found.latency is not None:
+            self.latency.add(found.latency)
+
+    def stamp(self, append_time_ms: int, largest_ms: int) -> None:
+        """Give all sets an append time; `largest_ms` is the largest timestamp in front of them."""
+        stamp(self.data, 0, self.end, append_time_ms)
+        self.first_timestamp_ms = self.max_timestamp_ms = append_time_ms
+        self.max_position, self.max_offset = 0, self.first_offset
+        if self.data[MAGIC_AT] == BATCH_MAGIC:
+            self.max_offset += int32_at(self.data, LAST_DELTA_AT)
+        self.largest_ms = max(largest_ms, append_time_ms)
+        if len(self.marks):  # No later one has a larger time than the first.
+            self.marks.timestamps_ms = array("q", [self.largest_ms])
+            self.marks.next_offsets = array("i", [self.marks.offsets[0] + 1])
 
 
 def producer_numbers(record_sets: list[Buffer]) -> list[tuple[int, int, int, int, int]]:
@@ -66,7 +116,7 @@ def producer_numbers(record_sets: list[Buffer]) -> list[tuple[int, int, int, int
     found: list[tuple[int, int, int, int, int]] = []
     for number, record_set in enumerate(record_sets):
         view = flat(record_set)
-        if len(view) >= BATCH_OVERHEAD and view[MAGIC_AT] == 2:
+        if len(view) >= BATCH_OVERHEAD and view[MAGIC_AT] == BATCH_MAGIC:
             producer_id = int64_at(view, PRODUCER_ID_AT)
             if producer_id != NO_PRODUCER_ID:
                 (epoch,) = INT16.unpack_from(view, PRODUCER_EPOCH_AT)
@@ -100,15 +150,12 @@ def take_usual(
 ) -> UsualSets | None:
     """Take sets up to the first that is not usual; `None` if that is the first of all.
 
-    A usual set is one of good messages alone, or of good batches alone, in formats whose bits
-    (`1 << magic`) are in `magics`. Nothing in it is compressed or says that it has an append time,
-    and a batch has no other attribute either, consecutive offsets and the largest timestamp that
-    its header says, unless it gets an append time; one with a producer's number is alone in its
-    set. Its messages have no timestamp, or one from `lowest_ms` to `highest_ms`; where they get an
-    append time, that one is to be no later than `highest_ms` instead. Its entries, header included,
-    are not larger than `entry_max_bytes`. It fits into what is left of `room_bytes`, and an index
-    can hold its offsets. All sets together have at most `marks_max` marks, and no set is taken
-    behind the last of so many.
+    The formats of a usual set have bits (`1 << magic`) in `magics`. Its messages have no timestamp,
+    or one from `lowest_ms` to `highest_ms`; where they get an append time, that one is to be no
+    later than `highest_ms` instead. Its entries, header included, are not larger than
+    `entry_max_bytes`. It fits into what is left of `room_bytes`, and an index can hold its offsets.
+    All sets together have at most `marks_max` marks, and no set is taken behind the last of so
+    many.
 
     The sets get offsets from `base_offset` on, and `append_time_ms` if it is not -1. A single set
     that can be written is changed in place, and may be even if it is not taken, but for its
@@ -118,75 +165,66 @@ def take_usual(
     them of times that are more than `close_ms` apart or that some messages have and some have not,
     else one row. `block_since_bytes` is what a block has in front of the sets.
     """
-    first_offset = base_offset
-    last_markable = segment_offset + min(LARGEST_INT32 - 1, LARGEST_INT64 - segment_offset)
-    kept = bytearray()
-    offsets: list[int] = []
-    latency = LatencyCounts()
-    smallest: list[int] = []
-    untimed = marks = 0
-    since, largest = since_bytes, largest_ms
     in_place = len(record_sets) == 1 and not memoryview(record_sets[0]).readonly
+    size_bytes = min(sum(map(len, record_sets)), max(room_bytes, 0))
+    data = flat(record_sets[0] if in_place else bytearray(size_bytes))
+    last_markable = segment_offset + min(LARGEST_INT32 - 1, LARGEST_INT64 - segment_offset)
+    taken = UsualSets(data, base_offset, since_bytes, largest_ms, now_ms)
     for record_set in record_sets:
-        view = flat(record_set) if in_place else memoryview(bytearray(record_set))
-        if len(view) > room_bytes - len(kept) or marks >= marks_max:
+        start, stop = taken.end, taken.end + len(record_set)
+        if stop > room_bytes or len(taken.marks) >= marks_max:
             break
+        if not in_place:
+            data[start:stop] = record_set
         found = walk(
-            *(view, 0, len(view)),
+            *(data, start, stop),
             offsets=Offsets.ASSIGN,
-            base_offset=base_offset,
+            base_offset=taken.last_offset + 1,
             now_ms=now_ms,
             interval_bytes=interval_bytes,
-            since_bytes=since,
-            largest_ms=largest,
+            since_bytes=taken.since_bytes,
+            largest_ms=taken.largest_ms,
+            magic=taken.magic_changes[-1][1] if taken.magic_changes else magic,
             segment_offset=segment_offset,
-            segment_position=segment_position + len(kept),
+            segment_position=segment_position + start,
         )
-        if not _is_usual(view, found, now_ms, magics, exact_times=append_time_ms < 0):
+        if not _is_plain(found, magics) or not _count_records(
+            data, start, found, now_ms, exact_times=append_time_ms < 0
+        ):
             break
-        marks += len(found.marks)
         newest_ms = found.max_timestamp_ms if append_time_ms < 0 else append_time_ms
         is_timed = found.untimed < found.count
         if (
             found.last_offset > last_markable
             or found.largest_entry_bytes > entry_max_bytes
-            or marks > marks_max
+            or len(taken.marks) + len(found.marks) > marks_max
             or (is_timed and (found.min_timestamp_ms < lowest_ms or newest_ms > highest_ms))
         ):
             break
-        offsets.append(base_offset)
-        kept += view
-        base_offset = found.last_offset + 1
-        since, largest = found.since_bytes, max(found.largest_ms, append_time_ms)
-        untimed += found.untimed
-        if is_timed:
-            smallest.append(found.min_timestamp_ms)
-        if found.latency is not None:
-            latency.add(found.latency)
-    if not offsets:
+        taken.add(found)
+    if not taken.first_offsets:
         return None
-    data = flat(record_sets[0]) if in_place else memoryview(kept)
+    taken.data = data[: taken.end]
+    if taken.min_timestamp_ms < NO_TIMESTAMP and taken.latency is not None:
+        taken.latency = LatencyCounts(untimed=taken.count)
     if append_time_ms >= 0:
-        stamp(data, 0, len(data), append_time_ms)
-    taken = UsualSets(data, offsets)
-    whole = walk(
-        *(data, 0, len(data)),
-        check_crc=False,
-        interval_bytes=interval_bytes,
-        since_bytes=since_bytes,
-        largest_ms=largest_ms,
-        magic=magic,
-        segment_offset=segment_offset,
-        segment_position=segment_position,
-    )
-    taken.take(whole)
-    taken.min_timestamp_ms = min(smallest, default=NO_TIMESTAMP)
-    taken.untimed = untimed
-    taken.latency = latency if now_ms >= 0 else None
-    if append_time_ms < 0 and 0 <= block_since_bytes < block_bytes:
-        rows, left = _spans(taken, first_offset, close_ms, block_bytes, block_since_bytes)
-        taken.spans = rows, first_offset, block_since_bytes, left
+        taken.stamp(append_time_ms, largest_ms)
+    elif 0 <= block_since_bytes < block_bytes:
+        rows, left = _spans(taken, base_offset, close_ms, block_bytes, block_since_bytes)
+        taken.spans = rows, base_offset, block_since_bytes, left
     return taken
+
+
+def _is_plain(found: Walk, magics: int) -> bool:
+    """Whether a set is of good messages alone, or of good batches alone, in formats that are in
+    `magics`, and nothing in it is compressed or has an append time."""
+    return (
+        found.problem is Problem.NONE
+        and found.codecs == 1
+        and not found.append_time_bits
+        and not found.magics & ~magics
+        and (not found.batches or found.magics == BATCHES_ALONE)
+    )
 
 
 def _spans(
@@ -211,28 +249,25 @@ def _spans(
     return array("q", row).tobytes(), left if left < block_bytes else 0
 
 
-def _is_usual(
-    view: memoryview, found: Walk, now_ms: int, magics: int, *, exact_times: bool
+def _count_records(
+    data: memoryview, start: int, found: Walk, now_ms: int, *, exact_times: bool
 ) -> bool:
-    """Whether a set that `found` is the walk over is stored as it came; of one of batches the times
-    and latencies of their records are noted in `found`."""
-    if found.problem or found.codecs != 1 or found.append_time_bits or found.magics & ~magics:
-        return False
+    """Put the times and latencies of the records of a set of batches into the walk over it. False
+    at a batch that is not stored as it was sent."""
     if not found.batches:
         return True
-    if found.magics != 1 << 2:
-        return False
-    latency = LatencyCounts()
-    found.untimed, found.max_timestamp_ms = 0, NO_TIMESTAMP
+    found.untimed, found.min_timestamp_ms, found.max_timestamp_ms = 0, NO_TIMESTAMP, NO_TIMESTAMP
+    found.latency = LatencyCounts()
     smallest: list[int] = []
     largest: list[int] = []
-    position = 0
-    while position < len(view):
-        stop = position + ENTRY_OVERHEAD + int32_at(view, position + SIZE_AT)
-        records = _usual_records(view, position, stop, now_ms)
+    position = start
+    while position < found.end:
+        stop = position + ENTRY_OVERHEAD + int32_at(data, position + SIZE_AT)
+        is_alone = (position, stop) == (start, found.end)
+        records = _usual_records(data, position, stop, now_ms, is_alone=is_alone)
         if records is None:
             return False
-        said_ms = int64_at(view, position + MAX_TIMESTAMP_AT)
+        said_ms = int64_at(data, position + MAX_TIMESTAMP_AT)
         if exact_times and said_ms != records.max_timestamp_ms:
             return False
         if records.untimed < records.count:
@@ -240,32 +275,33 @@ def _is_usual(
             largest.append(records.max_timestamp_ms)
         found.untimed += records.untimed
         if records.latency is not None:
-            latency.add(records.latency)
+            found.latency.add(records.latency)
         position = stop
     found.min_timestamp_ms = min(smallest, default=NO_TIMESTAMP)
     found.max_timestamp_ms = max(largest, default=NO_TIMESTAMP)
-    found.latency = latency
     return True
 
 
-def _usual_records(view: memoryview, position: int, stop: int, now_ms: int) -> RecordsFound | None:
+def _usual_records(
+    data: memoryview, position: int, stop: int, now_ms: int, *, is_alone: bool
+) -> RecordsFound | None:
     """The records of a batch that has no attributes, and a good producer's number if it has any:
     then it is alone in its set. Else `None`."""
-    if any(view[position + BATCH_ATTRIBUTES_AT : position + BATCH_ATTRIBUTES_AT + 2]):
+    if any(data[position + BATCH_ATTRIBUTES_AT : position + BATCH_ATTRIBUTES_AT + 2]):
         return None
-    producer_id = int64_at(view, position + PRODUCER_ID_AT)
+    producer_id = int64_at(data, position + PRODUCER_ID_AT)
     if producer_id != NO_PRODUCER_ID:
-        (epoch,) = INT16.unpack_from(view, position + PRODUCER_EPOCH_AT)
-        sequence = int32_at(view, position + BASE_SEQUENCE_AT)
-        if min(producer_id, epoch, sequence) < 0 or (position, stop) != (0, len(view)):
+        (epoch,) = INT16.unpack_from(data, position + PRODUCER_EPOCH_AT)
+        sequence = int32_at(data, position + BASE_SEQUENCE_AT)
+        if min(producer_id, epoch, sequence) < 0 or not is_alone:
             return None
     found = check_records(
-        view,
+        data,
         position + BATCH_OVERHEAD,
         stop,
-        base_timestamp_ms=int64_at(view, position + BASE_TIMESTAMP_AT),
+        base_timestamp_ms=int64_at(data, position + BASE_TIMESTAMP_AT),
         now_ms=now_ms,
     )
-    said = int32_at(view, position + RECORD_COUNT_AT), int32_at(view, position + LAST_DELTA_AT)
+    said = int32_at(data, position + RECORD_COUNT_AT), int32_at(data, position + LAST_DELTA_AT)
     good = found.problem == NO_MORE and found.count > 0
     return found if good and said == (found.count, found.count - 1) else None

@@ -1,19 +1,19 @@
 """The one walk over a message set, and the short ones that look at heads alone."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
+from operator import add, eq, sub
 from zlib import crc32 as crc32
 
-from .....values import value_class
 from ...latency import LATENCY_BUCKETS_MS, LatencyCounts
 from ...layout import (
-    ATTRIBUTES_AT,
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,
     BATCH_MAGIC,
     BATCH_OVERHEAD,
     CODEC_MASK,
-    CRC_AT,
     ENTRY_OVERHEAD,
     LAST_DELTA_AT,
     LEADER_EPOCH_AT,
@@ -31,6 +31,7 @@ from ...layout import (
 from ...marks import NO_MARKS, Marks
 from ..terms import BAD_OFFSET, BAD_SIZE, NOT_FOUND, Offsets, Problem
 from .bytes import (
+    ENTRY_HEAD,
     HEAD,
     HIGHEST_CODEC,
     HIGHEST_MESSAGE_CODEC,
@@ -138,82 +139,69 @@ class Walk:
         self.latency: LatencyCounts | None = None
 
 
-@value_class
-class _Entry:
-    """The fields of an entry, all of whose bytes are there and good."""
-
-    stop: int
-    offset: int
-    magic: int
-    attributes: int
-    time_ms: int
-    records: int
-    delta: int
-    """From the offset to that of the last record."""
+Entry = tuple[int, int, int, int, int, int, int]
+"""An entry whose bytes are all there and good: where it ends, its offset, magic and attributes, its
+time, how many records it has, and how far the last one's offset is from its own."""
 
 
-def _read_entry(view: memoryview, position: int, end: int, check_crc: bool) -> _Entry | Problem:
+def _read_entry(view: memoryview, position: int, end: int, check_crc: bool) -> Entry | Problem:
     """The entry at `position`, or what is wrong with it."""
-    if end - position < ENTRY_OVERHEAD:
-        return Problem.PARTIAL
-    offset, size = HEAD.unpack_from(view, position)
+    if end - position < ENTRY_OVERHEAD + V0_OVERHEAD:
+        is_whole = end - position >= ENTRY_OVERHEAD
+        is_bad = is_whole and int32_at(view, position + SIZE_AT) < V0_OVERHEAD
+        return Problem.SIZE if is_bad else Problem.PARTIAL
+    offset, size, crc, magic, attributes = ENTRY_HEAD.unpack_from(view, position)
     stop = position + ENTRY_OVERHEAD + size
     if size < V0_OVERHEAD:
         return Problem.SIZE
     if stop > end:
         return Problem.PARTIAL
-    magic = view[position + MAGIC_AT]
-    if magic < BATCH_MAGIC:
-        return _read_message(view, position, stop, offset, magic, check_crc)
     if magic == BATCH_MAGIC:
         return _read_batch(view, position, stop, offset, check_crc)
-    return Problem.MAGIC
+    if magic > BATCH_MAGIC:
+        return Problem.MAGIC
+    if size < MESSAGE_OVERHEAD[magic]:
+        return Problem.SIZE
+    if check_crc and crc32(view[position + MAGIC_AT : stop]) != crc:
+        return Problem.CRC
+    return _read_message(view, position, stop, offset, magic, attributes)
 
 
 def _read_message(
-    view: memoryview, position: int, stop: int, offset: int, magic: int, check_crc: bool
-) -> _Entry | Problem:
-    """The plain message or wrapper that is all of `view[position:stop]`, or what is wrong."""
-    body_bytes = stop - position - ENTRY_OVERHEAD - MESSAGE_OVERHEAD[magic]
-    if body_bytes < 0:
-        return Problem.SIZE
-    if check_crc:
-        (stored,) = UINT32.unpack_from(view, position + CRC_AT)
-        if crc32(view[position + MAGIC_AT : stop]) != stored:
-            return Problem.CRC
-    key_at = position + TIMESTAMP_AT + (TIME_BYTES if magic else 0)
+    view: memoryview, position: int, stop: int, offset: int, magic: int, attributes: int
+) -> Entry | Problem:
+    """The plain message or wrapper that is all of `view[position:stop]`, or what is wrong; its CRC
+    is right."""
+    key_at = position + TIMESTAMP_AT
+    time_ms = NO_TIMESTAMP
+    if magic:
+        (time_ms,) = INT64.unpack_from(view, key_at)
+        key_at += TIME_BYTES
     (key_bytes,) = INT32.unpack_from(view, key_at)
-    if key_bytes > 0:
-        key_at += key_bytes
-        body_bytes -= key_bytes
-        if body_bytes < 0:
-            return Problem.LENGTHS
-    (value_bytes,) = INT32.unpack_from(view, key_at + LENGTH_BYTES)
-    if value_bytes != body_bytes and (value_bytes >= 0 or body_bytes > 0):
+    value_at = key_at + LENGTH_BYTES + (key_bytes if key_bytes > 0 else 0)
+    most_bytes = stop - LENGTH_BYTES - value_at
+    if most_bytes < 0:
         return Problem.LENGTHS
-    attributes = view[position + ATTRIBUTES_AT]
+    (value_bytes,) = INT32.unpack_from(view, value_at)
+    if value_bytes != most_bytes and (value_bytes >= 0 or most_bytes > 0):
+        return Problem.LENGTHS
     if attributes & CODEC_MASK > HIGHEST_MESSAGE_CODEC:
         return Problem.CODEC
-    time_ms = INT64.unpack_from(view, position + TIMESTAMP_AT)[0] if magic else NO_TIMESTAMP
-    return _Entry(stop, offset, magic, attributes, time_ms, 1, 0)
+    return stop, offset, magic, attributes, time_ms, 1, 0
 
 
 def _read_batch(
     view: memoryview, position: int, stop: int, offset: int, check_crc: bool
-) -> _Entry | Problem:
+) -> Entry | Problem:
     """The batch that is all of `view[position:stop]`, or what is wrong with it."""
     problem = batch_problem(view, position, stop, check_crc)
     if problem:
         return Problem(problem)
-    return _Entry(
-        stop,
-        offset,
-        2,
-        view[position + BATCH_ATTRIBUTES_AT + 1],
-        int64_at(view, position + MAX_TIMESTAMP_AT),
-        int32_at(view, position + RECORD_COUNT_AT),
-        int32_at(view, position + LAST_DELTA_AT),
-    )
+    attributes = view[position + BATCH_ATTRIBUTES_AT + 1]
+    records = int32_at(view, position + RECORD_COUNT_AT)
+    delta = int32_at(view, position + LAST_DELTA_AT)
+    time_ms = int64_at(view, position + MAX_TIMESTAMP_AT)
+    return stop, offset, 2, attributes, time_ms, records, delta
 
 
 def batch_problem(view: memoryview, position: int, stop: int, check_crc: bool) -> int:
@@ -266,155 +254,181 @@ def walk(
     if is_assigning and view.readonly:
         raise TypeError("offsets cannot be assigned in a buffer that is read-only")
     found = Walk()
-    times: list[int] = []
-    marks = _MarksAt(segment_offset, segment_position - start, start - since_bytes)
-    position, last_offset = start, base_offset - 1
-    while position < end:
-        entry = _read_entry(view, position, end, check_crc)
-        if isinstance(entry, Problem):
-            found.problem = entry
-            break
-        if is_assigning:
-            offset = last_offset + 1
-            _assign(view, position, entry, offset)
-        elif _breaks_rule(entry, offsets, last_offset):
+    entries, found.problem = read_entries(view, start, end, check_crc)
+    if not is_assigning:
+        kept = _keeping_rule(entries, offsets, base_offset - 1)
+        if kept < len(entries):
+            del entries[kept:]
             found.problem = Problem.OFFSET
-            break
-        else:
-            offset = entry.offset
-        if entry.offset != found.count:
-            found.literal = False
-        if position == start:
-            found.first_offset, found.first_timestamp_ms = offset, entry.time_ms
-        last_offset = offset + entry.delta
-        _add_kind(found, entry, position, magic)
-        magic = entry.magic
-        _add_time(found, entry, position, last_offset, times)
-        if position - marks.marked_at > interval_bytes >= 0:
-            marks.add(position, last_offset, max(largest_ms, found.max_timestamp_ms))
-        position = entry.stop
-    if position > start:
-        found.last_offset = last_offset
-    _add_times(found, times, now_ms)
-    found.end = found.problem_position = position
-    found.marks = marks.finish()
-    found.since_bytes = position - marks.marked_at
+    found.end = found.problem_position = entries[-1][0] if entries else start
+    marks, marked_at = NO_MARKS, start - since_bytes
+    timed: Sequence[int] = ()
+    if entries:
+        stops, sent_offsets, magics, attributes, times, records, deltas = zip(*entries, strict=True)
+        positions = (start, *stops[:-1])
+        first_offsets: Sequence[int] = sent_offsets
+        if is_assigning:
+            first_offsets = _assign(view, positions, magics, deltas, base_offset)
+        last_offsets = tuple(map(add, first_offsets, deltas))
+        found.first_offset, found.last_offset = first_offsets[0], last_offsets[-1]
+        found.literal = all(map(eq, sent_offsets, accumulate(records, initial=0)))
+        found.largest_entry_bytes = max(map(sub, stops, positions))
+        found.magic_changes = _magic_changes(magics, positions, magic)
+        _add_kinds(found, magics, attributes, records)
+        timed = _add_times(found, times, records)
+        if timed:
+            newest = times.index(found.max_timestamp_ms)
+            found.max_position, found.max_offset = positions[newest], last_offsets[newest]
+        if magics[-1] and attributes[-1] & LOG_APPEND_TIME_BIT:
+            found.last_append_time_ms = times[-1]
+        if interval_bytes >= 0:
+            places = positions, last_offsets, times
+            shifts = segment_position - start, segment_offset
+            marks, marked_at = _mark(*places, *shifts, marked_at, interval_bytes, largest_ms)
+    if now_ms >= 0 and not found.batches:
+        found.latency = latency_of(timed, found.untimed, now_ms)
+    found.marks, found.since_bytes = marks, found.end - marked_at
     found.largest_ms = max(largest_ms, found.max_timestamp_ms)
     return found
 
 
-def _breaks_rule(entry: _Entry, rule: Offsets, last_offset: int) -> bool:
-    """Whether an entry's offset is not one that may follow `last_offset`."""
-    offset = entry.offset
-    if offset > LARGEST_INT64 - entry.delta:
-        return True
-    if rule == Offsets.ANY:
-        return False
-    if offset <= last_offset:
-        return True
-    is_exact = entry.magic == BATCH_MAGIC or not entry.attributes & CODEC_MASK
-    return rule == Offsets.CONTIGUOUS and is_exact and offset != last_offset + 1
+def read_entries(
+    view: memoryview, position: int, end: int, check_crc: bool
+) -> tuple[list[Entry], Problem]:
+    """The entries up to the first that is not good, and what is wrong with that one."""
+    entries: list[Entry] = []
+    while position < end:
+        entry = _read_entry(view, position, end, check_crc)
+        if not isinstance(entry, tuple):
+            return entries, entry
+        entries.append(entry)
+        position = entry[0]
+    return entries, Problem.NONE
 
 
-def _assign(view: memoryview, position: int, entry: _Entry, offset: int) -> None:
-    """Write another offset into an entry; a batch then is of no leader epoch."""
-    INT64.pack_into(view, position, offset)
-    if entry.magic == BATCH_MAGIC:
-        INT32.pack_into(view, position + LEADER_EPOCH_AT, NO_LEADER_EPOCH)
+def _keeping_rule(entries: list[Entry], rule: Offsets, last_offset: int) -> int:
+    """How many entries there are in front of the first one whose offset may not follow that of the
+    one before it, which is `last_offset` at first."""
+    for number, (_, offset, magic, attributes, _, _, delta) in enumerate(entries):
+        if offset > LARGEST_INT64 - delta or (rule != Offsets.ANY and offset <= last_offset):
+            return number
+        is_exact = magic == BATCH_MAGIC or not attributes & CODEC_MASK
+        if rule == Offsets.CONTIGUOUS and is_exact and offset != last_offset + 1:
+            return number
+        last_offset = offset + delta
+    return len(entries)
 
 
-def _add_kind(found: Walk, entry: _Entry, position: int, magic_before: int) -> None:
-    """Count an entry, and what it says of itself."""
-    found.count += entry.records
-    found.magics |= 1 << entry.magic
-    if entry.magic != magic_before:
-        found.magic_changes.append((position, entry.magic))
-    codec = entry.attributes & CODEC_MASK
-    found.codecs |= 1 << codec
-    if codec:
-        found.last_codec = codec
-    if entry.magic == BATCH_MAGIC:
-        found.batches += 1
-    size = entry.stop - position
-    if size > found.largest_entry_bytes:
-        found.largest_entry_bytes = size
+def _assign(
+    view: memoryview,
+    positions: Sequence[int],
+    magics: Sequence[int],
+    deltas: Sequence[int],
+    offset: int,
+) -> list[int]:
+    """Write offsets from `offset` on into entries, and say which; a batch then is of no leader
+    epoch."""
+    assigned = []
+    for position, magic, delta in zip(positions, magics, deltas, strict=True):
+        INT64.pack_into(view, position, offset)
+        if magic == BATCH_MAGIC:
+            INT32.pack_into(view, position + LEADER_EPOCH_AT, NO_LEADER_EPOCH)
+        assigned.append(offset)
+        offset += delta + 1
+    return assigned
 
 
-def _add_time(
-    found: Walk, entry: _Entry, position: int, last_offset: int, times: list[int]
+def _magic_changes(
+    magics: Sequence[int], positions: Sequence[int], magic_before: int
+) -> list[tuple[int, int]]:
+    """Position and magic of the entries whose magic is not that of the one before."""
+    before = (magic_before, *magics)
+    return [
+        (position, magic)
+        for position, magic, last in zip(positions, magics, before, strict=False)
+        if magic != last
+    ]
+
+
+def _add_kinds(
+    found: Walk, magics: Sequence[int], attributes: Sequence[int], records: Sequence[int]
 ) -> None:
-    """Count the timestamp of an entry; `times` are those of the entries that have one."""
-    time_ms = entry.time_ms
-    if entry.magic and entry.attributes & LOG_APPEND_TIME_BIT:
-        found.append_time_bits += 1
-        found.last_append_time_ms = time_ms
-    else:
-        found.last_append_time_ms = NO_TIMESTAMP
-    if time_ms == NO_TIMESTAMP:
-        found.untimed += entry.records
-        return
-    times.append(time_ms)
-    if time_ms > found.max_timestamp_ms or found.max_position < 0:
-        found.max_timestamp_ms = time_ms
-        found.max_position, found.max_offset = position, last_offset
+    """Count entries, and what they say of themselves."""
+    found.count, found.batches = sum(records), magics.count(2)
+    for (magic, bits), entries in Counter(zip(magics, attributes, strict=True)).items():
+        found.magics |= 1 << magic
+        found.codecs |= 1 << (bits & CODEC_MASK)
+        if magic and bits & LOG_APPEND_TIME_BIT:
+            found.append_time_bits += entries
+    if found.codecs > 1:
+        codecs = (bits & CODEC_MASK for bits in reversed(attributes))
+        found.last_codec = next(filter(None, codecs))
 
 
-def _add_times(found: Walk, times: list[int], now_ms: int) -> None:
-    """Count what all the timestamps together say."""
+def _add_times(found: Walk, times: Sequence[int], records: Sequence[int]) -> Sequence[int]:
+    """Count the times of entries, and say which are times."""
+    found.first_timestamp_ms = times[0]
+    if NO_TIMESTAMP in times:
+        found.untimed = sum(
+            count for count, time_ms in zip(records, times, strict=True) if time_ms == NO_TIMESTAMP
+        )
+        times = [time_ms for time_ms in times if time_ms != NO_TIMESTAMP]
     if times:
-        found.min_timestamp_ms = min(times)
-    if now_ms >= 0 and not found.batches:
-        found.latency = latency_of(times, found.untimed, now_ms)
+        found.min_timestamp_ms, found.max_timestamp_ms = min(times), max(times)
+    return times
 
 
-class _MarksAt:
-    """Index marks that are made on the way; `shift` makes a position one in the log file."""
-
-    def __init__(self, base_offset: int, shift: int, marked_at: int) -> None:
-        self._base_offset, self._shift = base_offset, shift
-        self.marked_at = marked_at
-        self._marks = Marks()
-
-    def add(self, position: int, offset: int, largest_ms: int) -> None:
-        """Mark the entry, if an index entry can hold it."""
-        relative = offset - self._base_offset
+def _mark(
+    positions: Sequence[int],
+    last_offsets: Sequence[int],
+    times: Sequence[int],
+    shift: int,
+    segment_offset: int,
+    marked_at: int,
+    interval_bytes: int,
+    largest_ms: int,
+) -> tuple[Marks, int]:
+    """Marks of entries, as far as an index entry can hold them, and where the last one is;
+    `marked_at` is that of the one before. `shift` makes a position one in the log file."""
+    marks = Marks()
+    known = number = 0
+    while (number := bisect_right(positions, marked_at + interval_bytes, number)) < len(positions):
+        largest_ms = max(largest_ms, *times[known : number + 1])
+        position, relative = positions[number], last_offsets[number] - segment_offset
+        known = number = number + 1
         # The next offset is in the index too.
-        if position + self._shift > LARGEST_INT32 or not 0 <= relative < LARGEST_INT32:
-            return
-        marks = self._marks
+        if position + shift > LARGEST_INT32 or not 0 <= relative < LARGEST_INT32:
+            continue
         marks.offsets.append(relative)
-        marks.positions.append(position + self._shift)
+        marks.positions.append(position + shift)
         if largest_ms > (marks.timestamps_ms[-1] if marks.timestamps_ms else NO_TIMESTAMP):
             marks.timestamps_ms.append(largest_ms)
             marks.next_offsets.append(relative + 1)
-        self.marked_at = position
-
-    def finish(self) -> Marks:
-        return self._marks if len(self._marks) else NO_MARKS
+        marked_at = position
+    return marks if len(marks) else NO_MARKS, marked_at
 
 
 def latency_of(times: Sequence[int], untimed: int, now_ms: int) -> LatencyCounts:
     """Latencies of messages with these times. A time below -1 cannot be one, and spoils all."""
-    if not times or min(times) < NO_TIMESTAMP:
-        return LatencyCounts(untimed=untimed + len(times))
-    found = LatencyCounts(untimed=untimed)
-    latencies_ms = [now_ms - time_ms if time_ms < now_ms else 0 for time_ms in times]
-    for latency_ms in latencies_ms:
-        found.counts[bisect_left(LATENCY_BUCKETS_MS, latency_ms)] += 1
-    if max(times) > now_ms:
-        found.skewed = sum(time_ms > now_ms for time_ms in times)
-    found.sum_ms = sum(latencies_ms)
-    found.max_ms = max(latencies_ms)
-    return found
+    rising = sorted(times)
+    if not rising or rising[0] < NO_TIMESTAMP:
+        return LatencyCounts(untimed=untimed + len(rising))
+    past = bisect_right(rising, now_ms)
+    # For each bound, how many took longer.
+    longer = [bisect_left(rising, now_ms - bound_ms, 0, past) for bound_ms in LATENCY_BUCKETS_MS]
+    counts = list(map(sub, [len(rising), *longer], [*longer, 0]))
+    sum_ms = past * now_ms - sum(rising[:past])
+    longest_ms = max(now_ms - rising[0], 0)
+    return LatencyCounts(counts, len(rising) - past, untimed, sum_ms, longest_ms)
 
 
 def scan_offset(buffer: Buffer, start: int, end: int, target_offset: int) -> tuple[int, int]:
     """Find the first entry whose offset, for a batch its last one, is >= `target_offset`.
 
     Returns `(position, stopped)`: the entry's position, or `NOT_FOUND`, `BAD_SIZE`, `BAD_OFFSET`,
-    and the position of the first entry that was not passed. A batch counts as soon as
-    `LAST_DELTA_AT` and what is there are in the buffer, a message as soon as its first 17 bytes
-    are. No CRC is verified.
+    and the position of the first entry that was not passed. An entry counts as soon as its first
+    `SCANNED_BYTES` are in the buffer, a message as soon as its first 17 bytes are. No CRC is
+    verified.
     """
     view = part(buffer, start, end)
     last = -1
@@ -457,7 +471,7 @@ def scan_timestamp(buffer: Buffer, start: int, end: int, target_ms: int) -> tupl
         if following > end:
             break
         magic = view[position + MAGIC_AT]
-        if magic in (1, 2):
+        if magic in (1, BATCH_MAGIC):
             if size < (V1_OVERHEAD if magic == 1 else BATCH_OVERHEAD - ENTRY_OVERHEAD):
                 return BAD_SIZE, position
             time_at = TIMESTAMP_AT if magic == 1 else MAX_TIMESTAMP_AT
