@@ -7,9 +7,9 @@ promised is what all brokers have.
 from collections.abc import Callable
 from typing import Final
 
+from ..storage.replica.epoch_history import NO_EPOCH
 from .cluster_state import ClusterState
 from .effects import Connection, Send, Transact
-from .epochs import NO_EPOCH
 from .in_sync import InSyncReplicas
 from .messages import FromFollower, FromLeader, HandedOver, Hello
 from .node import Node

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
+from ..storage.replica.epoch_history import NO_EPOCH, EpochEnd
 from .answering import next_parts
 from .cluster_state import ClusterState
+from .divergence import agrees
 from .effects import Answer, Close, Connection, Effect, Outcome, Send, Sync, Token, Transact
-from .epochs import NO_EPOCH, EpochEnd, agrees, end_of, latest
 from .in_sync import InSyncReplicas
 from .led_partition import LedPartition
 from .messages import Confirm, Fetch, Fetched, Hello, Position, Refusal, Welcome
@@ -102,7 +103,7 @@ class Leader:
     def begin_append(self, partition: Partition) -> None:
         """To be called before every append."""
         log = self.partitions[partition].log
-        if latest(log.epoch_starts) != self.epoch:
+        if log.epochs.last_epoch != self.epoch:
             log.begin_epoch(self.epoch, log.log_end_offset)
 
     def appended(
@@ -280,9 +281,9 @@ class Leader:
             if end <= log.log_end_offset:
                 return None
             return EpochEnd(NO_EPOCH, log.log_start_offset)
-        if agrees(log.epoch_starts, log.log_end_offset, end, last_epoch):
+        if agrees(log.epochs, log.log_end_offset, end, last_epoch):
             return None
-        return end_of(log.epoch_starts, last_epoch, log.log_end_offset)
+        return log.epochs.end_of(last_epoch, log.log_start_offset, log.log_end_offset)
 
     # What followers get.
 

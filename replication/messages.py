@@ -11,7 +11,7 @@ answers a `Welcome` is alive and has what it says.
 
 from typing import Any, NamedTuple
 
-from .epochs import EpochEnd, EpochStart
+from ..storage.replica.epoch_history import EpochEnd, EpochStart
 from .partition_log import Partition, Stored
 from .settings import Member
 

@@ -7,8 +7,8 @@ out what is in `effects` afterwards, in this order.
 from collections.abc import Callable
 from typing import ClassVar
 
+from ..storage.replica.epoch_history import NO_EPOCH
 from .effects import Connection, Effect, Outcome, Send, Token
-from .epochs import NO_EPOCH
 from .follower import Follower
 from .in_sync import InSyncReplicas
 from .leader import Leader

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-from .epochs import NO_EPOCH, History
+from ..storage.replica.epoch_history import NO_EPOCH, EpochHistory
 from .settings import Member
 
 Partition = tuple[str, int]
@@ -63,7 +63,7 @@ class PartitionLog(Protocol):
         ...
 
     @property
-    def epoch_starts(self) -> History:
+    def epochs(self) -> EpochHistory:
         """None at or beyond the log end."""
         ...
 

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from ..storage.replica.epoch_history import EpochEnd
 from .effects import Connection
-from .epochs import EpochEnd
 from .messages import Position
 from .partition_log import Partition
 from .settings import Member

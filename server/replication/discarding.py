@@ -8,13 +8,13 @@ from ...config.broker import BrokerSettings
 from ...config.cluster_table import NOBODY
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest
 from ...protocol.errors import HorologError, InvalidConfig
-from ...replication.epochs import NO_EPOCH
 from ...storage.directory.cluster_id import CLUSTER_ID_FILE
 from ...storage.directory.known_files import IDENTITY_FILE
 from ...storage.directory.set_aside import finish_setting_aside, set_aside
 from ...storage.events import Observer
 from ...storage.files import Files
 from ...storage.names import METADATA_FOLDER, parse_folder_name
+from ...storage.replica.epoch_history import NO_EPOCH
 from .identity_file import decode_identity
 from .link import LetsIn
 

@@ -5,11 +5,11 @@ from operator import attrgetter
 from typing import Final
 
 from ...protocol.errors import HorologError, StorageError
-from ...replication.epochs import NO_EPOCH
 from ...replication.partition_log import Identity, Partition
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.events import Observer
 from ...storage.log.log import Log
+from ...storage.replica.epoch_history import NO_EPOCH
 from ..work import Work
 from .identity_file import IdentityFile
 from .stored_log import StoredLog

@@ -14,7 +14,6 @@ from ...protocol.api.cluster.replicate import (
 )
 from ...protocol.errors import InvalidRequest
 from ...protocol.limits import MAX_DATA_BYTES, MAX_PRODUCER_STATE_PIECES
-from ...replication.epochs import NO_EPOCH, EpochEnd, EpochStart
 from ...replication.messages import (
     Confirm,
     Fetch,
@@ -37,6 +36,7 @@ from ...storage.read.file_range import FileRange
 from ...storage.read.reading import Slice
 from ...storage.replica.copy_facts import CopyFacts, MalformedFacts
 from ...storage.replica.copying import Copied
+from ...storage.replica.epoch_history import NO_EPOCH, EpochEnd, EpochStart
 from ..handlers.fetch import MAX_STRETCHES, STRETCH_BYTES
 from .stored_log import Stretch
 
@@ -193,7 +193,7 @@ def read_all(parts: Iterable[tuple[ReplicatedPart, Slice]]) -> None:
 
 
 def _write_epochs(starts: Iterable[EpochStart | EpochEnd]) -> list[EpochBegin]:
-    return [EpochBegin(epoch=one.epoch, offset=one.offset) for one in starts]
+    return [EpochBegin(epoch=epoch, offset=offset) for epoch, offset in starts]
 
 
 def read_response(response: ReplicateResponse) -> FromLeader:

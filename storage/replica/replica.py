@@ -52,8 +52,7 @@ class Replica:
         Raises `StorageError` where the epochs cannot be read.
         """
         log = self._log
-        start_offset = log.segment_list.first.base_offset
-        return log.epochs.history.end_of(epoch, start_offset, log.log_end_offset)
+        return log.epochs.history.end_of(epoch, log.log_start_offset, log.log_end_offset)
 
     def leading(self, epoch: int) -> EpochWrite | None:
         """The first part of `lead`: what has to be run, in any thread, before the second part;

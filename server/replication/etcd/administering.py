@@ -5,7 +5,6 @@ from random import SystemRandom
 
 from ....protocol.errors import PolicyViolation, StorageError
 from ....replication.cluster_state import ClusterState
-from ....replication.epochs import NO_EPOCH
 from ....replication.partition_log import Identity
 from ....replication.settings import Member
 from ....storage.directory.cluster_id import load_cluster_id
@@ -13,7 +12,7 @@ from ....storage.directory.known_files import IDENTITY_FILE
 from ....storage.directory.lock import DirectoryLock
 from ....storage.files import SystemFiles
 from ....storage.names import LEADER_EPOCHS
-from ....storage.replica.epoch_history import MalformedEpochs, decode_epochs
+from ....storage.replica.epoch_history import NO_EPOCH, MalformedEpochs, decode_epochs
 from ....values import value_class
 from ..identity_file import IdentityFile, decode_identity
 from ..stored_directory import HIGHEST_ADOPTED

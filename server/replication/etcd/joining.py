@@ -2,9 +2,9 @@
 
 from ....protocol.errors import HorologError
 from ....replication.cluster_state import ClusterState
-from ....replication.epochs import NO_EPOCH
 from ....replication.settings import Incarnation, Member
 from ....storage.directory.log_directory import LogDirectory
+from ....storage.replica.epoch_history import NO_EPOCH
 from ....values import value_class
 from ..stored_directory import StoredDirectory
 from .store import Seen
