@@ -78,7 +78,7 @@ def test_epochs_end_within_a_log_that_was_trimmed(
     base = data.draw(st.integers(0, len(epochs)))
     start = data.draw(st.integers(base, len(epochs)))
     end = data.draw(st.integers(start, len(epochs)))
-    left = history.cut(len(epochs)).begun_at(base)
+    left = history.cut(end).begun_at(base)
     for asked in range(-1, 30):
         found = left.end_of(asked, start, end)
         later = [at for at in range(start, end) if epochs[at] > asked]
