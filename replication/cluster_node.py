@@ -223,18 +223,19 @@ class ClusterNode(Node):
         if self.may_be_elected(state):
             self._campaign(now_s, view, elected(view, self._info(self.lease.lease_id)))
             return
-        loses = self.accepts_loss or self._may_be_unclean(now_s, view)
+        loses = self.accepts_loss or self._outwait_isr(now_s, view)
         if loses and not state.keeps(self.member):
             self._renew_nonce(state)
-        if loses or self._may_recover(view):
+        if loses or self._prepare_recovery(view):
             self._campaign(now_s, view, elected_alone(view, self._info(self.lease.lease_id)))
 
     def may_be_elected(self, state: ClusterState) -> bool:
         """Only a member of the ISR, with the directory that it entered with."""
         return self.member in state.isr
 
-    def _may_recover(self, view: ClusterView) -> bool:
-        """Nobody is in the ISR, all that were are heard, and this one has most."""
+    def _prepare_recovery(self, view: ClusterView) -> bool:
+        """Whether the ISR is empty, all its former members have reported, and this one has most.
+        Its logs then begin where the latest of theirs does."""
         mine = view.members.get(self.broker_id)
         if view.state.isr or mine is None or mine.incarnation != self.incarnation:
             return False  # What an earlier run said may be more than there is now.
@@ -247,8 +248,9 @@ class ClusterNode(Node):
                 log.raise_log_start(start)
         return True
 
-    def _may_be_unclean(self, now_s: float, view: ClusterView) -> bool:
-        """Nobody of the ISR has been there for as long as a lease."""
+    def _outwait_isr(self, now_s: float, view: ClusterView) -> bool:
+        """Count for how long no member of the ISR has been there; returns whether that is as long
+        as a lease, so that another broker may lead."""
         live = {info.member for info in view.members.values()}
         if view.state.isr & live or not self.settings.unclean:
             self._orphaned_s = None
@@ -258,18 +260,18 @@ class ClusterNode(Node):
         return now_s - self._orphaned_s >= self.settings.lease_s
 
     def _campaign(self, now_s: float, view: ClusterView, state: ClusterState) -> None:
-        if self.lease is not None and self._may_transact(now_s, view):
+        if self.lease is not None and self._begin_transaction(now_s, view):
             self.unfollow()
             self.effects.append(
                 Transact(view.state_revision, state, self.lease.lease_id, view.leader_revision)
             )
 
     def _transact(self, now_s: float, view: ClusterView, state: ClusterState) -> None:
-        if self._may_transact(now_s, view):
+        if self._begin_transaction(now_s, view):
             self.effects.append(Transact(view.state_revision, state))
 
-    def _may_transact(self, now_s: float, view: ClusterView) -> bool:
-        """One at a time on one revision, unless it stays unanswered."""
+    def _begin_transaction(self, now_s: float, view: ClusterView) -> bool:
+        """Note a transaction on this revision; false where an earlier one may still be answered."""
         revision, sent_s = self._transacted
         if revision == view.state_revision and now_s - sent_s < self.settings.answer_within_s:
             return False

@@ -128,8 +128,8 @@ class Follower:
             self._ahead = True
             self._fetch(now_s)
 
-    def is_busy(self, now_s: float) -> None:
-        """An answer came, and takes its time: it is not asked for again."""
+    def extend_wait(self, now_s: float) -> None:
+        """An answer is being worked on: it is not asked for again until a full wait from now on."""
         if self._asked_s is not None:
             self._asked_s = now_s
 

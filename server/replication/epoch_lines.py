@@ -43,7 +43,7 @@ async def write_lines_of(cluster: "Cluster", message: Fetched) -> None:
         await _run(cluster, writes[first : first + AT_ONCE])
         follower = cluster.node.follower
         if follower is not None:
-            follower.is_busy(cluster.now_s)
+            follower.extend_wait(cluster.now_s)
 
 
 async def write_lines_to_lead(cluster: "Cluster", epoch: int) -> None:

@@ -77,7 +77,7 @@ class Followers:
             raise InvalidRequest(f"says is {request.says}; it must be 0, 1 or 2")
         if channel is None:
             return self._refusal() if request.says == Says.FETCH else None
-        message = read_positions(request, partial(self._is_known, channel))
+        message = read_positions(request, partial(self._place_or_keep, channel))
         channel.heard_s = self._cluster.now_s
         if request.says == Says.CONFIRM:
             if not channel.closed:
@@ -86,8 +86,8 @@ class Followers:
         self._cluster.damage.fetched(channel, message.positions)
         return self._fetch(channel, message)
 
-    def _is_known(self, channel: Channel, topic_id: str, position: Position) -> bool:
-        """Whether a position is in a log that there is; else it is kept until there is one."""
+    def _place_or_keep(self, channel: Channel, topic_id: str, position: Position) -> bool:
+        """Whether a position is in a log that exists; otherwise keep it until there is one."""
         partition = position.partition
         stored = self._cluster.stored.logs.get(partition)
         if stored is not None and stored.topic_id == topic_id:

@@ -141,7 +141,7 @@ class OpensAtItsEnd(SimulatedLog):
 class ElectsAnybody(ClusterNode):
     """Whoever is there may lead."""
 
-    def _may_be_unclean(self, now_s: float, view: ClusterView) -> bool:
+    def _outwait_isr(self, now_s: float, view: ClusterView) -> bool:
         return True
 
 

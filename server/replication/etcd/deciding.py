@@ -291,7 +291,7 @@ class ByEtcd:
             return  # Overtaken by a later answer, which says more.
         self._latest_revision = max(self._latest_revision, seen.revision)
         cluster, node = self._cluster, self.node
-        why_not = self._joining.why_not(seen, sent)
+        why_not = self._joining.check(seen, sent)
         if why_not != self._why_not:
             self._why_not = why_not
             if why_not:
