@@ -36,7 +36,7 @@ class ClusterNode(Node):
     """Reads the cluster's state again and again, and acts on it.
 
     It leads when the state names this process as the leader of an epoch that it has not led in; it
-    asks for that when nobody has the leader's lease. It follows whom the state names.
+    asks for that when no broker has the leader's lease. It follows the leader in the state.
     """
 
     lease_class: ClassVar[type[Lease]] = Lease
@@ -58,7 +58,7 @@ class ClusterNode(Node):
         self._fresh_nonce = False
         """Whether the nonce was made in this run and has not been in an ISR."""
         self._orphaned_s: float | None = None
-        """Since when nobody of the ISR was seen, while nobody leads."""
+        """Since when no member of the ISR was seen, while there is no leader."""
         self._read_s: float | None = None
         self._lease_asked_s: float | None = None
         self._renewal_asked_s: float | None = None
@@ -171,8 +171,8 @@ class ClusterNode(Node):
 
     def coming_identity(self, view: ClusterView) -> Identity:
         """The identity with the epoch and the revision that `cluster_read` of this view may give
-        it. They may be stored before that: nobody who is out of the ISR in a view has what others
-        lack, whether this broker counts it or not."""
+        it. They may be stored before that: no broker that is out of the ISR in a view has what
+        others lack, whether this broker counts it or not."""
         state, leader = view.state, self.leader
         shrinks = leader is not None and not leader.isr.members <= state.isr
         begins = state.leader == self.incarnation and state.epoch > self._led_epoch
@@ -213,7 +213,7 @@ class ClusterNode(Node):
         return frozenset(member for member in members if member.broker_id == self.broker_id)
 
     def _leader_is_gone(self, view: ClusterView) -> bool:
-        """Nobody has the leader's lease, or an earlier leadership of this very broker has."""
+        """Whether no broker has the leader's lease, or only an earlier leadership of this one."""
         return view.leader is None or view.leader.broker_id == self.broker_id
 
     def _stand(self, now_s: float, view: ClusterView) -> None:

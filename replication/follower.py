@@ -238,8 +238,8 @@ class Follower:
         found = []
         for partition in sorted(partitions):
             log = self._directory.logs.get(partition)
-            # Of a log that is damaged nothing is confirmed: whoever lacks what was stored once is
-            # not in sync.
+            # Of a log that is damaged nothing is confirmed: a broker that lacks what was stored
+            # once is not in sync.
             if log is not None and log.damaged_from is None:
                 end, last_epoch = log.log_end_offset, log.epochs.last_epoch
                 found.append(

@@ -13,7 +13,7 @@ class Stored(NamedTuple):
     """Whole sets as they lie in a log."""
 
     data: Any
-    """What `PartitionLog.append_stored` takes; nobody between the two logs looks inside."""
+    """What `PartitionLog.append_stored` takes; it is opaque between the two logs."""
     next_offset: int
     """First offset behind them."""
     size_bytes: int

@@ -135,7 +135,7 @@ class Cluster:
         """What carries out an effect; all others are the decider's."""
 
     def replication_settings(self) -> ReplicationSettings:
-        """The settings that `replication/` goes by, whoever decides."""
+        """The settings that `replication/` goes by, with etcd and by hand."""
         settings = self.settings
         return ReplicationSettings(
             lag_max_s=settings.replica_lag_time_max_ms / 1000,
@@ -330,17 +330,17 @@ class Cluster:
     # Topics and logs.
 
     def look_at_topics(self) -> None:
-        """Know of the partitions that came and went."""
+        """Know of the partitions that were added and removed."""
         if not self.stored.topics_changed:
             return
-        came, gone = self.stored.changed()
-        for partition in gone:
+        added, removed = self.stored.changed()
+        for partition in removed:
             self.node.remove_partition(partition)
             self._starts.pop(partition, None)
-        self._watch(came)
-        for partition in came:
+        self._watch(added)
+        for partition in added:
             self.node.add_partition(partition)
-        self.followers.place(came)
+        self.followers.place(added)
         self.settle()
 
     def _watch(self, partitions: Iterable[Partition]) -> None:

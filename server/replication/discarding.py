@@ -69,7 +69,7 @@ async def _why_foreign(settings: BrokerSettings, files: Files, observe: Observer
         theirs = await _asked(settings)
     except (HorologError, OSError, ValueError) as error:
         text = error.message if isinstance(error, HorologError) else str(error)
-        observe("not_discarded", reason="nobody says which cluster it is to be", error=text)
+        observe("not_discarded", reason="it is not known which cluster it is to be", error=text)
         return ""
     if theirs in (ours, ""):
         return ""

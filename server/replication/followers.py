@@ -78,7 +78,7 @@ class Followers:
         if channel is None:
             return self._refusal() if request.says == Says.FETCH else None
         message = read_positions(request, partial(self._place_or_keep, channel))
-        channel.heard_s = self._cluster.now_s
+        channel.last_seen_s = self._cluster.now_s
         if request.says == Says.CONFIRM:
             if not channel.closed:
                 self._event(channel, message)
@@ -101,14 +101,14 @@ class Followers:
         channel.unplaced[partition] = topic_id, position
         return False
 
-    def place(self, came: Iterable[Partition]) -> None:
+    def place(self, added: Iterable[Partition]) -> None:
         """Take the positions in partitions that are there now."""
         leader, logs = self._cluster.node.leader, self._cluster.stored.logs
         if leader is None:
             return
         for channel in list(self._channels.values()):
             known = []
-            for partition in came:
+            for partition in added:
                 topic_id, position = channel.unplaced.get(partition, ("", None))
                 if position is not None and topic_id == logs[partition].topic_id:
                     del channel.unplaced[partition]
@@ -130,7 +130,7 @@ class Followers:
             self._gone(channel)
 
     def _take(self, channel: Channel) -> ReplicateResponse:
-        channel.heard_s = self._cluster.now_s
+        channel.last_seen_s = self._cluster.now_s
         taken = channel.take()
         if taken is None:
             # Its leader is none any more.
@@ -257,7 +257,7 @@ class Followers:
         sent_s = dict(self._left_s)
         for one in self._channels.values():
             if not one.closed:
-                sent_s[one.broker_id] = now_s if one.waits else one.heard_s
+                sent_s[one.broker_id] = now_s if one.waits else one.last_seen_s
         return sorted([broker_id for broker_id, at_s in sent_s.items() if at_s >= since_s])
 
     def in_sync(self) -> list[int]:
@@ -282,12 +282,12 @@ class Followers:
         """Forget connections that are not used any more."""
         now_s = self._cluster.now_s
         for channel in list(self._channels.values()):
-            if not channel.waits and now_s - channel.heard_s > SILENT_S:
+            if not channel.waits and now_s - channel.last_seen_s > SILENT_S:
                 self._gone(channel)
 
     def _gone(self, channel: Channel) -> None:
         self._channels.pop(channel.number, None)
-        self._left_s[channel.broker_id] = channel.heard_s
+        self._left_s[channel.broker_id] = channel.last_seen_s
         channel.close()
         node = self._cluster.node
         self._cluster.happens(lambda _: node.closed(channel))

@@ -81,7 +81,7 @@ class Standing:
             return DOWN
         if in_sync:
             return IN_SYNC
-        silent_s = cluster.now_s - channel.heard_s
+        silent_s = cluster.now_s - channel.last_seen_s
         is_silent = silent_s * 1000 > cluster.settings.replica_lag_time_max_ms
         return DOWN if is_silent else CATCHING_UP
 

@@ -567,7 +567,7 @@ def test_an_identity_is_read_as_it_was_written(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for size in range(len(whole) - 2):
         path.write_bytes(whole[:size])
-        with pytest.raises(StorageError, match="nobody knows what this broker has"):
+        with pytest.raises(StorageError, match="not known what this broker has"):
             IdentityFile(SystemFiles(), tmp_path, 2)
     path.write_bytes(whole.replace(boot_id(SystemFiles()).encode(), b"another"))
     assert IdentityFile(SystemFiles(), tmp_path, 2).rebooted

@@ -73,7 +73,7 @@ async def create(
             revision = 0 if seen.view is None else seen.view.state_revision
             made = await store.create(cluster_id, state, revision)
             if made.view is None or made.view.state != state:
-                raise PolicyViolation(f"cluster {name} was made by somebody else just now")
+                raise PolicyViolation(f"cluster {name} was made by another command just now")
     finally:
         lock.release()
     return Created(cluster_id, broker_id, epoch)
@@ -135,7 +135,7 @@ async def remove(access: Access, name: str, broker_id: int, *, accept_loss: bool
                 return False
             if not state.isr and not accept_loss:
                 raise PolicyViolation(
-                    f"messages may be lost that only broker {broker_id} has: nobody else is in "
+                    f"messages may be lost that only broker {broker_id} has: no other is in "
                     "sync. --accept-loss takes it out all the same"
                 )
             done, _ = await store.change(seen, state)

@@ -96,7 +96,7 @@ class ByEtcd:
             )
         if view is not None and view.leader is None:
             names = sorted(member.broker_id for member in view.state.isr)
-            return f"nobody leads; one of the brokers in sync, {names}, can be elected"
+            return f"no broker leads; one of the brokers in sync, {names}, can be elected"
         return "a leader is being elected"
 
     @property
@@ -136,7 +136,7 @@ class ByEtcd:
         """The ticks do it."""
 
     async def resign(self) -> None:
-        """Hand over to whoever has everything, or at least let the lease go."""
+        """Hand over to a follower that has everything, or at least let the lease go."""
         cluster, node = self._cluster, self.node
         leader = node.leader
         if leader is None:
@@ -343,7 +343,7 @@ class ByEtcd:
             return f"brokers {able} are in sync, and one of them is elected by itself"
         if not accept_loss:
             return (
-                "nobody who is in sync is there, and this broker may lack what they answered: "
+                "no broker in sync is there, and this one may lack what they answered: "
                 f"start one of {sorted(member.broker_id for member in view.state.isr)}"
             )
         node.accepts_loss = True
