@@ -7,7 +7,7 @@ from .declaring import setting as _setting
 from .etcd import ENDPOINTS_FORM, NAME_FORM, check_cluster_name, etcd_endpoints
 from .setting import Kind
 
-NOBODY: Final = "nobody"
+NOT_FOLLOWING: Final = "nobody"
 """`cluster.follow` of a broker that is to lead, or is alone."""
 
 LISTENS: Final = "listen"
@@ -26,10 +26,10 @@ CLUSTER: Final = (
     _setting(
         "cluster.follow",
         Kind.ADDRESS,
-        NOBODY,
+        NOT_FOLLOWING,
         "Address of the native protocol of the broker that leads; this one copies all that it has. "
         "`nobody`: this one leads, if it led last.",
-        choices=(NOBODY,),
+        choices=(NOT_FOLLOWING,),
     ),
     _setting(
         "cluster.etcd",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from .epochs import EpochStart, starts_between
+from ..storage.replica.epoch_history import EpochStart
 from .led_partition import LedPartition
 from .messages import Part
 from .partition_log import Partition, Stored
@@ -40,7 +40,7 @@ def next_parts(
                 continue
             stored = log.read_stored(end, room)
             room -= stored.size_bytes
-            starts = starts_between(log.epoch_starts, end, stored.next_offset)
+            starts = log.epochs.between(end, stored.next_offset)
             _note_sent(session, part, partition, end, stored)
         wanted = part.sync_to
         if not counted:

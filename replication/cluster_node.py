@@ -36,7 +36,7 @@ class ClusterNode(Node):
     """Reads the cluster's state again and again, and acts on it.
 
     It leads when the state names this process as the leader of an epoch that it has not led in; it
-    asks for that when nobody has the leader's lease. It follows whom the state names.
+    asks for that when no broker has the leader's lease. It follows the leader in the state.
     """
 
     lease_class: ClassVar[type[Lease]] = Lease
@@ -58,7 +58,7 @@ class ClusterNode(Node):
         self._fresh_nonce = False
         """Whether the nonce was made in this run and has not been in an ISR."""
         self._orphaned_s: float | None = None
-        """Since when nobody of the ISR was seen, while nobody leads."""
+        """Since when no member of the ISR was seen, while there is no leader."""
         self._read_s: float | None = None
         self._lease_asked_s: float | None = None
         self._renewal_asked_s: float | None = None
@@ -171,8 +171,8 @@ class ClusterNode(Node):
 
     def coming_identity(self, view: ClusterView) -> Identity:
         """The identity with the epoch and the revision that `cluster_read` of this view may give
-        it. They may be stored before that: nobody who is out of the ISR in a view has what others
-        lack, whether this broker counts it or not."""
+        it. They may be stored before that: no broker that is out of the ISR in a view has what
+        others lack, whether this broker counts it or not."""
         state, leader = view.state, self.leader
         shrinks = leader is not None and not leader.isr.members <= state.isr
         begins = state.leader == self.incarnation and state.epoch > self._led_epoch
@@ -213,7 +213,7 @@ class ClusterNode(Node):
         return frozenset(member for member in members if member.broker_id == self.broker_id)
 
     def _leader_is_gone(self, view: ClusterView) -> bool:
-        """Nobody has the leader's lease, or an earlier leadership of this very broker has."""
+        """Whether no broker has the leader's lease, or only an earlier leadership of this one."""
         return view.leader is None or view.leader.broker_id == self.broker_id
 
     def _stand(self, now_s: float, view: ClusterView) -> None:
@@ -223,18 +223,19 @@ class ClusterNode(Node):
         if self.may_be_elected(state):
             self._campaign(now_s, view, elected(view, self._info(self.lease.lease_id)))
             return
-        loses = self.accepts_loss or self._may_be_unclean(now_s, view)
+        loses = self.accepts_loss or self._outwait_isr(now_s, view)
         if loses and not state.keeps(self.member):
             self._renew_nonce(state)
-        if loses or self._may_recover(view):
+        if loses or self._prepare_recovery(view):
             self._campaign(now_s, view, elected_alone(view, self._info(self.lease.lease_id)))
 
     def may_be_elected(self, state: ClusterState) -> bool:
         """Only a member of the ISR, with the directory that it entered with."""
         return self.member in state.isr
 
-    def _may_recover(self, view: ClusterView) -> bool:
-        """Nobody is in the ISR, all that were are heard, and this one has most."""
+    def _prepare_recovery(self, view: ClusterView) -> bool:
+        """Whether the ISR is empty, all its former members have reported, and this one has most.
+        Its logs then begin where the latest of theirs does."""
         mine = view.members.get(self.broker_id)
         if view.state.isr or mine is None or mine.incarnation != self.incarnation:
             return False  # What an earlier run said may be more than there is now.
@@ -247,8 +248,9 @@ class ClusterNode(Node):
                 log.raise_log_start(start)
         return True
 
-    def _may_be_unclean(self, now_s: float, view: ClusterView) -> bool:
-        """Nobody of the ISR has been there for as long as a lease."""
+    def _outwait_isr(self, now_s: float, view: ClusterView) -> bool:
+        """Count for how long no member of the ISR has been there; returns whether that is as long
+        as a lease, so that another broker may lead."""
         live = {info.member for info in view.members.values()}
         if view.state.isr & live or not self.settings.unclean:
             self._orphaned_s = None
@@ -258,18 +260,18 @@ class ClusterNode(Node):
         return now_s - self._orphaned_s >= self.settings.lease_s
 
     def _campaign(self, now_s: float, view: ClusterView, state: ClusterState) -> None:
-        if self.lease is not None and self._may_transact(now_s, view):
+        if self.lease is not None and self._begin_transaction(now_s, view):
             self.unfollow()
             self.effects.append(
                 Transact(view.state_revision, state, self.lease.lease_id, view.leader_revision)
             )
 
     def _transact(self, now_s: float, view: ClusterView, state: ClusterState) -> None:
-        if self._may_transact(now_s, view):
+        if self._begin_transaction(now_s, view):
             self.effects.append(Transact(view.state_revision, state))
 
-    def _may_transact(self, now_s: float, view: ClusterView) -> bool:
-        """One at a time on one revision, unless it stays unanswered."""
+    def _begin_transaction(self, now_s: float, view: ClusterView) -> bool:
+        """Note a transaction on this revision; false where an earlier one may still be answered."""
         revision, sent_s = self._transacted
         if revision == view.state_revision and now_s - sent_s < self.settings.answer_within_s:
             return False

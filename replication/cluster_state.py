@@ -101,7 +101,7 @@ def elected(view: ClusterView, winner: MemberInfo) -> ClusterState:
 
 
 def elected_alone(view: ClusterView, winner: MemberInfo) -> ClusterState:
-    """The state when somebody wins whose log counts from now on, whatever others have.
+    """The state when a broker wins whose log counts from now on, whatever others have.
 
     They are kept all the same, as in `elected`.
     """
@@ -115,7 +115,7 @@ def elected_alone(view: ClusterView, winner: MemberInfo) -> ClusterState:
 
 
 def epoch_above(view: ClusterView, own_highest: int) -> int:
-    """An epoch above all that anybody who can be asked knows."""
+    """An epoch above all that the state and the members know."""
     known = [info.highest_epoch for info in view.members.values()]
     return max(view.state.epoch, own_highest, *known) + 1
 
@@ -129,17 +129,18 @@ def left_in_doubt(view: ClusterView, broker_id: int) -> ClusterState:
 def last_counted(
     kept: Collection[Kept], members: Mapping[int, MemberInfo]
 ) -> dict[Member, Reach] | None:
-    """What each member of the ISR has that a leader counted last; `None`: not all are heard.
+    """What each member of the ISR has that a leader counted last; `None`: not all have
+    reported.
 
     Each of them had everything that was committed, until it lost something. One that went out of
     the ISR before, and whose leader knew that, may lack what was committed afterwards, and may have
     what never was.
     """
-    heard = {info.member: info.reach for info in members.values() if info.reach is not None}
-    if not all(it.member in heard for it in kept):
+    reported = {info.member: info.reach for info in members.values() if info.reach is not None}
+    if not all(it.member in reported for it in kept):
         return None
-    counted = max((heard[it.member].counted_revision for it in kept), default=0)
-    return {it.member: heard[it.member] for it in kept if it.revision >= counted}
+    counted = max((reported[it.member].counted_revision for it in kept), default=0)
+    return {it.member: reported[it.member] for it in kept if it.revision >= counted}
 
 
 def has_most(reaches: Mapping[Member, Reach], member: Member) -> bool:

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+from ..storage.replica.epoch_history import NO_EPOCH, EpochEnd
+from .divergence import cut_to
 from .effects import Close, Connect, Connection, Effect, Send, Sync
-from .epochs import NO_EPOCH, EpochEnd, cut_to, latest
 from .messages import Confirm, Fetch, Fetched, Hello, Part, Position, Welcome
 from .partition_log import Directory, Partition, PartitionLog
 from .settings import Member, ReplicationSettings
@@ -127,8 +128,8 @@ class Follower:
             self._ahead = True
             self._fetch(now_s)
 
-    def is_busy(self, now_s: float) -> None:
-        """An answer came, and takes its time: it is not asked for again."""
+    def extend_wait(self, now_s: float) -> None:
+        """An answer is being worked on: it is not asked for again until a full wait from now on."""
         if self._asked_s is not None:
             self._asked_s = now_s
 
@@ -185,7 +186,7 @@ class Follower:
         if part.stored is None:
             return
         for epoch, offset in part.epoch_starts:
-            if epoch > latest(log.epoch_starts):
+            if epoch > log.epochs.last_epoch:
                 log.begin_epoch(epoch, max(offset, first))
         log.append_stored(part.stored)
         if part.stored.size_bytes and log.log_end_offset == first:
@@ -198,7 +199,7 @@ class Follower:
         the follower's log start. Where they part just there the log is empty and begins where it
         did: copied anew it would lack, for a while, what a member of the ISR has to have.
         """
-        offset = cut_to(log.epoch_starts, log.log_end_offset, answer)
+        offset = cut_to(log.epochs, log.log_end_offset, answer)
         if answer.epoch == NO_EPOCH or offset < log.log_start_offset:
             self._begin_anew(log, part)
         else:
@@ -237,10 +238,10 @@ class Follower:
         found = []
         for partition in sorted(partitions):
             log = self._directory.logs.get(partition)
-            # Of a log that is damaged nothing is confirmed: whoever lacks what was stored once is
-            # not in sync.
+            # Of a log that is damaged nothing is confirmed: a broker that lacks what was stored
+            # once is not in sync.
             if log is not None and log.damaged_from is None:
-                end, last_epoch = log.log_end_offset, latest(log.epoch_starts)
+                end, last_epoch = log.log_end_offset, log.epochs.last_epoch
                 found.append(
                     Position(partition, end, last_epoch, log.synced_offset, log.log_start_offset)
                 )

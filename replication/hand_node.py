@@ -1,15 +1,15 @@
 """A broker of a cluster that a person decides for: who leads is said at the command line.
 
-Nobody can be asked who is in the ISR, so the leader keeps it in its own directory, and what may be
+There is no service that knows the ISR, so the leader keeps it in its own directory, and what may be
 promised is what all brokers have.
 """
 
 from collections.abc import Callable
 from typing import Final
 
+from ..storage.replica.epoch_history import NO_EPOCH
 from .cluster_state import ClusterState
 from .effects import Connection, Send, Transact
-from .epochs import NO_EPOCH
 from .in_sync import InSyncReplicas
 from .messages import FromFollower, FromLeader, HandedOver, Hello
 from .node import Node
@@ -22,7 +22,7 @@ who promote two brokers at once give them two epochs."""
 
 
 def next_epoch(highest_epoch: int, broker_id: int) -> int:
-    """The first epoch of a broker above all that it heard of."""
+    """The first epoch of a broker above all that it has seen."""
     first = max(highest_epoch, 0) // EPOCHS_APART * EPOCHS_APART + broker_id
     return first if first > highest_epoch else first + EPOCHS_APART
 
@@ -44,12 +44,12 @@ class HandNode(Node):
     ) -> None:
         """`follows`: the leader that was given with `--follow`. `brokers`: how many there are.
 
-        `create`: `--create-cluster`. Without it an empty directory leads nobody: it may be the new
+        `create`: `--create-cluster`. Without it an empty directory does not lead: it may be the new
         disk of a leader, and would begin with an epoch that there was before.
         """
         if settings.min_insync >= brokers:
             # Followers promote themselves without a word about loss then: a topic that asks for
-            # less, which they may not have heard of, would make that untrue.
+            # less, which they may not know of yet, would make that untrue.
             settings = settings._replace(least_min_insync=settings.min_insync)
         super().__init__(directory, incarnation, settings, new_number, may_have_lost=may_have_lost)
         self.brokers = brokers
@@ -60,9 +60,9 @@ class HandNode(Node):
         self._revision = 0
         empty = not self.identity.nonce
         leads = follows is None and (create or not empty)
-        self.heard: set[int] | None = set() if leads else None
+        self.confirmed_by: set[int] | None = set() if leads else None
         """Brokers that said that there is no newer epoch, until this one leads. All have to say it,
-        in the ISR or not: whoever was promoted meanwhile says something else, or nothing."""
+        in the ISR or not: a broker that was promoted meanwhile says something else, or nothing."""
         self._create = create
         if empty:
             # It has nothing yet, so it lacks what others were answered.
@@ -73,17 +73,18 @@ class HandNode(Node):
             self.follow(follows, NO_EPOCH)
 
     def tick(self, now_s: float) -> None:
-        heard = self.heard is not None and (self._create or len(self.heard) >= self.brokers - 1)
+        asked = self.confirmed_by
+        confirmed = asked is not None and (self._create or len(asked) >= self.brokers - 1)
         certain = not self.identity.in_doubt or self.brokers == 1
-        if self.leader is None and heard and certain and not self.newer_epoch:
+        if self.leader is None and confirmed and certain and not self.newer_epoch:
             self._begin(now_s, self.identity.record)
         super().tick(now_s)
         self._decide()
         self._caught_up()
 
     def _begin(self, now_s: float, record: frozenset[Member]) -> None:
-        """Lead, in an epoch that nobody else can give itself."""
-        self.heard = None
+        """Lead, in an epoch that no other broker can give itself."""
+        self.confirmed_by = None
         epoch = next_epoch(self.highest_epoch, self.broker_id)
         others = {member for member in record if member.broker_id != self.broker_id}
         state = ClusterState(epoch, self.incarnation, frozenset(others | {self.member}))
@@ -113,11 +114,11 @@ class HandNode(Node):
             self.follow(followed.leader_id, NO_EPOCH)
 
     def from_follower(self, now_s: float, connection: Connection, message: FromFollower) -> None:
-        if self.leader is None and self.heard is not None and isinstance(message, Hello):
+        if self.leader is None and self.confirmed_by is not None and isinstance(message, Hello):
             if message.highest_epoch > self.highest_epoch:
                 self.newer_epoch = True
             else:
-                self.heard.add(message.member.broker_id)
+                self.confirmed_by.add(message.member.broker_id)
         super().from_follower(now_s, connection, message)
         self._decide()
 
@@ -145,7 +146,7 @@ class HandNode(Node):
         if self.leader is not None:
             return None
         if self.highest_epoch == NO_EPOCH:
-            return "this broker has not followed anybody, so it knows no epoch to begin above"
+            return "this broker has not followed a leader, so it knows no epoch to begin above"
         reason = None if accept_loss else self.why_not_promote()
         if reason is not None:
             return reason
@@ -165,8 +166,8 @@ class HandNode(Node):
         return None
 
     def lead_alone(self, now_s: float) -> None:
-        """Lead though not all were heard: `--alone`."""
-        if self.leader is None and self.heard is not None:
+        """Lead although not all others have confirmed: `--alone`."""
+        if self.leader is None and self.confirmed_by is not None:
             self._begin(now_s, frozenset())
 
     def hand_over_now(self, now_s: float, connection: Connection, member: Member) -> None:

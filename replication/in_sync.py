@@ -8,8 +8,8 @@ class InSyncReplicas:
     """The ISR of one epoch.
 
     A change is sent as a transaction on the revision at which the state was read. Until the state
-    is read at a later revision nobody can say whether it happened, or will yet: the request may be
-    on its way. Until then both the old and the new members count. Reading the old state again
+    is read at a later revision it is not known whether it happened, or will yet: the request may
+    be on its way. Until then both the old and the new members count. Reading the old state again
     proves nothing.
     """
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
+from ..storage.replica.epoch_history import NO_EPOCH, EpochEnd
 from .answering import next_parts
 from .cluster_state import ClusterState
+from .divergence import agrees
 from .effects import Answer, Close, Connection, Effect, Outcome, Send, Sync, Token, Transact
-from .epochs import NO_EPOCH, EpochEnd, agrees, end_of, latest
 from .in_sync import InSyncReplicas
 from .led_partition import LedPartition
 from .messages import Confirm, Fetch, Fetched, Hello, Position, Refusal, Welcome
@@ -36,16 +37,16 @@ class Leader:
         self._settings = settings
         self._effects = effects
         self._at_end_s = dict.fromkeys(isr.members, now_s)
-        """When a member was at the end last. A new leader gives everybody the full time."""
+        """When a member was at the end last. A new leader gives each member the full time."""
         self.absent: frozenset[Member] = frozenset()
-        """Members of the ISR that etcd knows nothing of any more."""
+        """Members of the ISR that are not in etcd any more."""
         self._in_sync: list[Session | None] = []
         self._recount()
         self._logs = logs
         self._reminders = Reminders(self.sessions, effects)
 
     def start(self) -> None:
-        """Begin with the logs as they are: nothing is appended to them by anybody else now."""
+        """Begin with the logs as they are: nothing else appends to them now."""
         for partition, log in self._logs.items():
             self._lead(partition, log)
 
@@ -68,8 +69,8 @@ class Leader:
         self._answer_followers()
 
     def remove_partition(self, partition: Partition) -> None:
-        """A partition was deleted. Who waits for what becomes of its messages hears that nobody
-        leads it."""
+        """A partition was deleted. Producers that wait for its messages are answered that it has
+        no leader."""
         part = self.partitions.pop(partition, None)
         if part is None:
             return
@@ -102,7 +103,7 @@ class Leader:
     def begin_append(self, partition: Partition) -> None:
         """To be called before every append."""
         log = self.partitions[partition].log
-        if latest(log.epoch_starts) != self.epoch:
+        if log.epochs.last_epoch != self.epoch:
             log.begin_epoch(self.epoch, log.log_end_offset)
 
     def appended(
@@ -130,7 +131,7 @@ class Leader:
         self._answer_followers()
 
     def trimmed(self, partition: Partition, token: Token | None) -> None:
-        """The log start was raised, which is never beyond the high watermark. `token`: somebody
+        """The log start was raised, which is never beyond the high watermark. `token`: a client
         waits until that is so in all of the ISR."""
         part = self.partitions[partition]
         for session in self.sessions.values():
@@ -160,7 +161,7 @@ class Leader:
                 synced = of_session
         if part.advance(end, synced) and self.sessions:
             # It goes with the next messages. A fetch answered with it alone costs as much as one
-            # with messages, and nobody here waits for a follower to know it.
+            # with messages, and no client waits for a follower to know it.
             for session in self.sessions.values():
                 session.moved.add(partition)
             self._reminders.want()
@@ -180,7 +181,7 @@ class Leader:
     # What followers say.
 
     def greeted(self, connection: Connection, hello: Hello) -> None:
-        """A follower came. What it said on another connection counts no more."""
+        """A follower connected. What it said on another connection does not count any more."""
         for session in list(self.sessions.values()):
             if session.member.broker_id == hello.member.broker_id:
                 self._effects.append(Close(session.connection))
@@ -280,9 +281,9 @@ class Leader:
             if end <= log.log_end_offset:
                 return None
             return EpochEnd(NO_EPOCH, log.log_start_offset)
-        if agrees(log.epoch_starts, log.log_end_offset, end, last_epoch):
+        if agrees(log.epochs, log.log_end_offset, end, last_epoch):
             return None
-        return end_of(log.epoch_starts, last_epoch, log.log_end_offset)
+        return log.epochs.end_of(last_epoch, log.log_start_offset, log.log_end_offset)
 
     # What followers get.
 
@@ -357,10 +358,12 @@ class Leader:
         }
         names = {member.broker_id for member in wanted}
         for session in self.sessions.values():
-            # Whoever says nothing may be gone without a word, and whoever cannot keep up would
-            # leave again at once: until it has left, nothing is committed that it lacks.
-            heard_s = min(session.fetched_s or 0.0, self._at_end_s.get(session.member, 0.0))
-            keeps_up = session.fetched_s is not None and now_s - heard_s <= self._settings.lag_max_s
+            # A follower that is silent may be gone without a close, and one that cannot keep up
+            # would leave again at once: until then, nothing is committed that it lacks.
+            last_seen_s = min(session.fetched_s or 0.0, self._at_end_s.get(session.member, 0.0))
+            keeps_up = (
+                session.fetched_s is not None and now_s - last_seen_s <= self._settings.lag_max_s
+            )
             if session.member.broker_id not in names and keeps_up and self.may_join(session):
                 wanted.add(session.member)
         return frozenset(wanted)
@@ -388,7 +391,7 @@ class Leader:
         self._answer_followers()
 
     def stop(self) -> None:
-        """Lead no more. Everybody who waits hears of it."""
+        """Stop leading. All clients and followers that wait are answered."""
         for part in self.partitions.values():
             for token in part.abandon():
                 self._effects.append(Answer(token, Outcome.NOT_LEADER))

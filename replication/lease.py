@@ -4,7 +4,7 @@
 class Lease:
     """Counts from before it was asked for, on the boot-time clock, less a margin.
 
-    Once over it is over for ever, even if a renewal succeeds later: somebody may lead by then.
+    Once over it is over for ever, even if a renewal succeeds later: another broker may lead then.
     """
 
     __slots__ = ("_margin", "_until_s", "lease_id", "lost")

@@ -11,7 +11,7 @@ class LedPartition:
     """The high watermark is the lowest end in the ISR, and does not pass a set that waits.
 
     Sets wait for a sync by all of the ISR if their producer waits for it. Of what a new leader
-    finds beyond its watermark nobody knows who waited, so all of it waits.
+    finds beyond its watermark it is not known which producers waited, so all of it waits.
     """
 
     __slots__ = (
@@ -32,7 +32,7 @@ class LedPartition:
         self.synced_everywhere = 0
         """Everything below it was synced by all of the ISR at some time of this epoch."""
         self.sync_to = 0
-        """Up to where somebody waits for a sync."""
+        """Up to where a producer waits for a sync."""
         self._sync = sync
         self._waiting: deque[tuple[int, int]] = deque()
         self._acks: list[tuple[int, int, Token]] = []
@@ -52,7 +52,7 @@ class LedPartition:
         return self.log.high_watermark >= self.election_end
 
     def wait_for_sync(self, first_offset: int, next_offset: int) -> None:
-        """Somebody waits until the set between the two is synced."""
+        """A producer waits until the set between the two is synced."""
         self._waiting.append((first_offset, next_offset))
         self.sync_to = max(self.sync_to, next_offset)
 

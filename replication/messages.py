@@ -11,7 +11,7 @@ answers a `Welcome` is alive and has what it says.
 
 from typing import Any, NamedTuple
 
-from .epochs import EpochEnd, EpochStart
+from ..storage.replica.epoch_history import EpochEnd, EpochStart
 from .partition_log import Partition, Stored
 from .settings import Member
 
@@ -23,7 +23,7 @@ class Hello(NamedTuple):
     epoch: int
     """Of the leader that it means to follow; `NO_EPOCH` where a person said whom to follow."""
     highest_epoch: int
-    """That it ever heard of."""
+    """That it has ever seen."""
 
 
 class Welcome(NamedTuple):
@@ -36,7 +36,7 @@ class Refusal(NamedTuple):
     """The answer of a broker that does not lead in the epoch of the request."""
 
     highest_epoch: int
-    """That it ever heard of; the one who asked is deposed if it led in an older one."""
+    """That it has ever seen; the one who asked is deposed if it led in an older one."""
 
 
 class Position(NamedTuple):

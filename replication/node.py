@@ -1,14 +1,14 @@
 """One broker of a cluster: at any time a leader, a follower, or neither.
 
-Whoever drives it calls its methods, one at a time, with the boot-time clock in seconds, and carries
+Its driver calls its methods, one at a time, with the boot-time clock in seconds, and carries
 out what is in `effects` afterwards, in this order.
 """
 
 from collections.abc import Callable
 from typing import ClassVar
 
+from ..storage.replica.epoch_history import NO_EPOCH
 from .effects import Connection, Effect, Outcome, Send, Token
-from .epochs import NO_EPOCH
 from .follower import Follower
 from .in_sync import InSyncReplicas
 from .leader import Leader
@@ -228,7 +228,7 @@ class Node:
             follower.fetched(now_s, message)
         elif isinstance(message, Welcome):
             if message.epoch < self.highest_epoch:
-                # It is deposed and does not know it; the next hello tells it.
+                # It is deposed and does not know it; the next hello says it.
                 follower.drop()
                 return
             self.learn(message.epoch)
@@ -256,7 +256,7 @@ class Node:
         """A log is emptied, to be copied again. With etcd the ISR says who has everything."""
 
     def unfollow(self) -> None:
-        """Follow nobody: nothing is fetched any more."""
+        """Stop following: nothing is fetched any more."""
         if self.follower is not None:
             self.follower.drop()
             self.follower = None

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-from .epochs import NO_EPOCH, History
+from ..storage.replica.epoch_history import NO_EPOCH, EpochHistory
 from .settings import Member
 
 Partition = tuple[str, int]
@@ -13,7 +13,7 @@ class Stored(NamedTuple):
     """Whole sets as they lie in a log."""
 
     data: Any
-    """What `PartitionLog.append_stored` takes; nobody between the two logs looks inside."""
+    """What `PartitionLog.append_stored` takes; it is opaque between the two logs."""
     next_offset: int
     """First offset behind them."""
     size_bytes: int
@@ -63,7 +63,7 @@ class PartitionLog(Protocol):
         ...
 
     @property
-    def epoch_starts(self) -> History:
+    def epochs(self) -> EpochHistory:
         """None at or beyond the log end."""
         ...
 

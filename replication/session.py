@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from ..storage.replica.epoch_history import EpochEnd
 from .effects import Connection
-from .epochs import EpochEnd
 from .messages import Position
 from .partition_log import Partition
 from .settings import Member
@@ -16,7 +16,7 @@ class Mark(NamedTuple):
     ends: dict[Partition, int]
     """The leader's ends."""
     syncs: dict[Partition, int]
-    """Up to where somebody waited for a sync."""
+    """Up to where a producer waited for a sync."""
 
 
 class Session:
@@ -61,7 +61,7 @@ class Session:
         """The last fetches, newest first: two, because what is sent for a fetch that was ahead is
         confirmed after the next one."""
         self.unsynced: set[Partition] = set()
-        """Partitions in which somebody waits for a sync that it has not confirmed."""
+        """Partitions in which a producer waits for a sync that it has not confirmed."""
         self.unsynced_bytes = 0
         """What it was sent since a sync was wanted last, while it is not in sync."""
         self.sent: dict[Partition, int] = {}
@@ -101,7 +101,7 @@ class Session:
         """Note a fetch; the latest time of which it is known that it was at the end then.
 
         Kafka's measure: now, if it is at the end; the time of a fetch before, if it is now where
-        the end was then. At the end is who has synced what somebody waits for, too: a disk that
+        the end was then. At the end is who has synced what a producer waits for, too: a disk that
         takes messages and never syncs them would hold up `acks=all` for ever.
         """
         self.fetched_s = now_s

@@ -78,7 +78,7 @@ class BrokerThread:
         if thread is None:
             return
         self.clock.on_passed = lambda seconds: None
-        if not self._ended.done():  # else it failed, as is told below
+        if not self._ended.done():  # else it failed, as is raised below
             self._loop.call_soon_threadsafe(self._asked_to_stop.set)
         self._ended.result(DEADLINE_SECONDS)
         thread.join(DEADLINE_SECONDS)
@@ -120,7 +120,7 @@ class BrokerThread:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._serve())
         except BaseException as error:
-            # Whoever waits raises it.
+            # The thread that waits raises it.
             (self._ended if self._started.done() else self._started).set_exception(error)
         else:
             self._ended.set_result(None)

@@ -64,7 +64,7 @@ class CrashingFiles(WrappedFiles):
         """What was done."""
 
     def points(self) -> dict[KillPoint, Change]:
-        """Every point at which whoever does the same can be killed."""
+        """Every point at which a process that does the same can be killed."""
         found = {KillPoint(number): change for number, change in enumerate(self.changes)}
         halves = [number for number, change in enumerate(self.changes) if change.has_half]
         return found | {KillPoint(number, half=True): self.changes[number] for number in halves}

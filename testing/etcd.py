@@ -24,7 +24,7 @@ def etcd_program() -> str | None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at now."""
+    """Ports with no listener now."""
     bound = [socket.socket() for _ in range(count)]
     try:
         for each in bound:

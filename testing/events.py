@@ -1,4 +1,4 @@
-"""An observer of storage events that keeps what it was told."""
+"""An observer of storage events that keeps what it was given."""
 
 from typing import Any
 

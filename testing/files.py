@@ -81,7 +81,7 @@ class FaultyFiles:
     """`Files` on other `Files`, with operations that fail as `fail` asks.
 
     The kinds are the names of the methods of `Files` and `File`. What a test then asks of the
-    code is that it is told, and that nothing is left half done.
+    code is that it reports the failure, and that nothing is left half done.
     """
 
     def __init__(self, files: Files) -> None:

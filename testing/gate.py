@@ -29,7 +29,7 @@ class Traffic(enum.Enum):
     """What becomes of the bytes of one direction."""
 
     PASS = "they arrive"
-    WAIT = "they stay under way, in order, and arrive once the way is open; nobody is told"
+    WAIT = "they stay under way, in order, and arrive once the way is open; neither end is notified"
     VANISH = "they never arrive; connections that lost some are reset once the way is open"
 
 

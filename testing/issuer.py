@@ -16,7 +16,7 @@ _CURVES: Final = {"ES256": ec.SECP256R1(), "ES384": ec.SECP384R1(), "ES512": ec.
 
 
 class Issuer:
-    """Signs with the key that was added last, unless told otherwise."""
+    """Signs with the key that was added last, unless another is named."""
 
     def __init__(self, clock: Clock | None = None, algorithm: str = "ES256") -> None:
         self._clock = clock or SystemClock()

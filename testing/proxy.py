@@ -14,7 +14,7 @@ from ..config.address import join_address, split_address
 
 _CHUNK_BYTES: Final = 64 * 1024
 RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
-"""Of `SO_LINGER`: the other end is not told of an orderly end."""
+"""Of `SO_LINGER`: the other end gets a reset, no orderly end."""
 
 
 class Direction(enum.Enum):
@@ -30,7 +30,7 @@ class Harm(enum.Enum):
     RESET = "both ends get a reset"
     HALF_CLOSE = "the receiver of that direction sees its end, the other direction goes on"
     CLOSE = "both ends are closed in order"
-    STALL = "nothing passes any more in that direction, and nobody is told"
+    STALL = "nothing passes any more in that direction, and neither end is notified"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Link:
         others = [pump for pump in self._pumps if pump is not asyncio.current_task()]
         for pump in others:
             pump.cancel()
-        # A socket that somebody still reads from must not be closed: its number is given again.
+        # A socket that a task still reads from must not be closed: its number is given again.
         await asyncio.gather(*others, return_exceptions=True)
         for end in self._sockets:
             end.close()

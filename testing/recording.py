@@ -2,7 +2,7 @@
 
 `RecordingFiles` does its work in a real directory and keeps a list of operations on *nodes*: a
 node is a file or a directory whatever its name, as a renamed file is still the same file. What a
-power cut could leave of them is told by `power_cuts`.
+power cut could leave of them `power_cuts` works out.
 
 Times of files are neither noted nor restored: after a power cut they may be anything.
 """

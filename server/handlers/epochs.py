@@ -81,7 +81,7 @@ def _look_up(
         history = history.assigned(current, end_offset)  # It has no message yet.
     if not 0 <= wanted.leader_epoch <= history.last_epoch:
         return
-    found = history.end_of(wanted.leader_epoch, log.segment_list.first.base_offset, end_offset)
+    found = history.end_of(wanted.leader_epoch, log.log_start_offset, end_offset)
     # Before the first epoch that is known there were others, or nobody counted.
     result.leader_epoch = wanted.leader_epoch if found.epoch == UNDEFINED else found.epoch
     result.end_offset = found.end_offset

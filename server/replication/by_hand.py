@@ -26,7 +26,7 @@ class ByHand:
             replication._replace(answer_within_s=settings.replica_lag_time_max_ms / 1000),
             cluster.new_number,
             may_have_lost=cluster.stored.may_have_lost,
-            follows=cluster.following.first_leader,
+            follows=cluster.fetcher.first_leader,
             brokers=settings.cluster_brokers,
             create=settings.cluster_create and not cluster.stored.identity.nonce,
         )
@@ -39,7 +39,7 @@ class ByHand:
                 f"another broker has led since, in epoch {node.highest_epoch}: start this one with "
                 "--follow and its address, or promote it (horolog cluster promote)"
             )
-        if node.heard is None:
+        if node.confirmed_by is None:
             return (
                 "this broker belongs to no cluster yet: start it with --follow and the leader's "
                 "address or, if it has the data that counts, once with --create-cluster"
@@ -49,10 +49,10 @@ class ByHand:
                 "something may be missing that this broker has confirmed: start it with --follow, "
                 "or let it lead all the same (horolog cluster promote --accept-loss)"
             )
-        heard = sorted(node.heard)
+        confirmed = len(node.confirmed_by)
         return (
             f"of the {node.brokers - 1} other brokers (cluster.brokers), which have to say that "
-            f"nobody was promoted meanwhile, {len(heard)} did so: start them, or start this one "
+            f"no broker was promoted meanwhile, {confirmed} did so: start them, or start this one "
             "with --alone"
         )
 

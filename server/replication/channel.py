@@ -55,7 +55,7 @@ class Channel:
     def __init__(self, number: int, broker_id: int, now_s: float) -> None:
         self.number = number
         self.broker_id = broker_id
-        self.heard_s = now_s
+        self.last_seen_s = now_s
         """When the last request of the follower came."""
         self.closed = False
         """Whether nothing that comes from it counts any more."""

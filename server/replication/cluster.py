@@ -28,22 +28,22 @@ from ..parking import ParkingLot
 from ..replicated_store import ReplicatedStore
 from ..syncing import synced_to
 from ..work import Work
+from .broker_addresses import BrokerAddresses
 from .channel import Channel
 from .commits import Commit
 from .damage import DamageWatch
 from .deciding import Decider
 from .epoch_lines import write_lines_to_lead
 from .followers import Followers
-from .following import Following
 from .identity_file import IdentityFile
 from .leadership import ClusterLeadership
-from .merging import merged
 from .people import People
-from .places import Places
+from .replica_fetcher import ReplicaFetcher
 from .serving import Serving
 from .standing import Standing
 from .stored_directory import StoredDirectory
 from .stored_metadata import METADATA
+from .wire import merged
 
 TICK_S: Final = 0.1
 """How often the state machine gets the time."""
@@ -107,10 +107,10 @@ class Cluster:
         self._groups = groups
         self._watch_metadata()
         self.followers = Followers(self)
-        self.following = Following(self)
+        self.fetcher = ReplicaFetcher(self)
         self.serving = Serving(self)
         self.people = People(self)
-        self.places = Places(self)
+        self.addresses = BrokerAddresses(self)
         self.standing = Standing(self)
         self.damage = DamageWatch(self)
         self.decider = decides(self)
@@ -135,7 +135,7 @@ class Cluster:
         """What carries out an effect; all others are the decider's."""
 
     def replication_settings(self) -> ReplicationSettings:
-        """The settings that `replication/` goes by, whoever decides."""
+        """The settings that `replication/` goes by, with etcd and by hand."""
         settings = self.settings
         return ReplicationSettings(
             lag_max_s=settings.replica_lag_time_max_ms / 1000,
@@ -164,7 +164,7 @@ class Cluster:
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        await self.following.stop()
+        await self.fetcher.stop()
         self.node.resign()
         self.node.unfollow()
         self.settle()
@@ -200,7 +200,7 @@ class Cluster:
     @property
     def _follows(self) -> bool:
         """Whether this broker follows one of which it knows where it is."""
-        return self.node.follower is not None and bool(self.following.address)
+        return self.node.follower is not None and bool(self.fetcher.address)
 
     @property
     def brokers_declared(self) -> int:
@@ -211,7 +211,7 @@ class Cluster:
     def leader_hint(self) -> str:
         """Who leads, for a client that asked the wrong broker."""
         if self._follows:
-            return f"broker {self.broker_id} follows the leader at {self.following.address}"
+            return f"broker {self.broker_id} follows the leader at {self.fetcher.address}"
         return f"broker {self.broker_id} does not lead: {self.waits_for}"
 
     # The state machine.
@@ -249,7 +249,7 @@ class Cluster:
             self.observe("leads_no_more", epoch=self.node.highest_epoch)
             return
         self.elections += 1
-        self.following.in_sync = ()
+        self.fetcher.in_sync = ()
         self.store.leads()
         self._groups.taken_over()
         self.directory.producer_ids.begin_epoch(leader.epoch)
@@ -261,7 +261,7 @@ class Cluster:
         if isinstance(effect.connection, Channel):
             self.followers.say(effect.connection, effect.message)
         else:
-            self.following.say(effect.connection, effect.message)
+            self.fetcher.say(effect.connection, effect.message)
 
     def _sync(self, effect: Sync) -> None:
         stored = self.stored.logs.get(effect.partition)
@@ -269,13 +269,13 @@ class Cluster:
             self._commits.request(stored.log.flusher)
 
     def _connect(self, effect: Connect) -> None:
-        self.following.connect(effect.broker_id)
+        self.fetcher.connect(effect.broker_id)
 
     def _close(self, effect: Close) -> None:
         if isinstance(effect.connection, Channel):
             effect.connection.close()
         else:
-            self.following.close(effect.connection)
+            self.fetcher.close(effect.connection)
 
     def _remind_later(self, effect: Remind) -> None:
         self._loop.call_later(REMIND_S, self._remind)
@@ -319,7 +319,7 @@ class Cluster:
             self.damage.look()
             self.happens(self.decider.tick)
             self.followers.look()
-            self.following.look()
+            self.fetcher.look()
             self.standing.look()
             if self.leads and self.now_s - self._looked_s >= STARTS_S:
                 self._looked_s = self.now_s
@@ -337,17 +337,17 @@ class Cluster:
     # Topics and logs.
 
     def look_at_topics(self) -> None:
-        """Know of the partitions that came and went."""
+        """Know of the partitions that were added and removed."""
         if not self.stored.topics_changed:
             return
-        came, gone = self.stored.changed()
-        for partition in gone:
+        added, removed = self.stored.changed()
+        for partition in removed:
             self.node.remove_partition(partition)
             self._starts.pop(partition, None)
-        self._watch(came)
-        for partition in came:
+        self._watch(added)
+        for partition in added:
             self.node.add_partition(partition)
-        self.followers.place(came)
+        self.followers.place(added)
         self.settle()
 
     def _watch(self, partitions: Iterable[Partition]) -> None:

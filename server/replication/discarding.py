@@ -5,18 +5,18 @@ from typing import Final
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
-from ...config.cluster_table import NOBODY
+from ...config.cluster_table import NOT_FOLLOWING
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest
 from ...protocol.errors import HorologError, InvalidConfig
-from ...replication.epochs import NO_EPOCH
 from ...storage.directory.cluster_id import CLUSTER_ID_FILE
 from ...storage.directory.known_files import IDENTITY_FILE
 from ...storage.directory.set_aside import finish_setting_aside, set_aside
 from ...storage.events import Observer
 from ...storage.files import Files
 from ...storage.names import METADATA_FOLDER, parse_folder_name
+from ...storage.replica.epoch_history import NO_EPOCH
 from .identity_file import decode_identity
-from .link import LetsIn
+from .leader_connection import LetsIn
 
 ASK_WITHIN_MS: Final = 10_000
 """How long the leader may take to say of which cluster it is."""
@@ -35,7 +35,7 @@ async def make_room(
         observe("data_set_aside", folder=str(finished), reason="an earlier start began it")
     if not settings.cluster_discard:
         return
-    joins = settings.cluster_etcd or settings.cluster_follow != NOBODY
+    joins = settings.cluster_etcd or settings.cluster_follow != NOT_FOLLOWING
     if not (settings.broker_id and joins) or settings.cluster_create:
         raise InvalidConfig(
             "cluster.discard (--discard) is for a broker that follows another: give broker.id "
@@ -69,7 +69,7 @@ async def _why_foreign(settings: BrokerSettings, files: Files, observe: Observer
         theirs = await _asked(settings)
     except (HorologError, OSError, ValueError) as error:
         text = error.message if isinstance(error, HorologError) else str(error)
-        observe("not_discarded", reason="nobody says which cluster it is to be", error=text)
+        observe("not_discarded", reason="it is not known which cluster it is to be", error=text)
         return ""
     if theirs in (ours, ""):
         return ""

@@ -1,7 +1,7 @@
 """Lines of new epochs, written ahead in a thread.
 
 A line is on stable storage before the first message of its epoch is written. That is so without
-this, too: whoever appends writes the line if it is not there, and then the loop waits for the disk.
+this, too: an append writes the line if it is not there, and then the loop waits for the disk.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ async def write_lines_of(cluster: "Cluster", message: Fetched) -> None:
         await _run(cluster, writes[first : first + AT_ONCE])
         follower = cluster.node.follower
         if follower is not None:
-            follower.is_busy(cluster.now_s)
+            follower.extend_wait(cluster.now_s)
 
 
 async def write_lines_to_lead(cluster: "Cluster", epoch: int) -> None:
@@ -73,7 +73,7 @@ async def _run(cluster: "Cluster", writes: _Writes) -> None:
 
     def run(first: int) -> None:
         for _, write in writes[first::THREADS]:
-            with suppress(OSError):  # Whoever appends tries again, and reports.
+            with suppress(OSError):  # The append tries again, and reports.
                 write.run()
 
     await asyncio.gather(*(cluster.in_reading_thread(partial(run, at)) for at in range(THREADS)))

@@ -80,8 +80,8 @@ class Followers:
             raise InvalidRequest(f"says is {request.says}; it must be 0, 1 or 2")
         if channel is None:
             return self._refusal() if request.says == Says.FETCH else None
-        message = read_positions(request, partial(self._is_known, channel))
-        channel.heard_s = self._cluster.now_s
+        message = read_positions(request, partial(self._place_or_keep, channel))
+        channel.last_seen_s = self._cluster.now_s
         if request.says == Says.CONFIRM:
             if not channel.closed:
                 self._event(channel, message)
@@ -89,8 +89,8 @@ class Followers:
         self._cluster.damage.fetched(channel, message.positions)
         return self._fetch(channel, message)
 
-    def _is_known(self, channel: Channel, topic_id: str, position: Position) -> bool:
-        """Whether a position is in a log that there is; else it is kept until there is one."""
+    def _place_or_keep(self, channel: Channel, topic_id: str, position: Position) -> bool:
+        """Whether a position is in a log that exists; otherwise keep it until there is one."""
         partition = position.partition
         stored = self._cluster.stored.logs.get(partition)
         if stored is not None and stored.topic_id == topic_id:
@@ -104,14 +104,14 @@ class Followers:
         channel.unplaced[partition] = topic_id, position
         return False
 
-    def place(self, came: Iterable[Partition]) -> None:
+    def place(self, added: Iterable[Partition]) -> None:
         """Take the positions in partitions that are there now."""
         leader, logs = self._cluster.node.leader, self._cluster.stored.logs
         if leader is None:
             return
         for channel in list(self._channels.values()):
             known = []
-            for partition in came:
+            for partition in added:
                 topic_id, position = channel.unplaced.get(partition, ("", None))
                 if position is not None and topic_id == logs[partition].topic_id:
                     del channel.unplaced[partition]
@@ -133,7 +133,7 @@ class Followers:
             self._gone(channel)
 
     def _take(self, channel: Channel) -> ReplicateResponse:
-        channel.heard_s = self._cluster.now_s
+        channel.last_seen_s = self._cluster.now_s
         taken = channel.take()
         if taken is None:
             # Its leader is none any more.
@@ -283,7 +283,7 @@ class Followers:
         sent_s = dict(self._left_s)
         for one in self._channels.values():
             if not one.closed:
-                sent_s[one.broker_id] = now_s if one.waits else one.heard_s
+                sent_s[one.broker_id] = now_s if one.waits else one.last_seen_s
         return sorted([broker_id for broker_id, at_s in sent_s.items() if at_s >= since_s])
 
     def in_sync(self) -> list[int]:
@@ -308,12 +308,12 @@ class Followers:
         """Forget connections that are not used any more."""
         now_s = self._cluster.now_s
         for channel in list(self._channels.values()):
-            if not channel.waits and now_s - channel.heard_s > SILENT_S:
+            if not channel.waits and now_s - channel.last_seen_s > SILENT_S:
                 self._gone(channel)
 
     def _gone(self, channel: Channel) -> None:
         self._channels.pop(channel.number, None)
-        self._left_s[channel.broker_id] = channel.heard_s
+        self._left_s[channel.broker_id] = channel.last_seen_s
         channel.close()
         node = self._cluster.node
         self._cluster.happens(lambda _: node.closed(channel))

@@ -88,9 +88,9 @@ class IdentityFile:
     """The file in a data directory, for one run of a broker.
 
     The state machine needs what it stores to be synced before it goes on, and so the loop waits for
-    the disk. A new epoch, and the revision of a state that is to be counted, may be
-    there earlier than it knows of them: they only grow. So whoever learns of them first stores them
-    ahead, in a thread, and nothing is left to be written when the state machine learns of them.
+    the disk. A new epoch, and the revision of a state that is to be counted, may be stored before
+    it knows of them: they only grow. So the code that learns of them first stores them ahead, in a
+    thread, and nothing is left to be written when the state machine learns of them.
     """
 
     def __init__(self, files: Files, data_dir: Path, broker_id: int) -> None:
@@ -128,7 +128,7 @@ class IdentityFile:
             return decode_identity(self._files.read_bytes(self._path))
         except (OSError, ValueError) as error:
             raise StorageError(
-                f"{self._path} cannot be read ({error}), so nobody knows what this broker has "
+                f"{self._path} cannot be read ({error}), so it is not known what this broker has "
                 "confirmed; start it with an empty data directory, to copy everything anew"
             ) from error
 

@@ -106,22 +106,22 @@ class People:
 
     def _as_follower(self, response: DescribeReplicasResponse) -> None:
         cluster = self._cluster
-        following = cluster.following
-        messages, seconds = following.missing()
+        fetcher = cluster.fetcher
+        messages, seconds = fetcher.missing()
         response.missing_messages, response.missing_ms = messages, round(seconds * 1000)
         response.promise = cluster.decider.promise
         states = cluster.standing.states()
-        response.in_sync = list(cluster.decider.in_sync or following.in_sync)
-        if following.leader_id in states:
+        response.in_sync = list(cluster.decider.in_sync or fetcher.in_sync)
+        if fetcher.leader_id in states:
             leader = ReplicaMember(
-                broker_id=following.leader_id,
-                address=following.address,
-                kafka_address=following.kafka_address,
+                broker_id=fetcher.leader_id,
+                address=fetcher.address,
+                kafka_address=fetcher.kafka_address,
                 state="",
             )
             leader = cluster.standing.member(leader)
             response.members.append(leader)
-            response.leader = following.leader_id if leader.state == LEADER else NOT_KNOWN
+            response.leader = fetcher.leader_id if leader.state == LEADER else NOT_KNOWN
         me = cluster.standing.member(self._me())
         me.lag_messages, me.lag_ms = messages, response.missing_ms if messages else 0
         response.members.append(me)
@@ -164,7 +164,7 @@ class People:
 
     def _promote_me(self, *, accept_loss: bool) -> PromoteResponse | Later:
         cluster = self._cluster
-        messages, seconds = cluster.following.missing()
+        messages, seconds = cluster.fetcher.missing()
         reason = cluster.happens(
             lambda now_s: cluster.decider.promote(now_s, accept_loss=accept_loss)
         )

@@ -81,7 +81,7 @@ class FollowerReads:
 
     def _heard_ms(self) -> int:
         cluster = self._cluster
-        return max(round((cluster.now_s - cluster.following.answered_s) * 1000), 0)
+        return max(round((cluster.now_s - cluster.fetcher.answered_s) * 1000), 0)
 
 
 def _asked(request: Any) -> Iterator[tuple[Partition, int]]:

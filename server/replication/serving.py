@@ -138,8 +138,8 @@ class Serving:
             return answer(services, request, call)
 
         def answer(services: Services, request: Any, call: Call) -> Any:
-            places = self._cluster.places
-            return then(handler(services, request, call), lambda body: places.metadata(body, call))
+            addresses = self._cluster.addresses
+            return then(handler(services, request, call), partial(addresses.metadata, call=call))
 
         return handle
 
@@ -148,7 +148,7 @@ class Serving:
 
         def handle(services: Services, request: Any, call: Call) -> Any:
             response = handler(services, request, call)
-            return response if self._cluster.leads else self._cluster.places.coordinator(call)
+            return response if self._cluster.leads else self._cluster.addresses.coordinator(call)
 
         return handle
 

@@ -6,7 +6,7 @@ from random import SystemRandom
 
 from ...clock import boot_time_s
 from ...config.broker import BrokerSettings
-from ...config.cluster_table import LISTENS, NOBODY
+from ...config.cluster_table import LISTENS, NOT_FOLLOWING
 from ...protocol.errors import InvalidConfig
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.events import Observer
@@ -22,7 +22,7 @@ from .identity_file import IdentityFile
 def open_as_one(settings: BrokerSettings, directory: LogDirectory, files: Files) -> IdentityFile:
     """Have a directory be that of a broker of a cluster: what topics and positions it has are in
     its metadata log from now on. Raises `InvalidConfig`, `StorageError`, `OSError`."""
-    follows = settings.cluster_follow != NOBODY
+    follows = settings.cluster_follow != NOT_FOLLOWING
     if settings.cluster_etcd or settings.cluster_name:
         from .etcd.setting_up import check
 

@@ -72,8 +72,8 @@ class Standing:
             states = {one: self._follower_state(one, one in in_sync) for one in others}
             return states | {cluster.broker_id: LEADER}
         states = {cluster.broker_id: self._my_state()}
-        if cluster.node.follower is not None and cluster.following.leader_id:
-            states[cluster.following.leader_id] = DOWN if self.leader_is_silent else LEADER
+        if cluster.node.follower is not None and cluster.fetcher.leader_id:
+            states[cluster.fetcher.leader_id] = DOWN if self.leader_is_silent else LEADER
         return states
 
     def _follower_state(self, broker_id: int, in_sync: bool) -> str:
@@ -83,7 +83,7 @@ class Standing:
             return DOWN
         if in_sync:
             return IN_SYNC
-        silent_s = cluster.now_s - channel.heard_s
+        silent_s = cluster.now_s - channel.last_seen_s
         is_silent = silent_s * 1000 > cluster.settings.replica_lag_time_max_ms
         return DOWN if is_silent else CATCHING_UP
 
@@ -91,7 +91,7 @@ class Standing:
         cluster, node = self._cluster, self._cluster.node
         known: Collection[int] | None = cluster.decider.in_sync
         if known is None:
-            known = () if node.follower is None else cluster.following.in_sync
+            known = () if node.follower is None else cluster.fetcher.in_sync
         is_in_sync = cluster.broker_id in known and not node.identity.in_doubt
         return IN_SYNC if is_in_sync else CATCHING_UP
 
@@ -99,7 +99,7 @@ class Standing:
     def leader_is_silent(self) -> bool:
         """Whether the leader that is followed has not answered for too long."""
         cluster = self._cluster
-        silent_s = cluster.now_s - cluster.following.answered_s
+        silent_s = cluster.now_s - cluster.fetcher.answered_s
         return silent_s * 1000 > cluster.settings.replica_lag_time_max_ms
 
     def leads_not(self) -> str:
@@ -107,14 +107,14 @@ class Standing:
         cluster = self._cluster
         if cluster.leads:
             return ""
-        known = cluster.node.follower is not None and cluster.following.leader_id
-        who = f"broker {cluster.following.leader_id} leads: " if known else ""
+        known = cluster.node.follower is not None and cluster.fetcher.leader_id
+        who = f"broker {cluster.fetcher.leader_id} leads: " if known else ""
         return f"{who}{cluster.leader_hint}"
 
     def not_ready(self) -> str:
         """Why clients had better ask another broker; empty for a leader and a follower in sync."""
         cluster = self._cluster
-        node, following = cluster.node, cluster.following
+        node, fetcher = cluster.node, cluster.fetcher
         if cluster.leads:
             return ""
         if node.follower is None:
@@ -125,10 +125,10 @@ class Standing:
             hint = cluster.leader_hint
             return f"in doubt: {hint}, and may lack what it had confirmed until it has all"
         if self.leader_is_silent:
-            silent_s = cluster.now_s - following.answered_s
-            return f"the leader at {following.address} has said nothing for {silent_s:.1f} s"
-        if cluster.broker_id not in following.in_sync:
-            lacks = f"lacks {following.behind_messages:,} messages"
+            silent_s = cluster.now_s - fetcher.answered_s
+            return f"the leader at {fetcher.address} has said nothing for {silent_s:.1f} s"
+        if cluster.broker_id not in fetcher.in_sync:
+            lacks = f"lacks {fetcher.behind_messages:,} messages"
             failing = "".join(f"; {text}" for text in list(cluster.stored.failing.values())[:1])
             return f"catching up: {cluster.leader_hint}, and {lacks}{failing}"
         return ""

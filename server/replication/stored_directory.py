@@ -5,11 +5,11 @@ from operator import attrgetter
 from typing import Final
 
 from ...protocol.errors import HorologError, StorageError
-from ...replication.epochs import NO_EPOCH
 from ...replication.partition_log import Identity, Partition
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.events import Observer
 from ...storage.log.log import Log
+from ...storage.replica.epoch_history import NO_EPOCH
 from ..work import Work
 from .identity_file import IdentityFile
 from .stored_log import StoredLog
@@ -103,11 +103,11 @@ class StoredDirectory:
 
     @property
     def topics_changed(self) -> bool:
-        """Whether topics came or went since `changed` looked."""
+        """Whether topics added or went since `changed` looked."""
         return self._seen_changes != self.directory.topic_changes
 
     def changed(self) -> tuple[list[Partition], list[Partition]]:
-        """Partitions that came, whose logs are in `logs` now, and that went, since the last call.
+        """Partitions that added, whose logs are in `logs` now, and that went, since the last call.
 
         A log that cannot be opened is left out: nothing of it is copied, nor acknowledged.
         """
@@ -117,9 +117,9 @@ class StoredDirectory:
         for key in gone:
             del self.logs[key]
             self.failing.pop(key, None)
-        came = [key for key in there if key not in self.logs and self._open(key)]
+        added = [key for key in there if key not in self.logs and self._open(key)]
         self._unopened = there.keys() - self.logs.keys()
-        return came, gone
+        return added, gone
 
     def _is_current(self, stored: StoredLog, there: dict[Partition, None]) -> bool:
         if stored.partition not in there or stored is self.metadata:

@@ -3,7 +3,6 @@
 from typing import Any, Protocol
 
 from ...protocol.errors import CodedError, StorageError
-from ...replication.epochs import EpochStart, History
 from ...replication.partition_log import Partition, Stored
 from ...storage.log.log import Log
 from ...storage.replica.copy_facts import CopyFacts
@@ -30,10 +29,8 @@ class StoredLog:
 
     __slots__ = (
         "_begins",
-        "_history",
         "_leads",
         "_secure",
-        "_starts",
         "cuts",
         "hurt",
         "log",
@@ -54,8 +51,6 @@ class StoredLog:
         """Whether it is damaged, or was when damage was met last."""
         log.segment_list.on_damage = self._damage_met
         self._begins = (-1, -1)
-        self._history: EpochHistory | None = None
-        self._starts: tuple[EpochStart, ...] = ()
 
     @property
     def log_start_offset(self) -> int:
@@ -106,16 +101,9 @@ class StoredLog:
         self.log.hold_high_watermark(offset)
 
     @property
-    def epoch_starts(self) -> History:
+    def epochs(self) -> EpochHistory:
         log = self.log
-        history = log.epochs.history
-        if history is not self._history:
-            self._history = history
-            self._starts = tuple(EpochStart(*one) for one in history.starts)
-        starts = self._starts
-        if starts and starts[-1].offset >= log.log_end_offset:
-            return [one for one in starts if one.offset < log.log_end_offset]
-        return starts
+        return log.epochs.history.cut(log.log_end_offset)
 
     def begin_epoch(self, epoch: int, offset: int) -> None:
         """Where this broker leads. A follower's `append_stored` gets the epochs beside the

@@ -1,6 +1,6 @@
 """What leader and followers say, in the terms of `replication/` and in those of the protocol."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from ...protocol.api.cluster.replicate import (
@@ -14,7 +14,7 @@ from ...protocol.api.cluster.replicate import (
 )
 from ...protocol.errors import InvalidRequest
 from ...protocol.limits import MAX_DATA_BYTES, MAX_PRODUCER_STATE_PIECES
-from ...replication.epochs import NO_EPOCH, EpochEnd, EpochStart
+from ...replication.effects import Effect, Send
 from ...replication.messages import (
     Confirm,
     Fetch,
@@ -37,6 +37,7 @@ from ...storage.read.file_range import FileRange
 from ...storage.read.reading import Slice
 from ...storage.replica.copy_facts import CopyFacts, MalformedFacts
 from ...storage.replica.copying import Copied
+from ...storage.replica.epoch_history import NO_EPOCH, EpochEnd, EpochStart
 from ..handlers.fetch import MAX_STRETCHES, STRETCH_BYTES
 from .stored_log import Stretch
 
@@ -193,7 +194,7 @@ def read_all(parts: Iterable[tuple[ReplicatedPart, Slice]]) -> None:
 
 
 def _write_epochs(starts: Iterable[EpochStart | EpochEnd]) -> list[EpochBegin]:
-    return [EpochBegin(epoch=one.epoch, offset=one.offset) for one in starts]
+    return [EpochBegin(epoch=epoch, offset=offset) for epoch, offset in starts]
 
 
 def read_response(response: ReplicateResponse) -> FromLeader:
@@ -264,3 +265,34 @@ def _read_stored(part: ReplicatedPart) -> Stored | None:
 
 def _read_epochs(begins: Sequence[EpochBegin]) -> tuple[EpochStart, ...]:
     return tuple([EpochStart(one.epoch, one.offset) for one in begins])
+
+
+def merged(effects: Sequence[Effect]) -> Iterable[Effect]:
+    """The effects, with confirmations that follow each other on one connection as one."""
+    return effects if len(effects) == 1 else _merged(effects)
+
+
+def _merged(effects: Iterable[Effect]) -> Iterator[Effect]:
+    pending: Send | None = None
+    positions: dict[Partition, Position] = {}
+    for effect in effects:
+        message = effect.message if isinstance(effect, Send) else None
+        if isinstance(effect, Send) and isinstance(message, Confirm):
+            same = pending is not None and pending.connection == effect.connection
+            if pending is not None and not same:
+                yield _confirm(pending, positions)
+                positions = {}
+            pending = effect
+            positions |= {one.partition: one for one in message.positions}
+            continue
+        if pending is not None:
+            yield _confirm(pending, positions)
+            pending, positions = None, {}
+        yield effect
+    if pending is not None:
+        yield _confirm(pending, positions)
+
+
+def _confirm(last: Send, positions: dict[Partition, Position]) -> Send:
+    assert isinstance(last.message, Confirm)
+    return Send(last.connection, Confirm(last.message.epoch, tuple(positions.values())))

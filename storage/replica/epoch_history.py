@@ -33,6 +33,7 @@ class EpochEnd(NamedTuple):
     """An epoch and the offset after its last message."""
 
     epoch: int
+    """`NO_EPOCH` when the log has none at or below the one asked for."""
     end_offset: int
 
 
@@ -56,15 +57,19 @@ class EpochHistory:
         number = bisect_right(self.starts, offset, key=attrgetter("start_offset"))
         return self.starts[number - 1].epoch if number else NO_EPOCH
 
-    def end_of(self, epoch: int, first_offset: int, log_end_offset: int) -> EpochEnd:
-        """The greatest epoch that is not above `epoch`, and where that one ends in a log between
-        these offsets. -1 stands for the messages in front of the first epoch."""
+    def end_of(self, epoch: int, log_start_offset: int, log_end_offset: int) -> EpochEnd:
+        """The greatest epoch that is not above `epoch`, and where that one ends, in a log between
+        these offsets (KIP-101, KIP-279). `NO_EPOCH` stands for the messages in front of the first
+        epoch of the log. An epoch that ended below the log start is none of the log, as in Kafka:
+        whoever has messages of it has to know that nothing of it is left."""
         number = bisect_right(self.starts, epoch, key=attrgetter("epoch"))
         found = self.starts[number - 1].epoch if number else NO_EPOCH
         if number == len(self.starts):
             return EpochEnd(found, log_end_offset)
-        end_offset = max(self.starts[number].start_offset, first_offset)
-        return EpochEnd(found, min(end_offset, log_end_offset))
+        end_offset = min(self.starts[number].start_offset, log_end_offset)
+        if end_offset < log_start_offset:
+            return EpochEnd(NO_EPOCH, log_start_offset)
+        return EpochEnd(found, end_offset)
 
     def between(self, offset: int, end_offset: int) -> tuple[EpochStart, ...]:
         """The epochs of the messages from `offset` on and below `end_offset`; the first one, as if

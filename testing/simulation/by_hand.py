@@ -3,10 +3,10 @@
 from random import Random
 
 from ...replication.cluster_state import ClusterState
-from ...replication.epochs import NO_EPOCH
 from ...replication.hand_node import HandNode
 from ...replication.partition_log import Identity, Partition
 from ...replication.settings import Incarnation
+from ...storage.replica.epoch_history import NO_EPOCH
 from .disk import Entry, SimulatedDirectory, SimulatedLog
 from .faults import Faults
 from .machine import Machine
@@ -22,7 +22,7 @@ class HandOracle(Oracle):
     """By hand, what was answered with `acks=all` is promised; what was only visible is not.
 
     Every message that was answered is on all brokers, or, where `min.insync.replicas` is less, at
-    least on the leader; so it is on whoever leads without that a person accepted loss.
+    least on the leader; so every leader has it that leads without a loss that a person accepted.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class HandOracle(Oracle):
         self.count("cuts")
 
     def started(self, log: SimulatedLog, offset: int) -> None:
-        """Whoever leads may let messages go."""
+        """A leader may let messages go."""
 
     def elected(
         self, directory: SimulatedDirectory, epoch: int, who: Incarnation, may_lose: bool
@@ -203,7 +203,7 @@ class HandSimulation(Simulation):
         raise Violation("the followers do not come right")
 
     def _most(self) -> Machine:
-        """Whoever has most messages."""
+        """The broker with most messages."""
         return max(
             self.machines.values(),
             key=lambda it: sum(log.log_end_offset for log in it.directory.logs.values()),

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, ClassVar, Protocol
 
-from ...replication.epochs import EpochStart, cut_end, cut_start, with_start
 from ...replication.partition_log import Identity, Partition, Stored
 from ...replication.settings import Member
+from ...storage.replica.epoch_history import EpochHistory, EpochStart
 from .violation import Violation
 
 Entry = tuple[int, Any, int]
@@ -39,7 +39,7 @@ class SimulatedLog:
         "checkpoint",
         "directory",
         "entries",
-        "epoch_starts",
+        "epochs",
         "expired",
         "high_watermark",
         "log_start_offset",
@@ -54,7 +54,7 @@ class SimulatedLog:
         self.directory = directory
         self.entries: list[Entry | None] = []
         """By offset; `None` below the log start."""
-        self.epoch_starts: list[EpochStart] = []
+        self.epochs = EpochHistory()
         self.log_start_offset = 0
         self.high_watermark = 0
         self.synced_offset = 0
@@ -88,7 +88,7 @@ class SimulatedLog:
         """Nothing is to be done for that."""
 
     def begin_epoch(self, epoch: int, offset: int) -> None:
-        self.epoch_starts = with_start(self.epoch_starts, epoch, offset)
+        self.epochs = self.epochs.assigned(epoch, offset)
 
     def append(self, entry: Entry) -> None:
         """As the leader."""
@@ -121,7 +121,7 @@ class SimulatedLog:
 
     def _cut(self) -> None:
         end = len(self.entries)
-        self.epoch_starts = cut_end(self.epoch_starts, end)
+        self.epochs = self.epochs.cut(end)
         self.high_watermark = min(self.high_watermark, end)
         self.checkpoint = min(self.checkpoint, end)
         self.synced_offset = min(self.synced_offset, end)
@@ -141,7 +141,7 @@ class SimulatedLog:
     def truncate_fully(self, offset: int, producers: dict[Any, tuple[int, int]] | None) -> None:
         self.directory.watcher.emptied(self, offset)
         self.entries = [None] * offset
-        self.epoch_starts = []
+        self.epochs = EpochHistory()
         self.log_start_offset = self.high_watermark = self.checkpoint = offset
         self.synced_offset = offset
         self.expired = dict(producers or {})
@@ -157,7 +157,7 @@ class SimulatedLog:
         self.entries[self.log_start_offset : offset] = [None] * (offset - self.log_start_offset)
         self.log_start_offset = offset
         self.high_watermark = max(self.high_watermark, offset)
-        self.epoch_starts = cut_start(self.epoch_starts, offset)
+        self.epochs = _begun_at(self.epochs, offset)
 
     def sync(self) -> None:
         self.synced_offset = len(self.entries)
@@ -185,7 +185,7 @@ class SimulatedLog:
     def copy(self, directory: "SimulatedDirectory") -> "SimulatedLog":
         made = type(self)(self.partition, directory)
         made.entries = self.entries[:]
-        made.epoch_starts = list(self.epoch_starts)
+        made.epochs = self.epochs
         made.log_start_offset = self.log_start_offset
         made.high_watermark = self.high_watermark
         made.synced_offset = self.synced_offset
@@ -193,6 +193,15 @@ class SimulatedLog:
         made.expired = dict(self.expired)
         made._count()
         return made
+
+
+def _begun_at(history: EpochHistory, log_start_offset: int) -> EpochHistory:
+    """Of a log that begins at `log_start_offset`, as does the epoch in force there: an emptied log
+    has one start, at its end."""
+    left = history.begun_at(log_start_offset).starts
+    if not left or left[0].start_offset >= log_start_offset:
+        return EpochHistory(left)
+    return EpochHistory((EpochStart(left[0].epoch, log_start_offset), *left[1:]))
 
 
 class SimulatedDirectory:

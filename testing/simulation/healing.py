@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from ...replication.cluster_node import ClusterNode
-from ...replication.epochs import starts_between
 from .disk import DATA
 from .violation import Violation
 
@@ -62,9 +61,9 @@ def _is_well(simulation: "Simulation") -> bool:
                 return False
             if other.high_watermark != log.high_watermark:
                 return False
-            starts = starts_between(log.epoch_starts, start, log.log_end_offset)
+            starts = log.epochs.between(start, log.log_end_offset)
             if start < log.log_end_offset and [it.epoch for it in starts] != [
-                it.epoch for it in other.epoch_starts
+                it.epoch for it in other.epochs.starts
             ]:
                 return False
     return True

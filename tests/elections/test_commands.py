@@ -220,7 +220,7 @@ async def test_a_cluster_by_hand_goes_on_with_etcd(place: Path, etcd: EtcdProces
     ):
         follower = second.services.cluster
         assert follower is not None
-        await until(lambda: follower.following.leader_id == 1 and not follower.standing.not_ready())
+        await until(lambda: follower.fetcher.leader_id == 1 and not follower.standing.not_ready())
         assert first.services.cluster is not None
         assert first.services.cluster.leads
         assert second.directory.cluster_id() == first.directory.cluster_id() == cluster_id

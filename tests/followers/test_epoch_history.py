@@ -70,6 +70,34 @@ def test_cut_and_begun(leaders: list[tuple[int, int]], alone: int, data: st.Data
 
 
 @given(steps, st.integers(0, 3), st.data())
+def test_epochs_end_within_a_log_that_was_trimmed(
+    leaders: list[tuple[int, int]], alone: int, data: st.DataObject
+) -> None:
+    """Its oldest segment begins at `base`, and the log somewhere in it."""
+    history, epochs = built(leaders, alone)
+    base = data.draw(st.integers(0, len(epochs)))
+    start = data.draw(st.integers(base, len(epochs)))
+    end = data.draw(st.integers(start, len(epochs)))
+    left = history.cut(end).begun_at(base)
+    for asked in range(-1, 30):
+        found = left.end_of(asked, start, end)
+        later = [at for at in range(start, end) if epochs[at] > asked]
+        assert found.end_offset == (later[0] if later else end)
+        if held := [one for one in epochs[start:end] if one <= asked]:
+            assert found.epoch == max(held)
+
+
+def test_an_epoch_that_ended_below_the_log_start_is_none_of_the_log() -> None:
+    history = EpochHistory((EpochStart(1, 0), EpochStart(2, 10), EpochStart(4, 20)))
+    assert history.end_of(1, 10, 30) == (1, 10)
+    assert history.end_of(1, 11, 30) == (NO_EPOCH, 11)
+    assert history.end_of(3, 11, 30) == (2, 20)
+    assert history.end_of(3, 21, 30) == (NO_EPOCH, 21)
+    assert history.end_of(0, 11, 30) == (NO_EPOCH, 11)
+    assert EpochHistory().end_of(3, 11, 30) == (NO_EPOCH, 30)
+
+
+@given(steps, st.integers(0, 3), st.data())
 def test_a_follower_comes_to_the_same_history(
     leaders: list[tuple[int, int]], alone: int, data: st.DataObject
 ) -> None:

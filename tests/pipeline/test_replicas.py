@@ -137,8 +137,8 @@ def test_tasks_of_spark_spread(pair: Pair, spark: SparkSession) -> None:
 def test_a_replica_that_is_behind_gives_nothing_instead_of_less(pair: Pair) -> None:
     """What was planned is read as a whole, and without that much a follower is not read from."""
     cluster = pair.cluster(pair.follower)
-    follower, kept = cluster.node.follower, cluster.following.connect
-    cluster.following.connect = lambda broker_id: None
+    follower, kept = cluster.node.follower, cluster.fetcher.connect
+    cluster.fetcher.connect = lambda broker_id: None
     try:
         dropped = Event()
         for step in (follower.drop, dropped.set):
@@ -159,7 +159,7 @@ def test_a_replica_that_is_behind_gives_nothing_instead_of_less(pair: Pair) -> N
         places: set[str] = set()
         pair.wait(lambda: _reads_nine(pair, offsets, places) and len(places) == 2)
     finally:
-        cluster.following.connect = kept
+        cluster.fetcher.connect = kept
 
 
 def _reads_nine(pair: Pair, offsets: dict[str, str], places: set[str]) -> bool:

@@ -155,8 +155,8 @@ trio = asynccontextmanager(three)
 
 def brought_up(member: Member, *, heard_s: float) -> None:
     """Let it have heard from its leader that long ago, for ever."""
-    member.cluster.following.answered_s = member.cluster.now_s - heard_s
-    member.cluster.following._note = lambda response: None
+    member.cluster.fetcher.answered_s = member.cluster.now_s - heard_s
+    member.cluster.fetcher._note = lambda response: None
 
 
 async def test_clients_spread(place: Path) -> None:

@@ -47,8 +47,8 @@ def both(all_: Members) -> str:
 
 def asked(member: Member, times: int = 2) -> "asyncio.Event":
     """Set when a broker has been asked so often who leads."""
-    places, event = member.cluster.places, asyncio.Event()
-    answer, left = places.metadata, times
+    addresses, event = member.cluster.addresses, asyncio.Event()
+    answer, left = addresses.metadata, times
 
     def counted(body: Any, call: Any) -> Any:
         nonlocal left
@@ -57,7 +57,7 @@ def asked(member: Member, times: int = 2) -> "asyncio.Event":
             event.set()
         return answer(body, call)
 
-    places.metadata = counted
+    addresses.metadata = counted
     return event
 
 

@@ -9,7 +9,7 @@ import pytest
 from horolog import Consumer
 from horolog.client.cluster.any_replica import AnyReplica
 from horolog.protocol.errors import PolicyViolation
-from horolog.server.replication import following
+from horolog.server.replication import replica_fetcher
 from horolog.storage.files import SystemFiles
 from horolog.testing.files import FaultyFiles
 from horolog.testing.requests import create_topic
@@ -111,7 +111,7 @@ async def test_a_leader_is_told_of_what_nobody_can_copy(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Messages go to followers unlooked at. What a follower cannot take the leader looks at."""
-    monkeypatch.setattr(following, "AGAIN_S", 0.3)
+    monkeypatch.setattr(replica_fetcher, "AGAIN_S", 0.3)
     async with members(place) as all_:
         leader, follower = all_[1], all_[2]
         await leader.start(cluster_create=True)
@@ -138,7 +138,7 @@ async def test_a_leader_finds_nothing_wrong_with_a_follower_s_full_disk(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The follower cannot take what is good; when it can, it is in sync and read from again."""
-    monkeypatch.setattr(following, "AGAIN_S", 0.3)
+    monkeypatch.setattr(replica_fetcher, "AGAIN_S", 0.3)
     async with members(place) as all_:
         files = FaultyFiles(SystemFiles())
         all_[2].files = files
@@ -148,7 +148,7 @@ async def test_a_leader_finds_nothing_wrong_with_a_follower_s_full_disk(
         files.fail("pwrite", errno.ENOSPC, times=-1, name=".log")
         await leader.produce(TOPIC, "more")
         await in_sync_are(leader, 1)
-        tries = follower.cluster.following
+        tries = follower.cluster.fetcher
         tried_s = await eventually(lambda: tries._tried_s)
         await eventually(lambda: tries._tried_s > tried_s + 0.5)
         assert (TOPIC, 0) in follower.cluster.stored.failing

@@ -71,7 +71,7 @@ async def test_data_of_another_cluster(place: Path) -> None:
         await other.stop()
         await leader.start(cluster_create=True)
         await other.start(follow=leader)
-        text = await eventually(lambda: other.cluster.following._reported)
+        text = await eventually(lambda: other.cluster.fetcher._reported)
         assert "this is cluster" in text
         assert "cluster.discard" in text
         await other.stop()

@@ -17,6 +17,11 @@ from horolog.protocol.api.log.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochTopic,
 )
+from horolog.protocol.api.topics.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.cluster_errors import FencedLeaderEpoch, NotLeader, UnknownLeaderEpoch
 from horolog.storage.replica.epoch_history import decode_epochs
@@ -124,6 +129,27 @@ async def test_where_epochs_end(place: Path) -> None:
             leader, other = other, leader
             await eventually(partial(_serves, leader))
         assert len(starts) >= 3, f"of seed {SEED}"
+        for start in range(1, end + 1):
+            trimmed = [DeleteRecordsPartition(partition=0, offset=start)]
+            answer = await leader.call(
+                DeleteRecordsRequest(
+                    topics=[DeleteRecordsTopic(name=TOPIC, partitions=trimmed)], timeout_ms=10_000
+                )
+            )
+            assert only_result(answer).error_code == 0
+            await _answers_alike(leader, start, end)
+
+
+async def _answers_alike(leader: Member, start: int, end: int) -> None:
+    """A follower and a client of Kafka's get one answer of a log that begins at `start`."""
+    leads = leader.cluster.node.leader
+    log = leader.cluster.stored.logs[TOPIC, 0]
+    assert (log.log_start_offset, log.log_end_offset) == (start, end)
+    async with wire(kafka_at(leader), kafka) as client:
+        for asked in range(leads.epoch):
+            epoch, offset = leads.divergence(log, end + 1, asked)
+            assert start <= offset <= end
+            assert await end_of(client, asked) == (asked if epoch < 0 else epoch, offset), asked
 
 
 async def _check(leader: Member, starts: dict[int, int], current: int, end: int) -> None:

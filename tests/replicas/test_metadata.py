@@ -281,7 +281,7 @@ async def test_who_cannot_read_the_metadata_leaves(place: Path) -> None:
         assert follower.cluster.node.identity.in_doubt
         with pytest.raises(CodedError, match="may have lost something"):
             await follower.promote()
-        assert follower.cluster.following._reported == "a record of a later version"
+        assert follower.cluster.fetcher._reported == "a record of a later version"
         await follower.stop()
         await follower.start(follow=leader)
         await all_.in_sync(leader)

@@ -66,7 +66,7 @@ async def started(member: Member, address: str) -> None:
 async def test_a_leader_that_knows_only_later_versions_is_not_followed(place: Path) -> None:
     async with members(place) as all_, leader_of_a_later_release(LATER, LATER + 1) as (to, asked):
         await started(all_[2], to)
-        text = await eventually(lambda: all_[2].cluster.following._reported)
+        text = await eventually(lambda: all_[2].cluster.fetcher._reported)
         assert f"does not serve replicate in any version from 0 to {REPLICATE.max_version}" in text
         assert "more than one release apart" in text
         # It is tried again, and nothing is sent that the other does not know.

@@ -404,8 +404,8 @@ async def test_a_follower_of_another_cluster_copies_nothing(place: Path) -> None
         follower.broker = None
         stray = Member(place / "a", 2, {"cluster_brokers": 2})
         await stray.start(follow=there[1])
-        await eventually(lambda: stray.cluster.following._reported)
-        assert "this is cluster" in stray.cluster.following._reported
+        await eventually(lambda: stray.cluster.fetcher._reported)
+        assert "this is cluster" in stray.cluster.fetcher._reported
         assert stray.log(TOPIC).log_end_offset == 1
         await stray.stop()
 
@@ -495,8 +495,8 @@ async def test_a_follower_logs_in(place: Path) -> None:
         guarded["super_users"] = "User:copies"
         await leader.start(cluster_create=True, **guarded)
         await follower.start(follow=leader)
-        await eventually(lambda: follower.cluster.following._reported)
-        assert "NOT_LEADER" not in follower.cluster.following._reported
+        await eventually(lambda: follower.cluster.fetcher._reported)
+        assert "NOT_LEADER" not in follower.cluster.fetcher._reported
         assert TOPIC not in follower.cluster.directory.topics()
         await follower.stop()
         await follower.start(follow=leader, cluster_credentials=secret)
@@ -567,7 +567,7 @@ def test_an_identity_is_read_as_it_was_written(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for size in range(len(whole) - 2):
         path.write_bytes(whole[:size])
-        with pytest.raises(StorageError, match="nobody knows what this broker has"):
+        with pytest.raises(StorageError, match="not known what this broker has"):
             IdentityFile(SystemFiles(), tmp_path, 2)
     path.write_bytes(whole.replace(boot_id(SystemFiles()).encode(), b"another"))
     assert IdentityFile(SystemFiles(), tmp_path, 2).rebooted

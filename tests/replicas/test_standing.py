@@ -147,7 +147,7 @@ async def test_not_ready_is_who_has_to_catch_up(place: Path) -> None:
         await leader.start(cluster_alone=True)
         await until(follower, "/readyz", 200)
         identity = follower.cluster.node.identity
-        follower.cluster.following.in_sync = ()
+        follower.cluster.fetcher.in_sync = ()
         assert follower.cluster.standing.not_ready().startswith("catching up: ")
         follower.cluster.node.remember(identity._replace(in_doubt=True))
         assert follower.cluster.standing.not_ready().startswith("in doubt: ")

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from horolog.replication.cluster_node import ClusterNode
 from horolog.replication.cluster_state import ClusterState, ClusterView
 from horolog.replication.effects import Answer, Connection, Outcome, Token, Transact
-from horolog.replication.epochs import NO_EPOCH, EpochEnd
 from horolog.replication.follower import Follower
 from horolog.replication.leader import Leader
 from horolog.replication.lease import Lease
@@ -17,6 +16,7 @@ from horolog.replication.messages import Hello, Part, Position, Welcome
 from horolog.replication.partition_log import Identity, Partition, PartitionLog
 from horolog.replication.session import Session
 from horolog.replication.settings import Member
+from horolog.storage.replica.epoch_history import NO_EPOCH, EpochEnd
 from horolog.testing.simulation.disk import METADATA, SimulatedLog
 from horolog.testing.simulation.options import Options
 
@@ -48,8 +48,8 @@ class _CutsOnce(Follower):
         super().connected(now_s, connection)
 
     def cut(self, log: PartitionLog, answer: EpochEnd, part: Part) -> None:
-        if log.log_start_offset < answer.offset:
-            log.truncate(min(answer.offset, log.log_end_offset))
+        if log.log_start_offset < answer.end_offset:
+            log.truncate(min(answer.end_offset, log.log_end_offset))
         else:
             super().cut(log, answer, part)
         self.settled.add(part.partition)
@@ -141,7 +141,7 @@ class OpensAtItsEnd(SimulatedLog):
 class ElectsAnybody(ClusterNode):
     """Whoever is there may lead."""
 
-    def _may_be_unclean(self, now_s: float, view: ClusterView) -> bool:
+    def _outwait_isr(self, now_s: float, view: ClusterView) -> bool:
         return True
 
 

@@ -8,7 +8,6 @@ from horolog.protocol.records.batches.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.messages.message import records
 from horolog.protocol.records.messages.sets import NewRecord, build_set
-from horolog.replication.epochs import epoch_at
 from horolog.replication.partition_log import Partition, Stored
 from horolog.server.replication.stored_log import StoredLog, Stretch
 from horolog.storage.log.log import Log
@@ -90,11 +89,10 @@ class StoredToo(SimulatedLog):
         assert stored.synced_offset <= end
         for offset in {start, (start + end) // 2, end - 1}:
             if start <= offset < end:
-                ours = epoch_at(stored.epoch_starts, offset)
-                assert ours == epoch_at(self.epoch_starts, offset), f"epoch at {offset}"
-        latest = [one.epoch for one in stored.epoch_starts][-1:]
+                ours = stored.epochs.epoch_at(offset)
+                assert ours == self.epochs.epoch_at(offset), f"epoch at {offset}"
         if end > start:
-            assert latest == [one.epoch for one in self.epoch_starts][-1:]
+            assert stored.epochs.last_epoch == self.epochs.last_epoch
 
     def check_bytes(self) -> None:
         """All messages are there."""

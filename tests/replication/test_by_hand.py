@@ -56,8 +56,8 @@ class LeadsAfterAStart(HandNode):
     """A leader that was started again asks nobody."""
 
     def tick(self, now_s: float) -> None:
-        if self.heard is not None:
-            self.heard.update(range(1, self.brokers + 1))
+        if self.confirmed_by is not None:
+            self.confirmed_by.update(range(1, self.brokers + 1))
         super().tick(now_s)
 
 

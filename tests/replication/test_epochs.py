@@ -1,43 +1,18 @@
-"""Epoch histories: questions and answers against two plain logs of (epoch, message)."""
+"""Where two logs part: questions and answers against two plain logs of (epoch, message)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.replication.epochs import (
-    NO_EPOCH,
-    EpochStart,
-    agrees,
-    cut_end,
-    cut_start,
-    cut_to,
-    end_of,
-    epoch_at,
-    latest,
-    starts_between,
-    with_start,
-)
+from horolog.replication.divergence import agrees, cut_to
+from horolog.storage.replica.epoch_history import EpochHistory, EpochStart
 
 epochs = st.lists(st.integers(1, 6), max_size=12).map(sorted)
 """A log, as the epochs of its messages."""
 
 
-def history(log: list[int]) -> list[EpochStart]:
+def history(log: list[int]) -> EpochHistory:
     """By definition: the first offset of each epoch."""
-    return [EpochStart(epoch, log.index(epoch)) for epoch in sorted(set(log))]
-
-
-@given(epochs, st.integers(0, 7))
-def test_an_epoch_ends_where_a_later_one_begins(log: list[int], epoch: int) -> None:
-    found = end_of(history(log), epoch, len(log))
-    before = [each for each in log if each <= epoch]
-    assert found == (before[-1] if before else NO_EPOCH, len(before))
-
-
-@given(epochs)
-def test_every_message_has_its_epoch(log: list[int]) -> None:
-    starts = history(log)
-    assert [epoch_at(starts, offset) for offset in range(len(log))] == log
-    assert latest(starts) == (log[-1] if log else NO_EPOCH)
+    return EpochHistory(tuple(EpochStart(epoch, log.index(epoch)) for epoch in sorted(set(log))))
 
 
 @given(epochs, epochs)
@@ -59,37 +34,19 @@ def test_questions_end_and_leave_what_is_common(data: st.DataObject) -> None:
     other = common + sorted(data.draw(st.lists(st.sampled_from(even), max_size=6)))
     follower = mine[:]
     for _ in range(20):
-        starts = history(follower)
-        if not follower or agrees(history(other), len(other), len(follower), latest(starts)):
+        left, theirs = history(follower), history(other)
+        if not follower or agrees(theirs, len(other), len(follower), left.last_epoch):
             break
-        cut = cut_to(starts, len(follower), end_of(history(other), latest(starts), len(other)))
+        cut = cut_to(left, len(follower), theirs.end_of(left.last_epoch, 0, len(other)))
         assert cut < len(follower)
         del follower[cut:]
     assert follower == common
 
 
-@given(epochs, st.integers(0, 12))
-def test_a_cut_leaves_the_history_of_what_is_left(log: list[int], at: int) -> None:
-    assert cut_end(history(log), min(at, len(log))) == history(log[:at])
-
-
-@given(epochs, st.integers(0, 12))
-def test_a_raised_start_keeps_the_epochs_above_it(log: list[int], at: int) -> None:
-    if at < len(log):
-        starts = cut_start(history(log), at)
-        assert [epoch_at(starts, offset) for offset in range(at, len(log))] == log[at:]
-        assert starts[0].offset == at
-
-
-@given(epochs, st.integers(0, 11), st.integers(1, 12))
-def test_a_reader_of_a_range_gets_the_epochs_of_its_messages(
-    log: list[int], first: int, end: int
-) -> None:
-    if first < end <= len(log):
-        starts = starts_between(history(log), first, end)
-        assert [epoch_at(starts, offset) for offset in range(first, end)] == log[first:end]
-
-
-def test_an_epoch_without_messages_leaves_no_start() -> None:
-    starts = with_start(with_start([], 1, 0), 2, 5)
-    assert with_start(starts, 3, 5) == [EpochStart(1, 0), EpochStart(3, 5)]
+def test_logs_that_part_below_the_followers_start_are_cut_below_it() -> None:
+    """The follower begins anew there; cut at its own start it would keep what the leader lacks."""
+    mine = EpochHistory((EpochStart(1, 0), EpochStart(5, 10))).begun_at(20)
+    theirs = EpochHistory((EpochStart(1, 0), EpochStart(3, 8)))
+    answer = theirs.end_of(5, 0, 25)
+    assert answer == (3, 25)
+    assert cut_to(mine, 30, answer) == 10

@@ -4,13 +4,13 @@ import pytest
 
 from horolog.replication.cluster_state import ClusterState
 from horolog.replication.effects import Answer, Close, Effect, Outcome, Remind, Send
-from horolog.replication.epochs import EpochEnd, EpochStart
 from horolog.replication.follower import Follower
 from horolog.replication.in_sync import InSyncReplicas
 from horolog.replication.leader import Leader
 from horolog.replication.messages import Confirm, Fetch, Fetched, Hello, Part, Position, Welcome
 from horolog.replication.partition_log import Stored
 from horolog.replication.settings import Incarnation, Member, ReplicationSettings
+from horolog.storage.replica.epoch_history import EpochEnd, EpochHistory, EpochStart
 from horolog.testing.simulation.by_hand import HandOracle
 from horolog.testing.simulation.disk import DATA, METADATA, TOPIC, SimulatedDirectory, SimulatedLog
 
@@ -132,7 +132,7 @@ def test_a_topic_that_comes_back_after_a_cut_begins_a_new_connection(was_cut: bo
     for partition in (METADATA, DATA, TOPIC):
         directory.add(partition)
     directory.logs[METADATA].entries = [(1, "topic", 0)]
-    directory.logs[METADATA].epoch_starts = [EpochStart(1, 0)]
+    directory.logs[METADATA].epochs = EpochHistory((EpochStart(1, 0),))
     directory.logs[TOPIC].entries = [(1, 2, 0)]
     effects: list[Effect] = []
     follower = Follower(directory, 1, 2, SETTINGS, effects, begins_anew=lambda: None)

@@ -156,8 +156,8 @@ def test_the_wrapper_s_own_time_and_offset_count_tc157(folder: LogFolder) -> Non
 
 def test_recovery_believes_a_wrapper_s_own_time_s36(folder: LogFolder) -> None:
     log = folder.open(index_interval_bytes=0)
-    log.append_stored(
-        build_wrapper(timed_set(100, 200), offset=1, timestamp_ms=300, magic=1, codec=GZIP)
+    append_copy(
+        log, build_wrapper(timed_set(100, 200), offset=1, timestamp_ms=300, magic=1, codec=GZIP)
     )
     log = folder.kill_and_restart(checkpointed=False)
     assert log.segments[0].largest == (300, 1)

@@ -5,7 +5,6 @@ from random import SystemRandom
 
 from ....protocol.errors import PolicyViolation, StorageError
 from ....replication.cluster_state import ClusterState
-from ....replication.epochs import NO_EPOCH
 from ....replication.partition_log import Identity
 from ....replication.settings import Member
 from ....storage.directory.cluster_id import load_cluster_id
@@ -13,7 +12,7 @@ from ....storage.directory.known_files import IDENTITY_FILE
 from ....storage.directory.lock import DirectoryLock
 from ....storage.files import SystemFiles
 from ....storage.names import LEADER_EPOCHS
-from ....storage.replica.epoch_history import MalformedEpochs, decode_epochs
+from ....storage.replica.epoch_history import NO_EPOCH, MalformedEpochs, decode_epochs
 from ....values import value_class
 from ..identity_file import IdentityFile, decode_identity
 from ..stored_directory import HIGHEST_ADOPTED
@@ -74,7 +73,7 @@ async def create(
             revision = 0 if seen.view is None else seen.view.state_revision
             made = await store.create(cluster_id, state, revision)
             if made.view is None or made.view.state != state:
-                raise PolicyViolation(f"cluster {name} was made by somebody else just now")
+                raise PolicyViolation(f"cluster {name} was made by another command just now")
     finally:
         lock.release()
     return Created(cluster_id, broker_id, epoch)
@@ -138,7 +137,7 @@ async def remove(access: Access, name: str, broker_id: int, *, accept_loss: bool
                 return False
             if not state.isr and not accept_loss:
                 raise PolicyViolation(
-                    f"messages may be lost that only broker {broker_id} has: nobody else is in "
+                    f"messages may be lost that only broker {broker_id} has: no other is in "
                     "sync. --accept-loss takes it out all the same"
                 )
             done, _ = await store.change(seen, state)

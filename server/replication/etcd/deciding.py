@@ -100,7 +100,7 @@ class ByEtcd:
             )
         if view is not None and view.leader is None:
             names = sorted(member.broker_id for member in view.state.isr)
-            return f"nobody leads; one of the brokers in sync, {names}, can be elected"
+            return f"no broker leads; one of the brokers in sync, {names}, can be elected"
         return "a leader is being elected"
 
     @property
@@ -157,7 +157,7 @@ class ByEtcd:
         """The ticks do it."""
 
     async def resign(self) -> None:
-        """Hand over to whoever has everything, or at least let the lease go."""
+        """Hand over to a follower that has everything, or at least let the lease go."""
         cluster, node = self._cluster, self.node
         leader = node.leader
         if leader is None:
@@ -312,7 +312,7 @@ class ByEtcd:
             return  # Overtaken by a later answer, which says more.
         self._latest_revision = max(self._latest_revision, seen.revision)
         cluster, node = self._cluster, self.node
-        why_not = self._joining.why_not(seen, sent)
+        why_not = self._joining.check(seen, sent)
         if why_not != self._why_not:
             self._why_not = why_not
             if why_not:
@@ -367,7 +367,7 @@ class ByEtcd:
             return f"brokers {able} are in sync, and one of them is elected by itself"
         if not accept_loss:
             return (
-                "nobody who is in sync is there, and this broker may lack what they answered: "
+                "no broker in sync is there, and this one may lack what they answered: "
                 f"start one of {sorted(member.broker_id for member in view.state.isr)}"
             )
         node.accepts_loss = True

@@ -2,9 +2,9 @@
 
 from ....protocol.errors import HorologError
 from ....replication.cluster_state import ClusterState
-from ....replication.epochs import NO_EPOCH
 from ....replication.settings import Incarnation, Member
 from ....storage.directory.log_directory import LogDirectory
+from ....storage.replica.epoch_history import NO_EPOCH
 from ....values import value_class
 from ..stored_directory import StoredDirectory
 from .store import Seen
@@ -55,8 +55,8 @@ class Joining:
         identity = self._stored.identity
         return not identity.nonce or identity.highest_epoch == NO_EPOCH
 
-    def why_not(self, seen: Seen, sent: Sent) -> str:
-        """Why this broker is not to act on what was read; empty if it is."""
+    def check(self, seen: Seen, sent: Sent) -> str:
+        """Look at what was read; returns why this broker must not act on it, empty if it may."""
         self.refused = self.taken = False
         self._look_back(seen, sent)
         if self._went_back:

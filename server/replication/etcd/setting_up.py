@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ....config.broker import BrokerSettings
-from ....config.cluster_table import NOBODY
+from ....config.cluster_table import NOT_FOLLOWING
 from ....protocol.errors import InvalidConfig
 from ..cluster import Cluster
 from ..deciding import Decider
@@ -26,7 +26,7 @@ def check(settings: BrokerSettings) -> None:
             "cluster.name (--cluster) is given, and cluster.etcd (--etcd), where the cluster is "
             "kept, is not: give both"
         )
-    if settings.cluster_follow != NOBODY:
+    if settings.cluster_follow != NOT_FOLLOWING:
         raise InvalidConfig(
             f"cluster.follow (--follow) is {settings.cluster_follow}, and with cluster.etcd "
             "(--etcd) it is etcd that says who leads: give one of them"

@@ -45,7 +45,7 @@ class LetsIn:
         return Security(tls=tls, ca=self.ca or None, user=user, password=password)
 
 
-class Link:
+class LeaderConnection:
     """One connection: requests out, answers in, one after the other."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Link:
         address: str,
         timeout_ms: int,
         lets_in: LetsIn,
-        takes: Callable[["Link", ReplicateResponse], bool],
+        takes: Callable[["LeaderConnection", ReplicateResponse], bool],
     ) -> None:
         """`number` is what the leader knows it by. `takes` is offered an answer that nothing waits
         in front of, as soon as it is there; what it does not take, or what it raises, comes with

@@ -12,11 +12,11 @@ from ..handlers.base import Call
 if TYPE_CHECKING:
     from .cluster import Cluster
 
-NOBODY = -1
+NO_LEADER = -1
 """The id of a leader where there is none."""
 
 
-class Places:
+class BrokerAddresses:
     """Puts into answers what a broker knows of the others."""
 
     def __init__(self, cluster: "Cluster") -> None:
@@ -41,7 +41,7 @@ class Places:
                 partition.isr_nodes = self._in_sync()
                 partition.offline_replicas = [one for one in replicas if one not in addresses]
                 if leader not in addresses:
-                    partition.leader_id = NOBODY
+                    partition.leader_id = NO_LEADER
                     partition.error_code = LeaderNotAvailable.code
         return response
 
@@ -57,8 +57,8 @@ class Places:
         cluster = self._cluster
         if cluster.leads:
             return cluster.broker_id
-        known = cluster.node.follower is not None and cluster.following.leader_id
-        return cluster.following.leader_id if known else NOBODY
+        known = cluster.node.follower is not None and cluster.fetcher.leader_id
+        return cluster.fetcher.leader_id if known else NO_LEADER
 
     def _in_sync(self) -> list[int]:
         """As far as this broker knows: a follower by its leader's word, or etcd's."""
@@ -66,8 +66,8 @@ class Places:
         if leader is not None:
             return sorted(one.broker_id for one in leader.isr.members)
         leader_id = self._leader_id()
-        known = self._cluster.decider.in_sync or self._cluster.following.in_sync
-        return sorted(known) or ([] if leader_id == NOBODY else [leader_id])
+        known = self._cluster.decider.in_sync or self._cluster.fetcher.in_sync
+        return sorted(known) or ([] if leader_id == NO_LEADER else [leader_id])
 
     def _others(self, call: Call) -> dict[int, tuple[str, int]]:
         """The other brokers that are there, where clients of this protocol find them."""
@@ -82,10 +82,10 @@ class Places:
             }
         else:
             by_etcd = bool(cluster.settings.cluster_etcd)
-            placed = dict(cluster.followers.known if by_etcd else cluster.following.others)
+            placed = dict(cluster.followers.known if by_etcd else cluster.fetcher.others)
             leader_id = self._leader_id()
-            if leader_id != NOBODY:
-                placed[leader_id] = cluster.following
+            if leader_id != NO_LEADER:
+                placed[leader_id] = cluster.fetcher
             elif not by_etcd:
                 placed.clear()
         addresses = {

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from ...config.address import split_address
-from ...config.cluster_table import NOBODY
+from ...config.cluster_table import NOT_FOLLOWING
 from ...protocol.api.cluster.replicate import Answers, ReplicatedPart, ReplicateResponse
 from ...protocol.errors import HorologError, InvalidRequest, LeaderNotAvailable, StorageError
 from ...replication.messages import Fetched, FromFollower, FromLeader, Hello
@@ -17,7 +17,7 @@ from ...storage.log.log import Log
 from .channel import Known
 from .epoch_lines import write_lines_of
 from .followers import reachable
-from .link import LetsIn, Link
+from .leader_connection import LeaderConnection, LetsIn
 from .stored_log import StoredLog
 from .stored_metadata import METADATA
 from .wire import read_response, read_state_part, write_request
@@ -41,15 +41,15 @@ RATE_S: Final = 10.0
 _end_of: Final[Callable[[StoredLog], int]] = attrgetter("log.log_end_offset")
 
 
-class Following:
+class ReplicaFetcher:
     """Opens connections to the leader, and takes its answers."""
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
         given = cluster.settings.cluster_follow
-        self._given = "" if given == NOBODY else given
+        self._given = "" if given == NOT_FOLLOWING else given
         self._pause_s = FIRST_PAUSE_S
-        self._links: dict[Link, asyncio.Task[None]] = {}
+        self._connections: dict[LeaderConnection, asyncio.Task[None]] = {}
         self._reported: str | None = None
         self.leader_id = GIVEN
         """Who leads, once it has said so; `GIVEN` before."""
@@ -82,38 +82,40 @@ class Following:
         self.address = self._given if known is None else known.address
         timeout_ms = cluster.settings.replica_lag_time_max_ms
         lets_in = LetsIn(cluster.settings.cluster_credentials, cluster.settings.cluster_ca)
-        link = Link(cluster.new_number(), self.address, timeout_ms, lets_in, self._take_at_once)
-        self._links[link] = cluster.start_work(self._run(link))
+        connection = LeaderConnection(
+            cluster.new_number(), self.address, timeout_ms, lets_in, self._take_at_once
+        )
+        self._connections[connection] = cluster.start_work(self._run(connection))
 
-    def say(self, link: Any, message: FromFollower | FromLeader) -> None:
+    def say(self, connection: Any, message: FromFollower | FromLeader) -> None:
         """Carry out `Send`."""
         cluster = self._cluster
-        request = write_request(link.number, message, self._topic_id)  # type: ignore[arg-type]
+        request = write_request(connection.number, message, self._topic_id)  # type: ignore[arg-type]
         if isinstance(message, Hello):
             joined = cluster.stored.identity.highest_epoch >= 0
             request.cluster_id = cluster.directory.cluster_id() if joined else ""
             request.address = cluster.native_address
             request.kafka_address = cluster.kafka_address
-        link.send(request)
+        connection.send(request)
 
     def _topic_id(self, partition: Partition) -> str:
         return self._cluster.stored.logs[partition].topic_id
 
-    def close(self, link: Any) -> None:
+    def close(self, connection: Any) -> None:
         """Carry out `Close`."""
-        link.close()
-        task = self._links.pop(link, None)
+        connection.close()
+        task = self._connections.pop(connection, None)
         if task is not None and task is not asyncio.current_task():
             task.cancel()
 
     async def stop(self) -> None:
         """Close all connections."""
-        for link in list(self._links):
-            self.close(link)
+        for connection in list(self._connections):
+            self.close(connection)
 
     # What comes of it.
 
-    async def _run(self, link: Link) -> None:
+    async def _run(self, connection: LeaderConnection) -> None:
         cluster, node = self._cluster, self._cluster.node
         connected = False
         try:
@@ -123,32 +125,32 @@ class Following:
             failure = cluster.store.metadata.failure
             if failure is not None:
                 raise StorageError(failure.message)
-            if not link.address:
+            if not connection.address:
                 raise LeaderNotAvailable("the leader that etcd names is not there")
-            await link.open()
+            await connection.open()
             connected = True
-            cluster.happens(lambda now_s: node.connected(now_s, link))
-            while not link.closed:
-                await self._take(link, await link.next())
+            cluster.happens(lambda now_s: node.connected(now_s, connection))
+            while not connection.closed:
+                await self._take(connection, await connection.next())
         except Exception as error:
-            if not link.closed:
-                self._failed(link, error)
+            if not connection.closed:
+                self._failed(connection, error)
                 if connected:
-                    node.closed(link)
+                    node.closed(connection)
                 else:
                     node.not_connected()
         finally:
-            self._links.pop(link, None)
-            link.close()
+            self._connections.pop(connection, None)
+            connection.close()
 
-    def _failed(self, link: Link, error: Exception) -> None:
+    def _failed(self, connection: LeaderConnection, error: Exception) -> None:
         """Report once why the leader is not followed."""
         text = error.message if isinstance(error, HorologError) else repr(error)
         if text != self._reported:
             self._reported = text
-            self._cluster.observe("leader_not_followed", address=link.address, error=text)
+            self._cluster.observe("leader_not_followed", address=connection.address, error=text)
 
-    def _take_at_once(self, link: Link, response: ReplicateResponse) -> bool:
+    def _take_at_once(self, connection: LeaderConnection, response: ReplicateResponse) -> bool:
         """Take an answer for which nothing has to be waited; whether this is one."""
         if response.answers != Answers.FETCHED:
             return False
@@ -156,7 +158,7 @@ class Following:
         if self._waits_for(response, message):
             return False
         self._note(response)
-        self._deliver(link, response, message)
+        self._deliver(connection, response, message)
         return True
 
     def _read(self, response: ReplicateResponse) -> FromLeader:
@@ -177,7 +179,7 @@ class Following:
                 return True
         return False
 
-    async def _take(self, link: Link, response: ReplicateResponse) -> None:
+    async def _take(self, connection: LeaderConnection, response: ReplicateResponse) -> None:
         cluster, node = self._cluster, self._cluster.node
         message = self._read(response)
         welcome = response.answers == Answers.WELCOME
@@ -187,7 +189,7 @@ class Following:
             cluster.directory.keep_cluster_id(response.cluster_id)
             self.leader_id = response.broker_id
             self.kafka_address = reachable(
-                response.kafka_address, split_address(link.address.rpartition("://")[2])[0]
+                response.kafka_address, split_address(connection.address.rpartition("://")[2])[0]
             )
         if welcome or response.answers == Answers.REFUSAL:
             coming = Identity(highest_epoch=response.epoch)
@@ -198,26 +200,31 @@ class Following:
             await self._take_state(response)
             await self._raise_starts(response)
             await write_lines_of(cluster, message)
-        if link.closed:
+        if connection.closed:
             return
         before = node.follower.epoch if node.follower is not None else None
-        self._deliver(link, response, message)
+        self._deliver(connection, response, message)
         if welcome and node.follower is not None and before != node.follower.epoch:
             self._reported = None
             cluster.observe(
-                "follows", leader=response.broker_id, address=link.address, epoch=response.epoch
+                "follows",
+                leader=response.broker_id,
+                address=connection.address,
+                epoch=response.epoch,
             )
 
-    def _deliver(self, link: Link, response: ReplicateResponse, message: FromLeader) -> None:
+    def _deliver(
+        self, connection: LeaderConnection, response: ReplicateResponse, message: FromLeader
+    ) -> None:
         """Give an answer to the state machine, and carry out its effects."""
         cluster, node = self._cluster, self._cluster.node
         if isinstance(message, Fetched):
             self._follow_starts(response)
         now_s = cluster.now_s
-        node.ask_ahead(now_s, link, message)
+        node.ask_ahead(now_s, connection, message)
         cluster.settle()
         try:
-            node.from_leader(now_s, link, message)
+            node.from_leader(now_s, connection, message)
         finally:
             cluster.settle()
 
