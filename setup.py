@@ -122,12 +122,13 @@ def _translate(kernel: Extension) -> None:
 
     Cython wants the folders to be called like the packages, and the root's can be anything.
     """
+    from importlib.metadata import version
+
     from Cython.Build import cythonize
-    from Cython.Compiler.Version import version
 
     package = ROOT / "build" / "kernel" / PACKAGE.replace(".", os.sep)
     written, record = package / f"{MODULE}.c", package / "written.txt"
-    made_of = f"{DIGEST} {version}\n"
+    made_of = f"{DIGEST} {version('Cython')}\n"
     if written.exists() and record.exists() and record.read_text() == made_of:
         kernel.sources = [str(written)]
         return

@@ -37,9 +37,9 @@ def replica_families(figures: ReplicaFigures | None) -> Iterator[Family]:
     yield gauge("horolog_leader_epoch", "The highest leader epoch that is known.", one.epoch)
     yield gauge(
         "horolog_replicas",
-        "Brokers that there are to be, the leader included: by hand cluster.brokers; with etcd those "
-        "that were there since the leader started, unless they were removed. 0 where the broker "
-        "does not lead.",
+        "Brokers that there are to be, the leader included: by hand cluster.brokers; with etcd "
+        "those that were there since the leader started, unless they were removed. 0 where the "
+        "broker does not lead.",
         one.replicas,
     )
     yield gauge(
