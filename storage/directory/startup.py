@@ -24,6 +24,7 @@ from ..names import (
 )
 from ..seams import Seams
 from .deletion import remove
+from .cluster_id import CLUSTER_ID_FILE
 from .known_files import KNOWN_FILES, is_set_aside
 from .positions import Positions
 from .random_ids import random_id
@@ -46,6 +47,11 @@ _TEMPORARY_SUFFIX: Final = ".tmp"
 
 KEEP_EVERYTHING: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
 """Settings of topics whose own were lost: the defaults might delete what was meant to be kept."""
+
+_KEEPS: Final = (
+    f"there was no {TOPICS_FILE} that says for how long to keep messages, so all of them are kept "
+    "(retention.ms = -1, retention.bytes = -1): alter the topic"
+)
 
 
 class Startup:
@@ -115,7 +121,13 @@ class Startup:
         self._positions.forget_topic(entry.name)
 
     def _read_topics(self, path: Path) -> tuple[dict[str, TopicEntry] | None, Mapping[str, str]]:
-        """The file's topics, `None` when it is damaged, and the settings for those it lacks."""
+        """The file's topics, `None` when it is damaged, and the settings for those it lacks.
+
+        A directory that this broker or another one has used and that has no file has lost it, if
+        there are folders; one that Kafka wrote never had one.
+        """
+        if not self._files.exists(path) and self._files.exists(self._directory / CLUSTER_ID_FILE):
+            return {}, KEEP_EVERYTHING
         try:
             return read_topics(self._files, path), {}
         except NewerTopics as error:
@@ -209,7 +221,10 @@ class Startup:
                 entry = topics.get(name) or TopicEntry(name=name, partitions=1, overrides=overrides)
                 partitions = max(entry.partitions, partition + 1)
                 topics[name] = replace(entry, partitions=partitions, gaps=True)
-                self._observe("folder_adopted", topic=name, partition=partition, path=str(path))
+                kept = {} if topics[name].overrides != KEEP_EVERYTHING else {"settings": _KEEPS}
+                self._observe(
+                    "folder_adopted", topic=name, partition=partition, path=str(path), **kept
+                )
 
     def _without_folder(
         self, topics: Mapping[str, TopicEntry], folders: set[tuple[str, int]]

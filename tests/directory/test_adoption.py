@@ -14,6 +14,7 @@ from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.files import FaultyFiles
+from horolog.testing.logs import timed_set
 
 
 def test_folders_are_adopted_with_default_settings(golden: Path, data: DataDirectory) -> None:
@@ -30,6 +31,24 @@ def test_folders_are_adopted_with_default_settings(golden: Path, data: DataDirec
     data.restart()
     assert data.events.seen == []
     assert data.directory.topics()["old-clicks"] == entry
+    data.close()
+
+
+def test_topics_whose_file_was_lost_keep_all_messages(data: DataDirectory) -> None:
+    """Their own retention is not known, and the default could delete what was to be kept."""
+    directory = data.open()
+    directory.create_topic("clicks", 1, {"retention.ms": "-1"})
+    directory.log("clicks", 0).append(timed_set(1))
+    directory.cluster_id()
+    data.close()
+    (data.path / "topics.json").unlink()
+    directory = data.open()
+    assert directory.topics()["clicks"].overrides == {
+        "retention.bytes": "-1",
+        "retention.ms": "-1",
+    }
+    (adopted,) = data.events.named("folder_adopted")
+    assert "all of them are kept" in adopted["settings"]
     data.close()
 
 
