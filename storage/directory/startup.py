@@ -23,8 +23,8 @@ from ..names import (
     parse_folder_name,
 )
 from ..seams import Seams
-from .deletion import remove
 from .cluster_id import CLUSTER_ID_FILE
+from .deletion import remove
 from .known_files import KNOWN_FILES, is_set_aside
 from .positions import Positions
 from .random_ids import random_id
