@@ -204,7 +204,9 @@ def _with_zone(naive: str) -> str:
 
 def _rfc3339_ms(match: re.Match[str], text: str) -> int:
     year, month, day, hour, minute, second = (int(match[group]) for group in range(1, 7))
-    fraction_ms = int((match[7] or "").ljust(3, "0")[:3])
+    digits = match[7] or ""
+    # The first millisecond that is not before it: messages are compared with what is given.
+    fraction_ms = int(digits.ljust(3, "0")[:3]) + any(digit != "0" for digit in digits[3:])
     offset = timedelta(0)
     if match[8] is None:
         hours, minutes = int(match[10]), int(match[11])

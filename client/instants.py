@@ -1,32 +1,39 @@
 """Points in time as a program gives them: an aware datetime, or epoch milliseconds."""
 
 from datetime import datetime, timedelta
+from typing import Final
 
 from ..times import EPOCH, EPOCH_MS_MAXIMUM, EPOCH_MS_MINIMUM, INT64_MAX, TimeError
 
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_NOTHING: Final = timedelta(0)
 
-def epoch_ms(when: datetime | None, timestamp_ms: int | None, *, check_units: bool) -> int | None:
+
+def epoch_ms(
+    when: datetime | None, timestamp_ms: int | None, *, check_units: bool, is_bound: bool = False
+) -> int | None:
     """Milliseconds since the epoch of whichever is given; None when neither is.
 
-    Raises TypeError when both are given or one is not of its type, and `TimeError` for a time
+    Of a datetime that is finer it is the millisecond it is in, and with `is_bound`, for a time that
+    messages are compared with, the next one: that is the first that is not before it. Raises TypeError when both are given or one is not of its type, and `TimeError` for a time
     without a zone, one before 1970, and, unless `check_units` is off, a number that looks like
     seconds, microseconds or nanoseconds.
     """
     if when is not None and timestamp_ms is not None:
         raise TypeError("give a datetime or milliseconds, not both")
     if when is not None:
-        return _of_datetime(when)
+        return _of_datetime(when, up=is_bound)
     if timestamp_ms is not None:
         return _of_number(timestamp_ms, check_units)
     return None
 
 
 def moment_ms(moment: datetime | int | None, name: str, *, check_units: bool) -> int | None:
-    """The same for the argument `name`, which takes a datetime or milliseconds."""
+    """The same for the argument `name`, a bound, which takes a datetime or milliseconds."""
     if moment is None:
         return None
     if isinstance(moment, datetime):
-        return _of_datetime(moment)
+        return _of_datetime(moment, up=True)
     if not isinstance(moment, int) or isinstance(moment, bool):
         raise TypeError(
             f"{name} is a datetime or epoch milliseconds as an int, not {type(moment).__name__}"
@@ -34,7 +41,7 @@ def moment_ms(moment: datetime | int | None, name: str, *, check_units: bool) ->
     return _of_number(moment, check_units, name)
 
 
-def _of_datetime(when: datetime) -> int:
+def _of_datetime(when: datetime, *, up: bool) -> int:
     if not isinstance(when, datetime):
         raise TypeError(
             f"a time is a datetime, not {type(when).__name__}; numbers go into timestamp_ms"
@@ -44,10 +51,11 @@ def _of_datetime(when: datetime) -> int:
             f"{when!r} has no time zone, so it could be any of a day's worth of times: add one, "
             "for example tzinfo=datetime.UTC"
         )
-    milliseconds = (when - EPOCH) // timedelta(milliseconds=1)
+    since = when - EPOCH
+    milliseconds = since // _MILLISECOND
     if milliseconds < 0:
         raise TimeError(f"{when!r} is before 1970-01-01T00:00:00Z, the earliest time there is")
-    return milliseconds
+    return milliseconds + (up and since % _MILLISECOND > _NOTHING)
 
 
 def _of_number(timestamp_ms: int, check_units: bool, name: str = "timestamp_ms") -> int:

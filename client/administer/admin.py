@@ -298,7 +298,7 @@ class Admin(Client):
         `by="append"` goes by the times at which the broker appended the messages, as far as it
         knows them.
         """
-        target_ms = epoch_ms(when, timestamp_ms, check_units=self._check_units)
+        target_ms = epoch_ms(when, timestamp_ms, check_units=self._check_units, is_bound=True)
         if target_ms is None:
             raise TypeError("find_offset needs a datetime or timestamp_ms")
         return await find_offset(self._cluster, topic, partition, target_ms, by=by)

@@ -186,7 +186,7 @@ class Consumer(Client):
         (`NoTimestamps`) stays where it is. `by="append"` goes by the times at which the broker
         appended the messages.
         """
-        target_ms = epoch_ms(when, timestamp_ms, check_units=self._check_units)
+        target_ms = epoch_ms(when, timestamp_ms, check_units=self._check_units, is_bound=True)
         if target_ms is None:
             raise TypeError("seek_to_time needs a datetime or timestamp_ms")
         if not isinstance(margin_ms, int) or margin_ms < 0:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from horolog import TimeError
-from horolog.client.instants import epoch_ms
+from horolog.client.instants import epoch_ms, moment_ms
 
 MOMENT_MS = 1_479_144_272_509
 
@@ -26,6 +26,15 @@ MOMENT_MS = 1_479_144_272_509
 )
 def test_an_aware_datetime(when: datetime, expected: int) -> None:
     assert epoch_ms(when, None, check_units=True) == expected
+
+
+def test_a_bound_between_two_milliseconds_is_the_later_one() -> None:
+    """No message has a time between them: those of the earlier one are before the bound."""
+    whole = datetime(2016, 11, 14, 17, 24, 32, 509_000, tzinfo=UTC)
+    for microseconds, expected in ((0, MOMENT_MS), (1, MOMENT_MS + 1), (999, MOMENT_MS + 1)):
+        bound = whole + timedelta(microseconds=microseconds)
+        assert epoch_ms(bound, None, check_units=True, is_bound=True) == expected
+        assert moment_ms(bound, "start", check_units=True) == expected
 
 
 def test_a_naive_datetime_is_refused() -> None:
