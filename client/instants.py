@@ -15,7 +15,9 @@ def epoch_ms(
     """Milliseconds since the epoch of whichever is given; None when neither is.
 
     Of a datetime that is finer it is the millisecond it is in, and with `is_bound`, for a time that
-    messages are compared with, the next one: that is the first that is not before it. Raises TypeError when both are given or one is not of its type, and `TimeError` for a time
+    messages are compared with, the next one: the first that is not before it.
+
+    Raises TypeError when both are given or one is not of its type, and `TimeError` for a time
     without a zone, one before 1970, and, unless `check_units` is off, a number that looks like
     seconds, microseconds or nanoseconds.
     """
