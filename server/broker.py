@@ -300,8 +300,8 @@ class Broker:
             self._identity = open_as_one(self.settings, self.directory, self._files)
         elif given := settings.of_several:
             raise InvalidConfig(
-                f"{', '.join(given)}: only for one of several brokers, and broker.id "
-                "(--broker-id), its number among them, is not given"
+                f"{', '.join(given)}: only for one of several brokers, and broker.id, "
+                "its number among them, is not given"
             )
         elif self._replicated:
             from .alone import lead_alone

@@ -171,7 +171,7 @@ class Followers:
             raise PolicyViolation(
                 f"broker {request.broker_id} is no member of this cluster: etcd has no broker of "
                 f"that id with its data, or none that knows epoch {hello.highest_epoch}; start it "
-                "with the same cluster.etcd and cluster.name (--etcd, --cluster)"
+                "with the same cluster.etcd and cluster.name"
             )
         self._check(request)
         return self._greet(request, hello, call)

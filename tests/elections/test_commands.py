@@ -26,10 +26,10 @@ BY_ETCD = {"broker_id": 1, "cluster_etcd": "http://127.0.0.1:9", "cluster_name":
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"broker_id": 0}, r"cluster\.etcd, cluster\.name: .*broker\.id .* is not given"),
-        (ALONE | {"cluster_follow": "a:1"}, r"cluster\.follow: .*broker\.id .* is not given"),
-        (ALONE | {"cluster_create": True}, r"cluster\.create: .*broker\.id .* is not given"),
-        (ALONE | {"cluster_alone": True}, r"cluster\.alone: .*broker\.id .* is not given"),
+        ({"broker_id": 0}, r"cluster\.etcd, cluster\.name: .*broker\.id, .*is not given"),
+        (ALONE | {"cluster_follow": "a:1"}, r"cluster\.follow: .*broker\.id, .*is not given"),
+        (ALONE | {"cluster_create": True}, r"cluster\.create: .*broker\.id, .*is not given"),
+        (ALONE | {"cluster_alone": True}, r"cluster\.alone: .*broker\.id, .*is not given"),
         ({"cluster_name": ""}, r"cluster\.name \(--cluster\).*is not: give both"),
         ({"cluster_etcd": ""}, r"cluster\.etcd \(--etcd\).*is not: give both"),
         ({"cluster_follow": "a:1"}, r"cluster\.follow \(--follow\) is a:1.*give one"),

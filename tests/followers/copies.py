@@ -350,8 +350,7 @@ def assert_equal(leader: LogFolder, follower: LogFolder, *, lost: bool = False) 
 
 def epoch_end(log: Log, epoch: int) -> EpochEnd:
     """What a leader answers that is asked for its epochs' ends by a follower."""
-    first_offset = log.segment_list.first.base_offset
-    return log.epochs.history.end_of(epoch, first_offset, log.log_end_offset)
+    return log.epochs.history.end_of(epoch, log.log_start_offset, log.log_end_offset)
 
 
 def agree(leader: LogFolder, follower: LogFolder) -> None:

@@ -97,7 +97,11 @@ def test_ctrl_c(broker: BrokerThread, many_partitions: str) -> None:
     assert done.returncode == 130
 
 
-@pytest.mark.parametrize("wait_s", [0, 1, 2.5], ids="after {} s".format)
+@pytest.mark.parametrize(
+    "wait_s",
+    [1, *(pytest.param(wait_s, marks=pytest.mark.soak) for wait_s in (0, 2.5))],
+    ids="after {} s".format,
+)
 def test_ctrl_c_while_spark_starts(
     broker: BrokerThread, many_partitions: str, wait_s: float
 ) -> None:
