@@ -56,6 +56,7 @@ _LEVELS: Final = MappingProxyType({"debug": 10, "info": 20, "warning": 30, "erro
 LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
     {
         "action_refused": "warning",
+        "leader_epochs_unreadable": "error",
         "leader_not_followed": "warning",
         "leads_no_more": "warning",
         "leads_not": "warning",

@@ -88,7 +88,8 @@ class ByEtcd:
             return f"etcd is needed to know who leads: {self._failure}"
         view = self.node.view
         if view is not None and not view.state.isr:
-            return (
+            lost = self._cluster.stored.lost_histories
+            return f"{lost}; " * bool(lost) + (
                 "everybody who was in sync may have lost something: brokers "
                 f"{sorted({kept.member.broker_id for kept in view.state.kept})} have to be there "
                 "to find out who has most, or a person accepts loss (horolog cluster promote ID "
