@@ -153,6 +153,7 @@ class Cluster:
         """Begin to lead, or to follow. Raises `InvalidConfig`."""
         await self.decider.prepare()
         self.decider.start()
+        self.store.moved()  # Topics may not be what was committed before the last stop.
         self._tick()
         by_hand = not self.settings.cluster_etcd
         if by_hand and self.node.leader is None and self.node.follower is None:
