@@ -243,7 +243,7 @@ class Cluster:
             self.observe("leads_no_more", epoch=self.node.highest_epoch)
             return
         self.elections += 1
-        self.following.in_sync = ()
+        self.following.leads()
         self.store.leads()
         self._groups.taken_over()
         self.directory.producer_ids.begin_epoch(leader.epoch)
