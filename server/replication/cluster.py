@@ -243,12 +243,12 @@ class Cluster:
             self.observe("leads_no_more", epoch=self.node.highest_epoch)
             return
         self.elections += 1
-        self.following.leads()
         self.store.leads()
         self._groups.taken_over()
         self.directory.producer_ids.begin_epoch(leader.epoch)
         self._starts.clear()
         self.observe("leads", epoch=leader.epoch, broker=self.broker_id)
+        self.following.leads(with_loss=self.node.leads_with_loss)
         self.start_work(write_lines_to_lead(self, leader.epoch))
 
     def _send(self, effect: Send) -> None:

@@ -296,7 +296,9 @@ class Following:
         rate = max(last - first, 0) / max(last_s - first_s, 1.0)
         return Missing(self.behind_messages + round(rate * silent_s), silent_s)
 
-    def leads(self) -> None:
+    def leads(self, *, with_loss: bool) -> None:
         """This broker leads: what it heard as a follower says nothing after that."""
+        if with_loss:
+            self._cluster.observe("elected_with_loss", **self.missing().fields())
         self.in_sync = ()
         self.behind_messages = None
