@@ -128,6 +128,9 @@ def test_the_only_copy_is_kept_where_its_epochs_cannot_be_read(
         time.sleep(LEASE_S + 2)  # in which it would have been elected
         assert leader.status().leader == -1
         assert checkpoint.read_text() == "garbage\n"
+        refused = leader.program("cluster", "promote", str(leader.broker_id))
+        assert f"leader-epoch-checkpoint of {TOPIC}-0 cannot be read here" in refused.err
+        assert "What may be missing here: not known; its last message came at 20" in refused.err
         leader.program.ok("cluster", "promote", str(leader.broker_id), "--accept-loss")
         other.start()
         assert all_.in_sync() is leader

@@ -342,6 +342,8 @@ class ByEtcd:
         able = sorted(member.broker_id for member in view.state.isr & live)
         if able:
             return f"brokers {able} are in sync, and one of them is elected by itself"
+        if not accept_loss and not view.state.isr:
+            return self.waits_for
         if not accept_loss:
             return (
                 "nobody who is in sync is there, and this broker may lack what they answered: "
