@@ -180,16 +180,12 @@ def _as_text(found: DescribeReplicasResponse) -> list[str]:
     lines += ["", *table(columns, rows, right=("broker", "lag", "lag in time"))]
     if found.promise:
         lines += ["", f"to promote broker {found.broker_id} may lose messages: {found.promise}"]
-        lines.append(f"what may be missing there: {_missing(found)}")
+        lines.append(f"what may be missing there: {found.missing}")
     return lines
 
 
 def _shown(number: float | None, unit: str) -> str:
     return NOTHING if number is None else f"{number:,}{unit}"
-
-
-def _missing(found: DescribeReplicasResponse) -> str:
-    return f"up to {found.missing_ms / 1000:.1f} s, about {found.missing_messages:,} messages"
 
 
 @cluster.command()

@@ -55,6 +55,8 @@ class ClusterNode(Node):
         self.lease: Lease | None = None
         self.accepts_loss = False
         """A person said that this broker is to lead with what it has."""
+        self._bids_with_loss = False
+        """Whether the last transaction to be elected was for an unclean election."""
         self._fresh_nonce = False
         """Whether the nonce was made in this run and has not been in an ISR."""
         self._orphaned_s: float | None = None
@@ -192,6 +194,7 @@ class ClusterNode(Node):
         newest = state.epoch >= self.highest_epoch
         if newest and self.holds_lease(now_s) and self.holds_key(view):
             self.accepts_loss = False
+            self.leads_with_loss, self._bids_with_loss = self._bids_with_loss, False
             self.lead(now_s, InSyncReplicas(state, view.state_revision), state.epoch)
         else:
             self._led_epoch = state.epoch
@@ -221,12 +224,14 @@ class ClusterNode(Node):
         if not self.holds_lease(now_s) or self.lease is None:
             return
         if self.may_be_elected(state):
+            self._bids_with_loss = False
             self._campaign(now_s, view, elected(view, self._info(self.lease.lease_id)))
             return
         loses = self.accepts_loss or self._outwait_isr(now_s, view)
         if loses and not state.keeps(self.member):
             self._renew_nonce(state)
         if loses or self._prepare_recovery(view):
+            self._bids_with_loss = loses and not self.accepts_loss
             self._campaign(now_s, view, elected_alone(view, self._info(self.lease.lease_id)))
 
     def may_be_elected(self, state: ClusterState) -> bool:
@@ -296,6 +301,7 @@ class ClusterNode(Node):
             leader.broker_id,
             state.epoch,
         ):
+            self._bids_with_loss = False  # That bid was lost; a leader may hand over to this one.
             self.follow(leader.broker_id, state.epoch)
 
     # Leaving the lead.

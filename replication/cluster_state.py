@@ -56,7 +56,8 @@ class MemberInfo(NamedTuple):
     highest_epoch: int
     lease_id: int
     reach: Reach | None
-    """Only of members in doubt and of those kept for recovery, whose logs do not change."""
+    """Only of members in doubt and of those kept for recovery, whose logs do not change; and only
+    if it is known."""
 
 
 class ClusterView(NamedTuple):
@@ -76,9 +77,11 @@ class ClusterView(NamedTuple):
     members: Mapping[int, MemberInfo]
 
 
-def reach(directory: Directory) -> Reach:
-    """What a directory has now."""
+def reach(directory: Directory) -> Reach | None:
+    """What a directory has now; `None` where that is not known of some log."""
     logs = sorted(directory.logs.items())
+    if any(log.history_lost for _, log in logs):
+        return None
     return Reach(
         directory.identity.counted_revision,
         tuple((name, _whole_end(log), log.log_start_offset) for name, log in logs),

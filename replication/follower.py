@@ -96,6 +96,11 @@ class Follower:
     def welcomed(self, now_s: float, message: Welcome) -> None:
         """The leader is there. The directory knows its epoch by now; see `Node.learn`."""
         self.epoch = message.epoch
+        for log in self._directory.logs.values():
+            if log.history_lost:
+                # Only now: until a leader is there, these may be the only copies.
+                self._begins_anew()
+                log.truncate_fully(log.log_start_offset, None)
         self._welcomed = self._ever_welcomed = True
         self._changed = set(self._directory.logs)
         self._not_reached = set(self._directory.logs)
@@ -109,6 +114,8 @@ class Follower:
             # It went with metadata that the leader never had, and knows nothing of that: what is
             # on its way goes on behind messages that are gone.
             self.drop()
+        elif self._directory.logs[partition].history_lost:
+            self.drop()  # `welcomed` begins it anew.
         self._reported.add(partition)
         self._not_reached.add(partition)
         self._position_changed(partition)

@@ -52,6 +52,8 @@ class Node:
         self._new_number = new_number
         self._led_epoch = NO_EPOCH
         """The last epoch that this process led in, or could have."""
+        self.leads_with_loss = False
+        """Whether it was made leader though it may lack what was answered, and nobody said so."""
         self._handing_to: int | None = None
         self._handing_since_s = 0.0
         if may_have_lost and directory.identity.nonce:

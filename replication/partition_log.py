@@ -56,6 +56,12 @@ class PartitionLog(Protocol):
         """First offset that was stored here and cannot be read any more, as far as is known."""
         ...
 
+    @property
+    def history_lost(self) -> bool:
+        """Whether it cannot be known in which epochs its messages were written. A follower asks for
+        all of them again; `lead` keeps them, and they have no epoch from then on."""
+        ...
+
     def set_high_watermark(self, offset: int) -> None: ...
 
     def lead(self) -> None:

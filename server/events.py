@@ -56,9 +56,11 @@ _LEVELS: Final = MappingProxyType({"debug": 10, "info": 20, "warning": 30, "erro
 LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
     {
         "action_refused": "warning",
+        "leader_epochs_unreadable": "error",
         "leader_not_followed": "warning",
         "leads_no_more": "warning",
         "leads_not": "warning",
+        "elected_with_loss": "warning",
         "etcd_not_reached": "warning",
         "etcd_refuses": "error",
         "partition_not_replicated": "error",

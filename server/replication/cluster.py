@@ -153,6 +153,7 @@ class Cluster:
         """Begin to lead, or to follow. Raises `InvalidConfig`."""
         await self.decider.prepare()
         self.decider.start()
+        self.store.moved()  # Topics may not be what was committed before the last stop.
         self._tick()
         by_hand = not self.settings.cluster_etcd
         if by_hand and self.node.leader is None and self.node.follower is None:
@@ -249,12 +250,12 @@ class Cluster:
             self.observe("leads_no_more", epoch=self.node.highest_epoch)
             return
         self.elections += 1
-        self.fetcher.in_sync = ()
         self.store.leads()
         self._groups.taken_over()
         self.directory.producer_ids.begin_epoch(leader.epoch)
         self._starts.clear()
         self.observe("leads", epoch=leader.epoch, broker=self.broker_id)
+        self.fetcher.leads(with_loss=self.node.leads_with_loss)
         self.start_work(write_lines_to_lead(self, leader.epoch))
 
     def _send(self, effect: Send) -> None:

@@ -107,8 +107,13 @@ class People:
     def _as_follower(self, response: DescribeReplicasResponse) -> None:
         cluster = self._cluster
         fetcher = cluster.fetcher
-        messages, seconds = fetcher.missing()
-        response.missing_messages, response.missing_ms = messages, round(seconds * 1000)
+        missing = fetcher.missing()
+        response.missing = str(missing)
+        if missing.messages is None or missing.seconds is None:
+            response.missing_messages = response.missing_ms = NOT_KNOWN
+        else:
+            response.missing_messages = missing.messages
+            response.missing_ms = round(missing.seconds * 1000)
         response.promise = cluster.decider.promise
         states = cluster.standing.states()
         response.in_sync = list(cluster.decider.in_sync or fetcher.in_sync)
@@ -123,7 +128,8 @@ class People:
             response.members.append(leader)
             response.leader = fetcher.leader_id if leader.state == LEADER else NOT_KNOWN
         me = cluster.standing.member(self._me())
-        me.lag_messages, me.lag_ms = messages, response.missing_ms if messages else 0
+        me.lag_messages = response.missing_messages
+        me.lag_ms = response.missing_ms if me.lag_messages else 0
         response.members.append(me)
         response.members.sort(key=lambda one: one.broker_id)
 
@@ -164,17 +170,17 @@ class People:
 
     def _promote_me(self, *, accept_loss: bool) -> PromoteResponse | Later:
         cluster = self._cluster
-        messages, seconds = cluster.fetcher.missing()
+        missing = cluster.fetcher.missing()
         reason = cluster.happens(
             lambda now_s: cluster.decider.promote(now_s, accept_loss=accept_loss)
         )
         if reason is not None:
             raise PolicyViolation(
-                f"{reason}. What may be missing here: up to {seconds:.1f} s, about {messages:,} "
-                "messages; --accept-loss lets it lead all the same"
+                f"{reason}. What may be missing here: {missing}; --accept-loss lets it lead all "
+                "the same"
             )
         if accept_loss:
-            cluster.observe("promoted_with_loss", messages=messages, seconds=round(seconds, 1))
+            cluster.observe("promoted_with_loss", **missing.fields())
         if cluster.leads:
             return PromoteResponse(epoch=cluster.epoch)
         task = cluster.start_work(self._until_led())

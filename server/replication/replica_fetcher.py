@@ -18,6 +18,7 @@ from .channel import Known
 from .epoch_lines import write_lines_of
 from .followers import reachable
 from .leader_connection import LeaderConnection, LetsIn
+from .missing import Missing, not_known
 from .stored_log import StoredLog
 from .stored_metadata import METADATA
 from .wire import read_response, read_state_part, write_request
@@ -58,9 +59,9 @@ class ReplicaFetcher:
         self.kafka_address = ""
         """Where it takes clients of Kafka's protocol, if anywhere."""
         self.answered_s = cluster.now_s
-        """When the last answer of the leader came."""
-        self.behind_messages = 0
-        """What this broker lacked then."""
+        """When the last answer of the leader came; the start before there was one."""
+        self.behind_messages: int | None = None
+        """What this broker lacked then; `None`: there was no answer since it started, or led."""
         self.in_sync: Sequence[int] = ()
         """The in-sync replicas, as the leader said last."""
         self.others: Mapping[int, Known] = {}
@@ -293,11 +294,20 @@ class ReplicaFetcher:
             self._tried_s = cluster.now_s
             cluster.happens(lambda _: follower.drop())
 
-    def missing(self) -> tuple[int, float]:
-        """How many messages this broker may lack by now, about, and for how many seconds."""
+    def missing(self) -> Missing:
+        """What this broker may lack by now, about."""
+        if self.behind_messages is None:
+            return not_known(self._cluster.stored.logs)
         silent_s = max(self._cluster.now_s - self.answered_s, 0.0)
         if len(self._counts) < 2:
-            return self.behind_messages, silent_s
+            return Missing(self.behind_messages, silent_s)
         (first_s, first), (last_s, last) = self._counts[0], self._counts[-1]
         rate = max(last - first, 0) / max(last_s - first_s, 1.0)
-        return self.behind_messages + round(rate * silent_s), silent_s
+        return Missing(self.behind_messages + round(rate * silent_s), silent_s)
+
+    def leads(self, *, with_loss: bool) -> None:
+        """This broker leads: what it heard as a follower says nothing after that."""
+        if with_loss:
+            self._cluster.observe("elected_with_loss", **self.missing().fields())
+        self.in_sync = ()
+        self.behind_messages = None

@@ -128,7 +128,9 @@ class Standing:
             silent_s = cluster.now_s - fetcher.answered_s
             return f"the leader at {fetcher.address} has said nothing for {silent_s:.1f} s"
         if cluster.broker_id not in fetcher.in_sync:
-            lacks = f"lacks {fetcher.behind_messages:,} messages"
+            lacks = "has heard nothing of it since it started"
+            if fetcher.behind_messages is not None:
+                lacks = f"lacks {fetcher.behind_messages:,} messages"
             failing = "".join(f"; {text}" for text in list(cluster.stored.failing.values())[:1])
             return f"catching up: {cluster.leader_hint}, and {lacks}{failing}"
         return ""

@@ -9,6 +9,7 @@ from ...replication.partition_log import Identity, Partition
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.events import Observer
 from ...storage.log.log import Log
+from ...storage.names import LEADER_EPOCHS
 from ...storage.replica.epoch_history import NO_EPOCH
 from ..work import Work
 from .identity_file import IdentityFile
@@ -79,6 +80,12 @@ class StoredDirectory:
         """Partitions whose logs are damaged."""
         return [key for key, one in self.logs.items() if one.damaged_from is not None]
 
+    @property
+    def lost_histories(self) -> str:
+        """Says which logs have epochs that cannot be known, if any have."""
+        lost = [f"{topic}-{n}" for (topic, n), one in self.logs.items() if one.history_lost]
+        return f"{LEADER_EPOCHS} of {', '.join(lost[:3])} cannot be read here" if lost else ""
+
     def _look_for_damage(self, key: Partition, stored: StoredLog) -> None:
         """Note that messages are gone which were on stable storage before this start."""
         if stored.hurt or stored.log_end_offset < self.directory.ends_at_start.get(key, 0):
@@ -131,10 +138,8 @@ class StoredDirectory:
             log = self.directory.log(*key)
             stored = StoredLog(log, self, self.directory.topics()[key[0]].topic_id)
             self._look_for_damage(key, stored)
-            if log.has_epochs and log.epochs.unreadable:
-                # Its messages cannot be placed in any epoch: it is copied anew.
+            if stored.history_lost:
                 self.damaged = True
-                log.replica.begin_anew(log.log_start_offset)
         except (HorologError, OSError) as error:
             self.damaged = True
             self._observe(

@@ -1,5 +1,6 @@
 """A partition's log on disk as `replication/` sees it."""
 
+from contextlib import suppress
 from typing import Any, Protocol
 
 from ...protocol.errors import CodedError, StorageError
@@ -97,6 +98,10 @@ class StoredLog:
         self.hurt = bool(damages)  # What was damaged may have been cut off.
         return min((one.offset for one in damages), default=None)
 
+    @property
+    def history_lost(self) -> bool:
+        return self.log.has_epochs and bool(self.log.epochs.unreadable)
+
     def set_high_watermark(self, offset: int) -> None:
         self.log.hold_high_watermark(offset)
 
@@ -188,6 +193,9 @@ class StoredLog:
         """The broker leads: the log expires by itself, and no transaction goes on."""
         log = self.log
         self._leads = True
+        if self.history_lost:
+            with suppress(OSError):  # The first message's epoch is written all the same.
+                log.epochs.clear()
         log.expires = True
         log.producers.follows = False
         log.producers.abort_open(log.log_end_offset)

@@ -151,7 +151,8 @@ class LeaderEpochs:
         self._history = self._history.begun_at(offset)
 
     def clear(self) -> None:
-        """The log begins anew, without a message, on stable storage. Raises `OSError`."""
+        """The log has no epochs: it begins anew, without a message, on stable storage, or nobody
+        can read which they were. Raises `OSError`."""
         self.unreadable = ""
         if self.kept:
             self._stored = EpochHistory()

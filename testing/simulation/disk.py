@@ -78,6 +78,11 @@ class SimulatedLog:
         """Damage is not simulated."""
         return None
 
+    @property
+    def history_lost(self) -> bool:
+        """Nor is this."""
+        return False
+
     def set_high_watermark(self, offset: int) -> None:
         self.directory.watcher.watermark(self, offset)
         self.high_watermark = offset

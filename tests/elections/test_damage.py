@@ -104,3 +104,36 @@ def test_a_follower_leaves_and_comes_back_copied_anew(place: Path, etcd: EtcdPro
         leader.program.ok("cluster", "promote", str(follower.broker_id))
         assert all_.in_sync() is follower
         assert values(all_) == [*(str(number) for number in range(COUNT)), "after", "more"]
+
+
+def test_the_only_copy_is_kept_where_its_epochs_cannot_be_read(
+    place: Path, etcd: EtcdProcess
+) -> None:
+    with cluster(place, etcd, count=2) as all_:
+        all_.start()
+        all_.program.ok("topic", "create", TOPIC)
+        leader = all_.in_sync()
+        (other,) = all_.others(leader)
+        other.stop()
+        all_.in_sync(leader.broker_id)
+        for number in range(COUNT):
+            leader.program.ok("produce", TOPIC, stdin=f"{number}\n")
+        leader.stop()
+        checkpoint = leader.data_dir / f"{TOPIC}-0" / "leader-epoch-checkpoint"
+        checkpoint.write_text("garbage\n")
+        leader.start()
+        all_.eventually(lambda: "may have lost something" in leader.status().waits_for)
+        assert f"leader-epoch-checkpoint of {TOPIC}-0 cannot be read" in leader.status().waits_for
+        assert "[error    ] leader_epochs_unreadable" in leader.told()
+        time.sleep(LEASE_S + 2)  # in which it would have been elected
+        assert leader.status().leader == -1
+        assert checkpoint.read_text() == "garbage\n"
+        refused = leader.program("cluster", "promote", str(leader.broker_id))
+        assert f"leader-epoch-checkpoint of {TOPIC}-0 cannot be read here" in refused.err
+        assert "What may be missing here: not known; its last message came at 20" in refused.err
+        leader.program.ok("cluster", "promote", str(leader.broker_id), "--accept-loss")
+        other.start()
+        assert all_.in_sync() is leader
+        leader.program.ok("cluster", "promote", str(other.broker_id))
+        assert all_.in_sync() is other
+        assert values(all_) == [str(number) for number in range(COUNT)]

@@ -275,3 +275,43 @@ def test_a_leader_whose_sync_failed_lets_another_one_lead(
         all_[1].start()
         all_.in_sync()
         writer.check(all_)
+
+
+@elections
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_unclean_election_says_what_may_be_lost(
+    place: Path, etcd: EtcdProcess, restarted: bool
+) -> None:
+    with cluster(place, etcd, count=2, cluster_unclean_leader_election_enable="true") as all_:
+        all_.start()
+        all_.program.ok("topic", "create", TOPIC)
+        first = all_.in_sync()
+        (second,) = all_.others(first)
+        first.program.ok("produce", TOPIC, stdin="both\n")
+        all_.in_sync()
+        (second.stop if restarted else second.pause)()
+        all_.in_sync(first.broker_id)
+        first.program.ok("produce", TOPIC, stdin="one\n" * 5)
+        first.kill()
+        (second.start if restarted else second.go_on)()
+        assert all_.leader(other_than=first.broker_id) is second
+        (said,) = (line for line in second.told().splitlines() if "elected_with_loss" in line)
+        assert "[warning  ]" in said
+        if restarted:
+            assert "ends=1 last_message=20" in said
+            assert "messages=None seconds=None" in said
+        else:
+            seconds = float(said.rpartition("seconds=")[2])
+            assert seconds >= LEASE_S
+            assert "messages=" in said
+        # Who is elected among those in sync loses nothing, and says nothing of that.
+        first.start()
+        assert all_.in_sync() is second
+        second.program.ok("cluster", "promote", str(first.broker_id))
+        assert all_.in_sync() is first
+        first.program.ok("cluster", "promote", str(second.broker_id))
+        assert all_.in_sync() is second
+        told = first.told() + second.told()
+        assert told.count("] leads ") == 4
+        assert told.count("elected_with_loss") == 1

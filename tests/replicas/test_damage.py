@@ -107,6 +107,67 @@ async def test_damage_that_a_start_finds_is_not_in_sync_either(place: Path) -> N
         await in_sync_are(leader, 1)
 
 
+@pytest.mark.parametrize("how", ["alone", "promoted"])
+async def test_a_leader_whose_epochs_cannot_be_read_keeps_its_messages(
+    place: Path, how: str
+) -> None:
+    """They may be the only copies. Whoever follows has nothing in common, and copies them anew."""
+    async with members(place) as all_:
+        await with_topics(all_)
+        leader, follower = all_[1], all_[2]
+        await follower.stop()
+        await in_sync_are(leader, 1)
+        await leader.produce(TOPIC, "last")
+        await leader.stop()
+        spoil_epochs(leader)
+        await leader.start()
+        assert not leader.cluster.leads
+        assert "something may be missing" in (await leader.status()).waits_for
+        assert leader.log(TOPIC).log_end_offset == COUNT + 1
+        if how == "alone":
+            await leader.stop()
+            await leader.start(cluster_alone=True)
+        else:
+            await leader.promote(accept_loss=True)
+        assert leader.cluster.leads
+        await leader.produce(TOPIC, "next")
+        (line,) = leader.log(TOPIC).epochs.history.starts
+        assert line == (leader.cluster.epoch, COUNT + 1)
+        await follower.start(follow=leader)
+        await all_.in_sync(leader)
+        expected = [*map(str, range(COUNT)), "last", "next"]
+        assert await leader.values(TOPIC, COUNT + 2) == expected
+        await leader.promote(2)
+        await eventually(lambda: follower.cluster.leads)
+        assert await follower.values(TOPIC, COUNT + 2) == expected
+
+
+async def test_a_follower_whose_epochs_cannot_be_read_is_emptied_when_a_leader_answers(
+    place: Path,
+) -> None:
+    async with members(place, min_insync_replicas=2) as all_:
+        await with_topics(all_)
+        leader, follower = all_[1], all_[2]
+        await leader.stop()
+        await follower.stop()
+        spoil_epochs(follower)
+        await follower.start(follow=leader)
+        assert follower.log(TOPIC).log_end_offset == COUNT
+        with pytest.raises(PolicyViolation, match="has not caught up since it may have lost"):
+            await follower.promote()
+        await leader.start(cluster_alone=True)
+        await all_.in_sync(leader)
+        await eventually(lambda: follower.cluster.decider.promise == "")
+        log = follower.log(TOPIC)
+        assert log.epochs.history == leader.log(TOPIC).epochs.history
+        assert log.log_end_offset == COUNT
+        assert [one.name for one in log.path.glob("*.deleted")]
+
+
+def spoil_epochs(member: Member) -> None:
+    (member.data_dir / f"{TOPIC}-0" / "leader-epoch-checkpoint").write_text("garbage\n")
+
+
 async def test_a_leader_is_told_of_what_nobody_can_copy(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

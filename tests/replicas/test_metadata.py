@@ -270,6 +270,25 @@ async def test_who_cannot_make_a_partition_is_not_in_sync(place: Path) -> None:
         await same(all_, leader)
 
 
+async def test_a_lost_topics_file_is_made_anew_though_nothing_happens(place: Path) -> None:
+    async with members(place) as all_:
+        await all_.start()
+        leader, follower = all_[1], all_[2]
+        await leader.call(create_topic(TOPIC))
+        await leader.produce(TOPIC, *"abc")
+        await same(all_, leader)
+        topic = leader.cluster.directory.topics()[TOPIC]
+        await follower.stop()
+        (follower.data_dir / "topics.json").write_text("{bad")
+        await follower.start(follow=leader)
+        await all_.in_sync(leader)
+        await eventually(lambda: not follower.cluster.node.identity.in_doubt)
+        found = follower.cluster.directory.topics()[TOPIC]
+        assert (found.topic_id, found.overrides) == (topic.topic_id, topic.overrides)
+        assert topic.topic_id in (follower.data_dir / "topics.json").read_text()
+        assert follower.log(TOPIC).log_end_offset == 3
+
+
 async def test_who_cannot_read_the_metadata_leaves(place: Path) -> None:
     async with members(place, min_insync_replicas=2) as all_:
         await all_.start()

@@ -1,6 +1,7 @@
 """What brokers that have the same data do for clients and for people, and what they refuse."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from horolog.testing.program import Program
 from horolog.testing.requests import create_topic, fetch, list_offsets, message_set, produce
 from horolog.testing.requests import result as only_result
 from horolog.testing.wire import Wire
+from horolog.times import format_time
 
 from .members import Member, eventually, members
 
@@ -201,6 +203,45 @@ async def test_a_promotion_without_the_leader_says_what_may_be_missing(place: Pa
         assert await second.promote(accept_loss=True) > 1
         assert second.cluster.leads
         assert (await second.status()).in_sync == [2]
+
+
+async def test_what_is_missing_is_not_known_before_a_leader_has_answered(place: Path) -> None:
+    """Nothing is said of what was answered while this broker was not there."""
+    async with members(place) as all_:
+        await all_.start()
+        first, second = all_[1], all_[2]
+        await first.call(create_topic(TOPIC))
+        await first.produce(TOPIC, *"ab")
+        await all_.in_sync(first)
+        await second.stop()
+        await eventually(lambda: first.cluster.people.describe().in_sync == [1])
+        await first.produce(TOPIC, *"cdefg")
+        await first.stop()
+        await second.start(follow=first)
+        last_ms = second.log(TOPIC).reader.append_time_ms(1)
+        expected = f"not known; its last message came at {format_time(last_ms)}, its log end"
+        status = await second.status()
+        assert status.missing == f"{expected} offsets add up to 2"
+        assert (status.missing_messages, status.missing_ms) == (-1, -1)
+        program = Program(second.address)
+        result = await asyncio.to_thread(program, "cluster", "status", "--json")
+        (shown,) = json.loads(result.out)["members"]
+        assert (shown["lag_messages"], shown["lag_seconds"]) == (None, None)
+        result = await asyncio.to_thread(program, "cluster", "status")
+        assert f"what may be missing there: {expected}" in result.out
+        with pytest.raises(CodedError, match=f"What may be missing here: {expected}"):
+            await second.promote()
+        events: list[tuple[str, dict[str, Any]]] = []
+        second.cluster.observe = lambda name, **fields: events.append((name, fields))
+        await second.promote(accept_loss=True)
+        loss = {"last_message": format_time(last_ms), "ends": 2}
+        assert ("promoted_with_loss", {"messages": None, "seconds": None, **loss}) in events
+        # What it heard as a follower says nothing once it has led.
+        assert (await second.status()).missing == ""
+        await first.start(follow=second)
+        await all_.in_sync(second)
+        assert "not known" not in str(first.cluster.following.missing())
+        assert "not known" in str(second.cluster.following.missing())
 
 
 async def test_a_promotion_is_without_loss_where_all_had_to_be_in_sync(place: Path) -> None:

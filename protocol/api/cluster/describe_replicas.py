@@ -48,11 +48,12 @@ class DescribeReplicasResponse:
         default="", doc="Why promoting this broker may lose messages; empty where it may not."
     )
     missing_messages: int = int64(
-        default=0, doc="About how many messages this broker may lack; of a follower."
+        default=0, doc="About how many messages this broker may lack; of a follower; -1: not known."
     )
     missing_ms: int = int64(
-        default=0, doc="Since when it may lack what was appended; of a follower."
+        default=0, doc="Since when it may lack what was appended; of a follower; -1: not known."
     )
+    missing: str = string(default="", doc="Both in words, or what is known instead.")
 
 
 DESCRIBE_REPLICAS: Final = Api(

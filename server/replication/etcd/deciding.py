@@ -92,7 +92,8 @@ class ByEtcd:
             return f"etcd is needed to know who leads: {self._failure}"
         view = self.node.view
         if view is not None and not view.state.isr:
-            return (
+            lost = self._cluster.stored.lost_histories
+            return f"{lost}; " * bool(lost) + (
                 "everybody who was in sync may have lost something: brokers "
                 f"{sorted({kept.member.broker_id for kept in view.state.kept})} have to be there "
                 "to find out who has most, or a person accepts loss (horolog cluster promote ID "
@@ -365,6 +366,8 @@ class ByEtcd:
         able = sorted(member.broker_id for member in view.state.isr & live)
         if able:
             return f"brokers {able} are in sync, and one of them is elected by itself"
+        if not accept_loss and not view.state.isr:
+            return self.waits_for
         if not accept_loss:
             return (
                 "no broker in sync is there, and this one may lack what they answered: "
