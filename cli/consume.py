@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Annotated
 
@@ -173,7 +174,7 @@ class _RangeReading:
             ranges = [await self._range(admin, number, start, until) for number in partitions]
             if reading.follow:
 
-                async def added(known: int) -> list[OffsetRange]:
+                async def added(known: int, lost: bool) -> list[OffsetRange]:
                     """The partitions that the topic has got: they begin at their first messages."""
                     count = await admin.partition_count(self._topic)
                     begin = None if isinstance(start, AtOffset) else start
@@ -233,7 +234,7 @@ class _RangeReading:
         self,
         consumer: Consumer,
         ranges: Sequence[OffsetRange],
-        added: Callable[[int], Awaitable[list[OffsetRange]]] | None = None,
+        added: Callable[[int, bool], Awaitable[list[OffsetRange]]] | None = None,
     ) -> None:
         """Print the ranges' messages until each span's end is reached. `added` says what there is
         of partitions behind those that are known."""
@@ -242,7 +243,7 @@ class _RangeReading:
         known, asked = len(ranges), monotonic()
         while left:
             if added is not None and monotonic() - asked >= PARTITIONS_AGE_MS / 1000:
-                more = await self._connected.ask(lambda _, known=known: added(known))
+                more = await self._connected.ask(partial(added, known))
                 known, asked = known + len(more), monotonic()
                 self._assign(consumer, more, left)
             batch = await self._fetch(consumer)
