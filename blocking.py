@@ -7,6 +7,7 @@ blocking clients. Ctrl-C ends a wait, and leaves the client usable.
 
 import asyncio
 import concurrent.futures
+import os
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from datetime import datetime
@@ -85,11 +86,17 @@ class _Blocking:
     def _begin(self) -> None:
         self._lock = threading.Lock()
         self._closed = False
+        self._process_id = os.getpid()
         _LOOP.enter()
 
     def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self._closed:
             raise ClientClosed("the client is closed")
+        if self._process_id != os.getpid():
+            raise RuntimeError(
+                "a blocking client is for the process that made it: after os.fork, make clients in "
+                "the child"
+            )
         return _LOOP.run(work())
 
     def __enter__(self) -> Self:
@@ -113,6 +120,8 @@ class _Blocking:
         self._end(self._client.close)
 
     def _end(self, closing: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._process_id != os.getpid():
+            return  # it is the parent's, which goes on with it
         with self._lock:
             if self._closed:
                 return

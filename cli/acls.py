@@ -5,6 +5,7 @@ and what it says holds for the next request.
 """
 
 from collections.abc import Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -109,6 +110,7 @@ def add(
             "say who (--allow or --deny), what (--operation) and on what (--topic, --group or "
             "--cluster)"
         )
+    _check_host(host)
     pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
     wanted = [
         Acl(resource.type, pattern, resource.name, principal, host, each, permission)
@@ -119,7 +121,7 @@ def add(
         problem = problem_of(acl)
         if problem is not None:
             raise WrongUsage(problem)
-    _target(data_dir, server).add(wanted)
+    _target(data_dir, server, makes=True).add(wanted)
     emit(f"added: {acl}" for acl in wanted)
 
 
@@ -312,5 +314,22 @@ class _StoredAcls(OfflineDirectory[Acls]):
         return None
 
 
-def _target(data_dir: Path | None, server: Servers) -> _BrokerAcls | _StoredAcls:
-    return _BrokerAcls(server) if data_dir is None else _StoredAcls(data_dir, Acls)
+def _check_host(host: str) -> None:
+    """Wrong usage for what no client can be at."""
+    if host == WILDCARD:
+        return
+    try:
+        ip_address(host)
+    except ValueError:
+        raise WrongUsage(
+            f"--host: {host!r} is no IP address and not *: rules go by the addresses of clients, "
+            "not by their names"
+        ) from None
+
+
+def _target(
+    data_dir: Path | None, server: Servers, *, makes: bool = False
+) -> _BrokerAcls | _StoredAcls:
+    if data_dir is None:
+        return _BrokerAcls(server)
+    return _StoredAcls(data_dir, Acls, makes=makes)

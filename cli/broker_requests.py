@@ -10,6 +10,9 @@ from ..client.cluster.retry import UNREACHABLE, retry
 from ..client.cluster.servers import Servers
 from .streams import note
 
+PARTITIONS_AGE_MS: Final = 2_000
+"""So often the partitions of a topic that is followed are asked for: new ones may be added."""
+
 FOLLOW_WAIT_MS: Final = 10_000
 """How long a fetch waits at the broker for new messages; they are sent as soon as there are any."""
 

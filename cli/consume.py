@@ -2,8 +2,10 @@
 
 import asyncio
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from time import monotonic
 from typing import Annotated
 
 import typer
@@ -13,7 +15,7 @@ from ..client.consume.consumer import Consumer
 from ..client.results import AfterEnd, ConsumerRecord, Found
 from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
-from .broker_requests import Connected, partitions_of
+from .broker_requests import PARTITIONS_AGE_MS, Connected, partitions_of
 from .errors import CommandFailed, WrongUsage
 from .options import (
     DEFAULT_SERVER,
@@ -121,8 +123,9 @@ def consume(
     note on standard error says so. With --follow it ends where --until is reached.
 
     Messages come in the order of their offsets; partitions one after the other, or together with
-    --follow. Without --follow it stops at the end as it was when it began. With --json a message
-    that has headers has them as "headers", a list of {"name", "value"}.
+    --follow, which reads partitions that are added too. Without --follow it stops at the end as it
+    was when it began. With --json a message that has headers has them as "headers", a list of
+    {"name", "value"}.
     """
     check_read_from(server, read_from)
     bounds = parse_bounds(start, until, SystemClock().now_ms(), any_unit)
@@ -170,7 +173,17 @@ class _RangeReading:
             partitions = await partitions_of(admin, self._topic, reading.partition)
             ranges = [await self._range(admin, number, start, until) for number in partitions]
             if reading.follow:
-                await self._read(consumer, ranges)
+
+                async def added(known: int, lost: bool) -> list[OffsetRange]:
+                    """The partitions that the topic has got: they begin at their first messages."""
+                    count = await admin.partition_count(self._topic)
+                    begin = None if isinstance(start, AtOffset) else start
+                    return [
+                        await self._range(admin, number, begin, until)
+                        for number in range(known, count)
+                    ]
+
+                await self._read(consumer, ranges, added if reading.partition is None else None)
                 return
             total = sum(max((span.end or 0) - span.start, 0) for span in ranges)
             # On a terminal the messages themselves show how far it is.
@@ -217,14 +230,22 @@ class _RangeReading:
         note(f"partition {partition} has no message with a time")
         return None
 
-    async def _read(self, consumer: Consumer, ranges: Sequence[OffsetRange]) -> None:
-        """Print the ranges' messages until each span's end is reached."""
+    async def _read(
+        self,
+        consumer: Consumer,
+        ranges: Sequence[OffsetRange],
+        added: Callable[[int, bool], Awaitable[list[OffsetRange]]] | None = None,
+    ) -> None:
+        """Print the ranges' messages until each span's end is reached. `added` says what there is
+        of partitions behind those that are known."""
         left: dict[int, OffsetRange] = {}
-        for span in ranges:
-            if span.end is None or span.start < span.end:
-                left[span.partition] = span
-                consumer.assign(self._topic, span.partition, offset=span.start)
+        self._assign(consumer, ranges, left)
+        known, asked = len(ranges), monotonic()
         while left:
+            if added is not None and monotonic() - asked >= PARTITIONS_AGE_MS / 1000:
+                more = await self._connected.ask(partial(added, known))
+                known, asked = known + len(more), monotonic()
+                self._assign(consumer, more, left)
             batch = await self._fetch(consumer)
             self._advance(len(batch))
             emit(self._inside(batch, left, consumer))
@@ -232,6 +253,14 @@ class _RangeReading:
                 position = consumer.position(self._topic, partition)
                 if span.end is not None and position is not None and position >= span.end:
                     self._finish(partition, left, consumer)
+
+    def _assign(
+        self, consumer: Consumer, ranges: Sequence[OffsetRange], left: dict[int, OffsetRange]
+    ) -> None:
+        for span in ranges:
+            if span.end is None or span.start < span.end:
+                left[span.partition] = span
+                consumer.assign(self._topic, span.partition, offset=span.start)
 
     async def _fetch(self, consumer: Consumer) -> list[ConsumerRecord]:
         """The next messages. A broker that is gone is waited for, and a note says so."""

@@ -16,6 +16,7 @@ from ..clock import SystemClock
 from ..compiled import PRICE, REMEDY
 from ..protocol.api.broker.describe_broker import DescribeBrokerResponse
 from ..protocol.errors import HorologError, RequestTimedOut, UnsupportedVersion
+from ..storage.check.findings import Finding as Stored
 from ..storage.check.verify import verify
 from ..storage.files import SystemFiles
 from .errors import WrongUsage
@@ -59,13 +60,17 @@ def doctor(
     """
     if data_dir is not None and not data_dir.is_dir():
         raise WrongUsage(f"--data-dir: {data_dir} is not a directory")
+    try:
+        stored = None if data_dir is None else verify(SystemFiles(), data_dir)
+    except ValueError as error:
+        raise WrongUsage(f"--data-dir: {error}") from None
     from .security.checks import security_findings
 
     findings = asyncio.run(security_findings(server, SystemClock()))
     if all(one.verdict is not Verdict.PROBLEM for one in findings):
         findings += _server(server)
-    if data_dir is not None:
-        findings += _files(data_dir)
+    if stored is not None:
+        findings += _files(stored, data_dir)
     if as_json:
         emit(json_line(asdict(finding)) for finding in findings)
     else:
@@ -234,9 +239,9 @@ def _kafka(broker: DescribeBrokerResponse) -> Finding:
     return Finding("kafka", Verdict.GOOD, said)
 
 
-def _files(data_dir: Path) -> Iterator[Finding]:
+def _files(stored: Iterator[Stored], data_dir: Path | None) -> Iterator[Finding]:
     wrong = 0
-    for found in verify(SystemFiles(), data_dir):
+    for found in stored:
         if found.error:
             wrong += 1
             place = shown_place(found.path, found.position)

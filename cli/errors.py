@@ -16,5 +16,9 @@ class OutputClosed(Exception):
     """Standard output is not read any more (`| head`): there is nothing left to do."""
 
 
+class OutputFailed(CommandFailed):
+    """Standard output takes no more, as on a disk that is full."""
+
+
 class WrongUsage(Exception):
     """The command line does not say what to do: exit code 2. The text is for the user."""

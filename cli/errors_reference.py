@@ -9,8 +9,8 @@ from ..client.security.errors import SecurityError, TlsFailed
 from ..pipeline.java import NoJava
 from ..pipeline.option_values import OptionError
 from ..pipeline.planning import DataLoss
-from ..protocol import cluster_errors
 from ..protocol.api.framing import ProtocolError
+from ..protocol.cluster_errors import NotController, ThrottlingQuotaExceeded, UnknownProducerId
 from ..protocol.errors import ERRORS, HorologError
 from ..times import TimeError
 
@@ -22,6 +22,9 @@ WITHOUT_CODE: Final[dict[str, tuple[type[HorologError], ...]]] = {
     "horolog.pipeline": (DataLoss, NoJava, OptionError),
 }
 """Errors that only clients and jobs raise, by the module that has their names."""
+
+NOT_SENT: Final = (NotController, ThrottlingQuotaExceeded, UnknownProducerId)
+"""Errors that clients get only from a Kafka cluster."""
 
 _INTRODUCTION = """\
 # Errors
@@ -59,7 +62,7 @@ def lines() -> Iterator[str]:
     """The lines of the page."""
     yield from _INTRODUCTION.splitlines()
     for code, error in sorted(ERRORS.items()):
-        mark = " *" if error.__module__ == cluster_errors.__name__ else ""
+        mark = " *" if error in NOT_SENT else ""
         yield (
             f"| {code} | `{error.name}`{mark} | `{error.__name__}` | {_retriable(error)} "
             f"| {_when(error)} |"

@@ -10,7 +10,17 @@ from ..times import later
 from .broker_requests import ask
 from .explain_offset import offset
 from .options import DEFAULT_SERVER, Json, Partition, Server, TopicName, group
-from .output import NOTHING, emit, json_line, json_time, shown_size, shown_span, shown_time, table
+from .output import (
+    NOTHING,
+    emit,
+    json_line,
+    json_time,
+    plural,
+    shown_size,
+    shown_span,
+    shown_time,
+    table,
+)
 
 explain = group("Say why messages are still there, and how an offset was found.")
 
@@ -189,7 +199,7 @@ def _warnings(seen: Sequence[Outlook]) -> Iterator[str]:
         if not outlook.ahead_ms or outlook.goes_ms is None:
             continue
         behind = len(seen) - number - 1
-        others = f" and {behind} behind it" if behind else ""
+        others = f" and the {behind} {plural(behind, 'segment')} behind it" if behind else ""
         yield ""
         yield (
             f"The message at offset {segment.largest_offset} has a time "

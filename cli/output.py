@@ -11,8 +11,8 @@ from typing import Final
 from ..client.produce.encoding import Headers
 from ..printable import printable
 from ..times import format_time
-from .errors import OutputClosed
-from .streams import is_terminal
+from .errors import OutputClosed, OutputFailed
+from .streams import drop, is_terminal
 
 NOTHING: Final = "-"
 """Shown to people where a key, value, time or offset is absent."""
@@ -28,7 +28,7 @@ class AsIs(str):
 
 def emit(lines: Iterable[str]) -> None:
     """Print lines and flush; what cannot be printed is escaped, but for `AsIs`. Raises
-    `OutputClosed`."""
+    `OutputClosed`, `OutputFailed`."""
     text = "".join(f"{line if isinstance(line, AsIs) else printable(line)}\n" for line in lines)
     if sys.stdout is None:  # it was closed before the start
         raise OutputClosed
@@ -37,6 +37,9 @@ def emit(lines: Iterable[str]) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         raise OutputClosed from None
+    except OSError as error:
+        drop(sys.stdout)
+        raise OutputFailed(f"standard output cannot be written: {error.strerror}") from None
 
 
 def emit_object(fields: Mapping[str, object] = _NO_FIELDS, /, **more: object) -> None:

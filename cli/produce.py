@@ -1,6 +1,7 @@
 """`horolog produce`: send lines of standard input."""
 
 import asyncio
+import logging
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -19,8 +20,8 @@ from ..clock import Clock, SystemClock
 from ..protocol.errors import CodedError, RequestTimedOut
 from ..protocol.records.layout import BATCH_OVERHEAD, ENTRY_OVERHEAD, MESSAGE_OVERHEAD
 from ..protocol.records.messages.sets import NewRecord
-from .errors import INTERRUPTED, CommandFailed, OutputClosed
-from .lines import Message, json_message, looks_like_other_unit, plain_message
+from .errors import INTERRUPTED, CommandFailed, OutputClosed, OutputFailed
+from .lines import BadLine, Message, json_message, looks_like_other_unit, plain_message
 from .options import DEFAULT_SERVER, INT32_MAX, Server, TopicName
 from .output import emit, json_line, json_time
 from .standard_input import StandardInput
@@ -88,20 +89,30 @@ def produce(
     of the input. A refused set of messages is printed as an error; the next ones are sent all
     the same, and the exit code is 1. No set is larger than the topic's limits allow, so only a
     message that is too large by itself is refused for its size. Ctrl-C ends the input: what was
-    read is sent and answered.
+    read is sent and answered. With --json, empty lines are passed over, and a line that is no
+    message ends the command: those before it were sent, and the rest was not.
 
     A Horolog broker that is lost ends the command at once. In a Kafka cluster a set is sent again
     for up to two minutes when its partition moves to another broker, and is stored once.
     """
+    logging.getLogger("asyncio").addFilter(_is_no_lost_write)
     sending = _Sending(topic, partition, compression, as_json, SystemClock())
     try:
         refused = asyncio.run(sending.run(server))
     except OutputClosed:
         raise CommandFailed("standard output was closed: the rest was not sent") from None
+    except (BadLine, OutputFailed) as error:
+        raise CommandFailed(f"{error}; the rest was not sent") from None
     if sending.interrupted:
         raise typer.Exit(INTERRUPTED)
     if refused:
         raise typer.Exit(1)
+
+
+def _is_no_lost_write(record: logging.LogRecord) -> bool:
+    """False for what asyncio logs of each write to a connection that is lost: the command says it
+    once."""
+    return record.msg != "socket.send() raised exception."
 
 
 Outcome = SentRecord | CodedError
@@ -233,6 +244,8 @@ class _Sending:
 
     async def _add(self, line: bytes) -> None:
         self._line_number += 1
+        if self._as_json and not line.strip():
+            return
         message = self._message(line)
         record = message.record
         partition = self._partition if message.partition is None else message.partition

@@ -6,7 +6,7 @@ from ..client.client import ReadFrom
 from ..client.cluster.servers import Servers
 from ..client.consume.consumer import Consumer
 from ..client.results import ConsumerRecord
-from .broker_requests import FOLLOW_WAIT_MS
+from .broker_requests import FOLLOW_WAIT_MS, PARTITIONS_AGE_MS
 from .output import (
     json_bytes,
     json_headers,
@@ -41,6 +41,7 @@ class Reading:
             append_times=self.append_time,
             read_committed=self.read_committed,
             retry_timeout_ms=0,
+            metadata_max_age_ms=PARTITIONS_AGE_MS,
             check_units=check_units,
             read_from=self.read_from,
         )

@@ -77,7 +77,7 @@ def add(
 
     The password is never an argument. It is stored as a salted key, which is no way to log in.
     """
-    target = _target(data_dir, server)
+    target = _target(data_dir, server, makes=True)
     if name in target.users():
         raise DuplicateResource(f"the user {name!r} exists; `horolog user password` changes it")
     target.alter(_upsertions(name, _password(password_file), iterations), {})
@@ -172,8 +172,12 @@ class _StoredUsers(OfflineDirectory[Users]):
                 raise outcome
 
 
-def _target(data_dir: Path | None, server: Servers) -> _BrokerUsers | _StoredUsers:
-    return _BrokerUsers(server) if data_dir is None else _StoredUsers(data_dir, _open_users)
+def _target(
+    data_dir: Path | None, server: Servers, *, makes: bool = False
+) -> _BrokerUsers | _StoredUsers:
+    if data_dir is None:
+        return _BrokerUsers(server)
+    return _StoredUsers(data_dir, _open_users, makes=makes)
 
 
 def _open_users(files: SystemFiles, data_dir: Path) -> Users:

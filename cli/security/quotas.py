@@ -85,7 +85,7 @@ def set_(
         if not equals or quota in wanted:
             raise WrongUsage(f"{text!r}: write each quota once, as {quota}=VALUE")
         wanted[quota] = _value(quota, number)
-    _target(data_dir, server).change(QuotaChange(entity, wanted))
+    _target(data_dir, server, makes=True).change(QuotaChange(entity, wanted))
     emit(f"set for {entity}: {_shown(quota, value)}" for quota, value in wanted.items())
 
 
@@ -222,5 +222,9 @@ class _StoredQuotas(OfflineDirectory[Quotas]):
                 raise error
 
 
-def _target(data_dir: Path | None, server: Servers) -> _BrokerQuotas | _StoredQuotas:
-    return _BrokerQuotas(server) if data_dir is None else _StoredQuotas(data_dir, Quotas)
+def _target(
+    data_dir: Path | None, server: Servers, *, makes: bool = False
+) -> _BrokerQuotas | _StoredQuotas:
+    if data_dir is None:
+        return _BrokerQuotas(server)
+    return _StoredQuotas(data_dir, Quotas, makes=makes)

@@ -65,6 +65,7 @@ from ...protocol.api.topics.describe_configs import (
 )
 from ...protocol.api.topics.metadata import MetadataTopicResult
 from ...protocol.errors import NO_ERROR, UnknownTopicOrPartition
+from ..arguments import check_int, check_place, check_settings, check_topic
 from ..client import Client
 from ..cluster.kafka_cluster import KafkaCluster
 from ..cluster.targets import Leader, Node, Some, Target
@@ -112,6 +113,10 @@ class Admin(Client):
         `replication_factor` copies of each partition; -1: as many as the cluster's default says.
         With `validate_only` nothing is made, and what it would raise is raised.
         """
+        check_topic(name, "name")
+        check_int(partitions, "partitions")
+        check_int(replication_factor, "replication_factor")
+        check_settings(settings or {})
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -187,6 +192,8 @@ class Admin(Client):
         Raises InvalidConfig and UnknownTopicOrPartition; nothing is changed then. At a Kafka
         cluster a change that another makes at the same moment can get lost.
         """
+        check_topic(name, "name")
+        check_settings(settings)
         if self._cluster.kafka:
             configs = merged((await self.describe_topic(name)).settings, settings)
         else:
@@ -211,6 +218,8 @@ class Admin(Client):
         Messages stay where they are; those with a key may go elsewhere from then on. Raises
         UnknownTopicOrPartition, InvalidPartitions.
         """
+        check_topic(name, "name")
+        check_int(partitions, "partitions")
         topic = CreatePartitionsTopic(name=name, count=partitions)
         response: CreatePartitionsResponse = await self._cluster.request(
             CREATE_PARTITIONS,
@@ -228,6 +237,11 @@ class Admin(Client):
         They are gone for good on return; that is the first offset there is now. Raises
         UnknownTopicOrPartition, OffsetOutOfRange.
         """
+        check_place(topic, partition)
+        if before is not None:
+            check_int(before, "before")
+            if before < 0:
+                raise ValueError(f"before is an offset from 0 on, or None for all, not {before}")
         offset = ALL_READABLE if before is None else before
         places = [DeleteRecordsPartition(partition=partition, offset=offset)]
         response: DeleteRecordsResponse = await self._cluster.request(

@@ -70,9 +70,11 @@ def scheme(*, kafka: bool, tls: bool) -> str:
 
 
 def parse_servers(given: str | Servers) -> Servers:
-    """Take an address apart. Raises `ValueError` saying what is wrong with it."""
+    """Take an address apart. Raises TypeError, or `ValueError` saying what is wrong with it."""
     if isinstance(given, Servers):
         return given
+    if not isinstance(given, str):
+        raise TypeError(f"address is a str, not {type(given).__name__}")
     found = next((text for text in _SCHEMES if given.startswith(text)), "")
     kafka, tls = _SCHEMES.get(found, (False, False))
     rest = given.removeprefix(found)
@@ -90,6 +92,12 @@ def parse_servers(given: str | Servers) -> Servers:
 
 
 def with_security(given: str | Servers, security: "Security | None") -> Servers:
-    """The same, reached as `security` says. Raises ValueError."""
+    """The same, reached as `security` says. Raises ValueError, TypeError."""
     found = parse_servers(given)
-    return found if security is None else replace(found, security=security)
+    if security is None:
+        return found
+    from ..security.security import Security
+
+    if not isinstance(security, Security):
+        raise TypeError(f"security is a Security, not {type(security).__name__}")
+    return replace(found, security=security)

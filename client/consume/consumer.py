@@ -95,7 +95,7 @@ class Consumer(Client):
         self._name = name
         self._max_wait_ms = max_wait_ms
         self._retry_timeout_ms = retry_timeout_ms
-        self._metadata_max_age_s = metadata_max_age_ms / 1000
+        self._metadata_max_age_ms = metadata_max_age_ms
         self._metadata_asked: float | None = None
         """When the partitions of whole topics were last asked for, on the monotonic clock."""
         self._options = FetchOptions(
@@ -279,7 +279,8 @@ class Consumer(Client):
         Times are datetimes or epoch milliseconds; None is no bound. Messages without a time are in
         no window. It is read up to where each partition ends when reading begins, and with
         `follow` for that long after `end`, by the client's clock, for what comes late; without
-        `end`, for that long after reading begins. `by="append"` goes by the times at which the
+        `end`, for that long after reading begins; partitions that are added meanwhile are read
+        too. `by="append"` goes by the times at which the
         broker appended the messages. What is assigned to the consumer, and its positions, stay as
         they are.
         """
@@ -291,6 +292,7 @@ class Consumer(Client):
             self._options,
             max_wait_ms=self._max_wait_ms,
             retry_timeout_ms=self._retry_timeout_ms,
+            metadata_max_age_ms=self._metadata_max_age_ms,
             follow=follow,
             clock=self._clock,
             closed=self._windows.discard,
@@ -435,7 +437,7 @@ class Consumer(Client):
 
     async def _fetch_once(self, max_wait_ms: int) -> list[Fetched]:
         """The answer to one fetch, for the partitions that are still where they were."""
-        await self._find_partitions(max_age_s=self._metadata_max_age_s)
+        await self._find_partitions(max_age_s=self._metadata_max_age_ms / 1000)
         await self._find_beginnings()
         self._changed.clear()
         asked = self._assigned.wanted()

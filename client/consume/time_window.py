@@ -47,6 +47,7 @@ class TimeWindow:
         *,
         max_wait_ms: int,
         retry_timeout_ms: int,
+        metadata_max_age_ms: int = 30_000,
         follow: timedelta | None,
         clock: Clock,
         closed: "Callable[[TimeWindow], None]",
@@ -71,6 +72,9 @@ class TimeWindow:
         self._partitions = None if partitions is None else partition_numbers(partitions)
         self._max_wait_ms = max_wait_ms
         self._retry_timeout_ms = retry_timeout_ms
+        self._metadata_max_age_s = metadata_max_age_ms / 1000
+        self._metadata_asked = 0.0
+        """When the partitions were last asked for, on the monotonic clock."""
         self._follow_ms = None if follow is None else _length_ms(follow)
         self._clock = clock
         self._requests = WindowRequests(self._cluster, retry_timeout_ms)
@@ -192,6 +196,8 @@ class TimeWindow:
             await self.close()
             return None
         left_ms = self._deadline_ms - self._clock.now_ms()
+        if await self._find_added(max_age_s=self._metadata_max_age_s if left_ms > 0 else 0):
+            return []
         if left_ms > 0:
             # The broker fills a response in order: each time another partition is the first.
             self._turn = (self._turn + 1) % len(self._places)
@@ -202,17 +208,36 @@ class TimeWindow:
         return []
 
     async def _begin(self) -> None:
+        self._metadata_asked = self._clock.monotonic()
         places = await self._requests.places(self._topic, self._partitions)
         if self._bounds.is_empty:
             places = []
-        elif self._cluster.kafka:
-            sizes = [await self._requests.log_bytes(place) for place in places]
-            self._stored_bytes = sum(sizes)
+        else:
+            await self._count_stored(places)
         if self._follow_ms is not None and places:
             until_ms = self._bounds.until_ms
             base_ms = self._clock.now_ms() if until_ms is None else until_ms
             self._deadline_ms = later(base_ms, self._follow_ms)
         self._places = places
+
+    async def _find_added(self, *, max_age_s: float) -> bool:
+        """Whether partitions were added to the topic, which are read from now on too."""
+        assert self._places is not None
+        now = self._clock.monotonic()
+        if self._partitions is not None or now - self._metadata_asked < max_age_s:
+            return False
+        added = await self._requests.places(self._topic, None, first=len(self._places))
+        self._metadata_asked = now
+        if added:
+            self._cluster.forget(self._topic)  # also who leads which partition
+            await self._count_stored(added)
+            self._places += added
+        return bool(added)
+
+    async def _count_stored(self, places: Sequence[WindowPartition]) -> None:
+        if self._cluster.kafka:
+            sizes = [await self._requests.log_bytes(place) for place in places]
+            self._stored_bytes = (self._stored_bytes or 0) + sum(sizes)
 
     async def _read_on(self, place: WindowPartition, form: Form[T], wait_ms: int) -> list[T]:
         """The next messages of a partition that was not read to its end."""

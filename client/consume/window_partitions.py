@@ -57,11 +57,14 @@ class WindowRequests:
     cluster: Cluster
     retry_timeout_ms: int
 
-    async def places(self, topic: str, partitions: Sequence[int] | None) -> list[WindowPartition]:
-        """The partitions of a topic, all or these, up to where they can be read now."""
+    async def places(
+        self, topic: str, partitions: Sequence[int] | None, *, first: int = 0
+    ) -> list[WindowPartition]:
+        """The partitions of a topic, all from `first` on or these, up to where they can be read
+        now."""
         if partitions is None:
             counts = await self.ask(partial(partition_counts, self.cluster, [topic]))
-            partitions = range(counts[topic])
+            partitions = range(first, counts[topic])
         places = [WindowPartition(topic, number, None) for number in partitions]
         await self.find_ends(places)
         return places

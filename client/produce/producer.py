@@ -11,6 +11,7 @@ from ...clock import Clock, SystemClock
 from ...protocol.partitioner import partition_of
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...protocol.records.messages.sets import NewRecord
+from ..arguments import PARTITION_MAX, check_partition, check_place, check_topic
 from ..client import DEFAULT_ADDRESS, Client
 from ..cluster.retry import RETRIABLE, retry
 from ..cluster.servers import Servers
@@ -149,6 +150,8 @@ class Producer(Client):
             time_ms = self._given_ms(timestamp, timestamp_ms)
         if partition is None:
             partition = self._chosen(topic, key)
+        elif type(partition) is not int or not 0 <= partition <= PARTITION_MAX:
+            check_partition(partition)
         waiter = self._put(topic, value, key, time_ms, partition, headers)
         if waiter is None:
             waiter = await self._put_later(topic, value, key, time_ms, partition, headers)
@@ -173,6 +176,8 @@ class Producer(Client):
             time_ms = self._given_ms(timestamp, timestamp_ms)
         if partition is None:
             partition = self._chosen(topic, key)
+        elif type(partition) is not int or not 0 <= partition <= PARTITION_MAX:
+            check_partition(partition)
         waiter = self._put(topic, value, key, time_ms, partition, headers)
         if waiter is None:
             waiter = await self._put_later(topic, value, key, time_ms, partition, headers)
@@ -204,6 +209,7 @@ class Producer(Client):
             missing_ms=self._missing_ms(),
             check_units=self._check_units,
         )
+        check_place(topic, partition)
         self._check_open()
         if not len(columns):
             return SentBatch(topic, ())
@@ -242,6 +248,7 @@ class Producer(Client):
         `delivery_timeout_ms` is over, and behind what went to the partition before. A record
         without a timestamp gets the time of now.
         """
+        check_place(topic, partition)
         if not records:
             return []
         codec = self._codec if compression is None else codec_of(compression)
@@ -258,6 +265,7 @@ class Producer(Client):
 
     async def partition_for(self, topic: str, key: bytes | None) -> int:
         """The partition that `send` would choose."""
+        check_topic(topic)
         count = self._known_count(topic)
         if count is None:
             count = await retry(
@@ -335,6 +343,7 @@ class Producer(Client):
         headers: Headers,
     ) -> "asyncio.Future[SentRecord]":
         """Look at a message, and put it into the buffer when all that is known and free."""
+        check_topic(topic)
         headers = checked_headers(headers)
         size_bytes = message_bytes(value, key, headers)
         self._check_open()

@@ -133,7 +133,8 @@ def explained(error: BaseException, address: str) -> TlsFailed | None:
     if reason.endswith(("ALERT_PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL", "HANDSHAKE_FAILURE")):
         return TlsFailed(
             f"{address} and this client have no version of TLS, or no cipher, in common, or it "
-            f"wants a certificate of the client ({_reason(error)})"
+            f"wants a certificate of the client ({_reason(error)}). Or is it a plaintext port? "
+            "Those are written without tls"
         )
     return None
 

@@ -159,6 +159,23 @@ def test_follow_brings_what_comes_until_ctrl_c(horolog: Program, ask: Run, topic
         assert process.stderr.read() == ""
 
 
+@pytest.mark.parametrize("bounds", [(), ("--from", "2000-01-01T00:00:00Z"), ("--from", "offset:1")])
+def test_follow_reads_partitions_that_are_added(
+    horolog: Program, ask: Run, topic: str, bounds: tuple[str, ...]
+) -> None:
+    ask("topic", "create", topic)
+    horolog.ok("produce", topic, stdin="a\nb\n")
+    with horolog.running("consume", topic, "--follow", "--json", *bounds) as process:
+        while receive(process)["value"] != "b":
+            pass
+        ask("topic", "alter", topic, "--partitions", "2")
+        horolog.ok("produce", topic, "--partition", "1", stdin="new\n")
+        found = receive(process)
+        assert (found["partition"], found["offset"], found["value"]) == (1, 0, "new")
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 0
+
+
 def test_follow_says_when_the_broker_is_gone_and_when_it_is_back(
     horolog_broker: BrokerThread,
 ) -> None:

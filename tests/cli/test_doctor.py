@@ -53,6 +53,12 @@ def test_a_broker_with_its_files(horolog_broker: BrokerThread, ask: Run, tmp_pat
     } == {"good"}
 
 
+def test_a_folder_that_is_no_data_directory(run: Run, ask: Run, tmp_path: Path) -> None:
+    verified = run("verify", tmp_path, code=2).err
+    told = ask("doctor", "--data-dir", tmp_path, code=2)
+    assert (told.out, told.err) == ("", verified.replace("horolog: ", "horolog: --data-dir: ", 1))
+
+
 def test_a_clock_that_is_wrong_is_a_problem(horolog_broker: BrokerThread, ask: Run) -> None:
     horolog_broker.clock.jump(-3600)
     told = ask("doctor", code=1).out

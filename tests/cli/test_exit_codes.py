@@ -319,6 +319,7 @@ def test_an_output_that_takes_nothing(
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
     assert done.stderr.startswith("horolog: ") == bool(code)
+    assert ("standard output" in done.stderr) == bool(code)
 
 
 def test_a_produce_whose_answers_nobody_reads_has_failed(broker: BrokerThread) -> None:
@@ -328,6 +329,8 @@ def test_a_produce_whose_answers_nobody_reads_has_failed(broker: BrokerThread) -
         assert done.returncode == 1, (output, done)
         assert done.stderr.startswith("horolog: ")
         assert done.stderr.count("\n") == 1
+        assert "standard output" in done.stderr
+        assert done.stderr.endswith("the rest was not sent\n")
 
 
 @pytest.mark.parametrize("errors", ["2>&-", "2> /dev/full"])

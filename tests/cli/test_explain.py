@@ -75,8 +75,8 @@ def test_a_time_in_the_future_is_told_in_words(horolog_broker: BrokerThread, ask
     assert pinned(horolog_broker) == 2
     told = ask("explain", "retention", "clicks").out
     assert (
-        "The message at offset 1 has a time 10 d in the future, so segment 1 and 1 behind it "
-        "cannot go before"
+        "The message at offset 1 has a time 10 d in the future, so segment 1 and the 1 segment "
+        "behind it cannot go before"
     ) in told
     assert "message.timestamp.after.max.ms" in told
 

@@ -1,6 +1,7 @@
 """`horolog produce`."""
 
 import json
+import logging
 import signal
 from collections.abc import Callable
 from itertools import groupby
@@ -145,8 +146,24 @@ def test_a_line_that_is_no_message_ends_it_after_those_before_it(
     assert result.code == 1
     assert [one["offset"] for one in result.objects] == [0]
     assert result.err.startswith("horolog: line 2 is not JSON")
+    assert result.err.endswith("; the rest was not sent\n")
     assert result.err.count("\n") == 1
     assert [one["value"] for one in consumed(ask, topic)] == ["before"]
+
+
+def test_empty_lines_are_no_objects(horolog: Program, topic: str) -> None:
+    lines = '{"value":"a"}\n\n \t\r\n{"value":"b"}\nnot json\n'
+    result = horolog("produce", topic, "--json", stdin=lines)
+    assert [one["offset"] for one in result.objects] == [0, 1]
+    assert result.err.startswith("horolog: line 5 is not JSON")
+
+
+def test_asyncio_does_not_log_the_writes_to_a_broker_that_died(run: Run) -> None:
+    run("produce", "t", "--server", "127.0.0.1:1", code=1)
+    logger = logging.getLogger("asyncio")
+    for text, logged in (("socket.send() raised exception.", False), ("else", True)):
+        record = logger.makeRecord("asyncio", logging.WARNING, "", 0, text, (), None)
+        assert bool(logger.filter(record)) == logged
 
 
 def test_a_time_that_looks_like_seconds_is_sent_as_it_is_and_remarked_on(

@@ -4,16 +4,18 @@ import asyncio
 import importlib
 import pickle
 import pkgutil
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import horolog
-from horolog.cli.errors_reference import WITHOUT_CODE
+from horolog.cli.errors_reference import NOT_SENT, WITHOUT_CODE
 from horolog.client.cluster.leader_finding import NobodyLeads
 from horolog.client.produce.outbox import TooManyMessages
 from horolog.client.results import SentBatch
+from horolog.protocol import cluster_errors
 from horolog.protocol.api.framing import ForeignProtocol
 from horolog.protocol.api.kafka.compact import Wrong as CompactWrong
 from horolog.protocol.api.native.faults import Wrong
@@ -216,3 +218,10 @@ async def test_numbers_that_no_request_can_carry(tmp_path: Path, kafka: bool, nu
                 except (horolog.HorologError, ValueError):
                     continue  # a refusal, or what Python says of a wrong argument
             assert await admin.list_topics()  # the connection is as good as before
+
+
+def test_errors_are_marked_that_no_broker_of_ours_sends() -> None:
+    server = Path(horolog.__file__).parent / "server"
+    words = {word for file in server.rglob("*.py") for word in re.findall(r"\w+", file.read_text())}
+    of_clusters = {one for one in ERRORS.values() if one.__module__ == cluster_errors.__name__}
+    assert {one for one in of_clusters if one.__name__ not in words} == set(NOT_SENT)

@@ -166,6 +166,31 @@ async def test_it_follows_for_a_while_after_its_end(address: str) -> None:
         assert await values(window) == []
 
 
+@pytest.mark.parametrize("closes", [False, True])
+async def test_it_follows_partitions_that_are_added(address: str, closes: bool) -> None:
+    clock = ManualClock(T0)
+    async with (
+        Admin(address) as admin,
+        Producer(address) as producer,
+        Consumer(address, clock=clock, max_wait_ms=20, metadata_max_age_ms=1000) as consumer,
+    ):
+        await admin.create_topic("growing")
+        await producer.send("growing", b"old", timestamp_ms=T0, partition=0)
+        every = consumer.window("growing", T0, None, follow=timedelta(seconds=5))
+        first = consumer.window("growing", T0, None, follow=timedelta(seconds=5), partitions=[0])
+        assert (await anext(every)).value == (await anext(first)).value == b"old"
+        await admin.create_partitions("growing", 3)
+        await producer.send("growing", b"early", timestamp_ms=T0 - 1, partition=2)
+        await producer.send("growing", b"new", timestamp_ms=T0, partition=2)
+        clock.advance(5000 if closes else 1000)
+        assert (await anext(every)).value == b"new"
+        if not closes:
+            await producer.send("growing", b"last", timestamp_ms=T0, partition=1)
+            assert (await anext(every)).value == b"last"
+            clock.advance(4000)
+        assert [record async for record in every] == [record async for record in first] == []
+
+
 async def test_without_an_end_it_follows_from_when_it_began(address: str) -> None:
     clock = ManualClock(T0)
     await send(address, "t", 1)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from horolog import Admin, TlsFailed
 from horolog.config.address import split_address
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest
@@ -174,6 +175,9 @@ async def test_tls_on_a_plaintext_port(tmp_path: Path, authority: Authority) -> 
     async with running_broker(tmp_path, http_listen="off") as broker:
         with pytest.raises(ssl.SSLError, match="PROTOCOL_VERSION"):
             await Wire.open(broker.addresses.native, tls=authority.trusting())
+        with pytest.raises(TlsFailed, match="is it a plaintext port"):
+            async with Admin(f"tls://{broker.addresses.native}") as admin:
+                await admin.list_topics()
 
 
 async def test_half_open_handshakes_are_bounded(guarded: Guarded, authority: Authority) -> None:

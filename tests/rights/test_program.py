@@ -20,7 +20,8 @@ def test_before_the_first_start_and_live(tmp_path: Path) -> None:
     data = tmp_path / "data"
     program = Program()
     offline = ("--data-dir", data)
-    assert program.ok("acl", "list", *offline).out == "no rules\n"
+    (tmp_path / "empty").mkdir()
+    assert program.ok("acl", "list", "--data-dir", tmp_path / "empty").out == "no rules\n"
     everything = ("--allow", "User:ANONYMOUS", "--operation", "all")
     program.ok("acl", "add", *everything, "--cluster", *offline)
     program.ok("acl", "add", *everything, "--topic", "t-", "--prefixed", *offline)
@@ -95,6 +96,8 @@ def test_who_may_read_reads_by_every_command(tmp_path: Path) -> None:
         (("add", "--allow", "User:a", *READ, "--topic", "t", "--cluster"), "one of"),
         (("add", "--allow", "User:a", *READ, "--topic", ""), "1 to 1024"),
         (("add", "t", "--allow", "User:a", *READ, "--cluster"), "too much"),
+        (("add", "--allow", "User:a", *READ, "--topic", "t", "--host", "localhost"), "address"),
+        (("add", "--allow", "User:a", *READ, "--topic", "t", "--host", "999.1.1.1"), "address"),
         (("remove",), "say whose"),
         (("test", "User:a", *READ), "say on what"),
         (("test", "a", *READ, "--topic", "t"), "User:NAME"),
@@ -105,3 +108,23 @@ def test_wrong_usage(tmp_path: Path, arguments: tuple[str, ...], says: str) -> N
     assert refused.code == 2
     assert says in refused.err
     assert not (tmp_path / "data" / "acls.json").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("user", "list"),
+        ("user", "remove", "a"),
+        ("acl", "list"),
+        ("acl", "remove", "--allow", "User:a"),
+        ("acl", "test", "User:a", *READ, "--topic", "t"),
+        ("quota", "list"),
+    ],
+    ids=" ".join,
+)
+def test_what_reads_a_directory_does_not_make_it(tmp_path: Path, command: tuple[str, ...]) -> None:
+    missing = tmp_path / "typo"
+    refused = Program()(*command, "--data-dir", missing)
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == f"horolog: --data-dir: {missing} is not a directory\n"
+    assert not missing.exists()
