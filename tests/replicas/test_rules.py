@@ -240,8 +240,8 @@ async def test_what_is_missing_is_not_known_before_a_leader_has_answered(place: 
         assert (await second.status()).missing == ""
         await first.start(follow=second)
         await all_.in_sync(second)
-        assert "not known" not in str(first.cluster.following.missing())
-        assert "not known" in str(second.cluster.following.missing())
+        assert "not known" not in str(first.cluster.fetcher.missing())
+        assert "not known" in str(second.cluster.fetcher.missing())
 
 
 async def test_a_promotion_is_without_loss_where_all_had_to_be_in_sync(place: Path) -> None:
