@@ -18,7 +18,8 @@ def test_before_the_first_start_and_live(tmp_path: Path) -> None:
     data = tmp_path / "data"
     program = Program()
     offline = ("--data-dir", data)
-    assert program.ok("quota", "list", *offline).out == "no quotas\n"
+    (tmp_path / "empty").mkdir()
+    assert program.ok("quota", "list", "--data-dir", tmp_path / "empty").out == "no quotas\n"
     said = program.ok("quota", "set", "--for-user", "a", "producer_byte_rate=1048576", *offline).out
     assert said == "set for user a: producer_byte_rate 1048576 B/s\n"
     with serving(data) as server:
