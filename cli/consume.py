@@ -5,7 +5,6 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from time import monotonic
 from typing import Annotated
 
 import typer
@@ -240,11 +239,11 @@ class _RangeReading:
         of partitions behind those that are known."""
         left: dict[int, OffsetRange] = {}
         self._assign(consumer, ranges, left)
-        known, asked = len(ranges), monotonic()
+        known, asked = len(ranges), SystemClock.monotonic()
         while left:
-            if added is not None and monotonic() - asked >= PARTITIONS_AGE_MS / 1000:
+            if added is not None and SystemClock.monotonic() - asked >= PARTITIONS_AGE_MS / 1000:
                 more = await self._connected.ask(partial(added, known))
-                known, asked = known + len(more), monotonic()
+                known, asked = known + len(more), SystemClock.monotonic()
                 self._assign(consumer, more, left)
             batch = await self._fetch(consumer)
             self._advance(len(batch))
