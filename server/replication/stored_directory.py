@@ -110,11 +110,12 @@ class StoredDirectory:
 
     @property
     def topics_changed(self) -> bool:
-        """Whether topics added or went since `changed` looked."""
+        """Whether topics were added or removed since `changed` looked."""
         return self._seen_changes != self.directory.topic_changes
 
     def changed(self) -> tuple[list[Partition], list[Partition]]:
-        """Partitions that added, whose logs are in `logs` now, and that went, since the last call.
+        """Partitions that were added since the last call, whose logs are in `logs` now, and those
+        that were removed.
 
         A log that cannot be opened is left out: nothing of it is copied, nor acknowledged.
         """
