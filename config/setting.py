@@ -226,6 +226,8 @@ class Setting:
             found = listen_addresses(text)
         except ValueError:
             raise self._refusal(text, name, at) from None
+        if not found:
+            raise self._refusal(text, name, at)
         if self.plaintext_says_nothing and len(found) == 1 and found[0].scheme is Scheme.PLAINTEXT:
             return found[0].address
         return ",".join(map(str, found))

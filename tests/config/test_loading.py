@@ -301,7 +301,7 @@ def test_addresses(text: str, host: str, port: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "7070", ":7070", "host", "host:", "host:x", "host:65536", "::1:7070", "a b:1", "h:-1",
+    ["", "off", "7070", ":7070", "host", "host:", "host:x", "host:65536", "::1:7070", "a b:1", "h:-1",
      "http://host:1", "h:1 ", "h:\u0661"],
 )  # fmt: skip
 def test_what_is_no_address(text: str) -> None:
