@@ -95,14 +95,17 @@ def produce(
     A Horolog broker that is lost ends the command at once. In a Kafka cluster a set is sent again
     for up to two minutes when its partition moves to another broker, and is stored once.
     """
-    logging.getLogger("asyncio").addFilter(_is_no_lost_write)
     sending = _Sending(topic, partition, compression, as_json, SystemClock())
+    of_asyncio = logging.getLogger("asyncio")
+    of_asyncio.addFilter(_is_no_lost_write)
     try:
         refused = asyncio.run(sending.run(server))
     except OutputClosed:
         raise CommandFailed("standard output was closed: the rest was not sent") from None
     except (BadLine, OutputFailed) as error:
         raise CommandFailed(f"{error}; the rest was not sent") from None
+    finally:
+        of_asyncio.removeFilter(_is_no_lost_write)
     if sending.interrupted:
         raise typer.Exit(INTERRUPTED)
     if refused:

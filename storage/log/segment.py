@@ -15,6 +15,7 @@ from ...protocol.errors import StorageError
 from ...protocol.records.kernel import Walk
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...protocol.records.marks import NO_MARKS
+from ...times import INT64_MAX
 from ..files import Buffer
 from ..index.append_times import Span
 from ..index.time_map import SetSpans, SetTimes
@@ -67,6 +68,18 @@ class Segment(IndexedSegment):
         self._staged: _Staged | None = None
         self.before_append: Callable[[Segment], None] | None = None
         """Called before anything is staged."""
+
+    def latest_time_ms(self, segment_ms: int, now_ms: int) -> int:
+        """The largest timestamp for which it is not to be closed yet; below that of messages
+        without a time when it is to be closed whatever comes.
+
+        Time is counted between messages: from its first one to the newest of a set. Only while the
+        first message has no time does the clock count, from the segment's creation on.
+        """
+        waits_ms, first_ms = segment_ms - self.jitter_ms, self.first_timestamp_ms
+        if first_ms >= 0:
+            return min(first_ms + waits_ms, INT64_MAX)
+        return INT64_MAX if now_ms - self.created_ms <= waits_ms else NO_TIMESTAMP - 1
 
     @classmethod
     def create(

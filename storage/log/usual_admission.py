@@ -11,7 +11,6 @@ from ..index.time_map import BLOCK_BYTES, CLOSE_MS
 from ..producers.producer_runs import producer_runs, sets_in_turn
 from ..producers.producer_states import ProducerStates
 from .admitted import LAST_FIRST_OFFSET, Admitted
-from .rolling import latest_time_ms
 from .segment import Segment
 from .set_times import set_times_of
 from .timestamp_range import accepted_range
@@ -34,7 +33,7 @@ def admit_usual(
     if not (formats and active.size_bytes and active.next_offset <= LAST_FIRST_OFFSET):
         return None
     stamp_ms = now_ms if settings.stamps_append_time else NO_TIMESTAMP
-    latest_ms = latest_time_ms(active, settings, now_ms)
+    latest_ms = active.latest_time_ms(settings.segment_ms, now_ms)
     if stamp_ms > latest_ms:
         return None
     lowest_ms = 0

@@ -283,6 +283,7 @@ def test_the_program_before_the_first_start_and_live(tmp_path: Path) -> None:
     secret.write_text(f"{PASSWORD}\nnot this\n")
     program = Program()
     offline = ("--data-dir", data)
+    data.mkdir()
     assert program.ok("user", "list", *offline).out == "no users\n"
     program.ok("user", "add", "alice", "--password-file", secret, *offline)
     again = program("user", "add", "alice", "--password-file", secret, *offline)
