@@ -97,7 +97,7 @@ def produce(
     """
     sending = _Sending(topic, partition, compression, as_json, SystemClock())
     of_asyncio = logging.getLogger("asyncio")
-    of_asyncio.addFilter(_is_no_lost_write)
+    of_asyncio.addFilter(is_no_lost_write)
     try:
         refused = asyncio.run(sending.run(server))
     except OutputClosed:
@@ -105,14 +105,14 @@ def produce(
     except (BadLine, OutputFailed) as error:
         raise CommandFailed(f"{error}; the rest was not sent") from None
     finally:
-        of_asyncio.removeFilter(_is_no_lost_write)
+        of_asyncio.removeFilter(is_no_lost_write)
     if sending.interrupted:
         raise typer.Exit(INTERRUPTED)
     if refused:
         raise typer.Exit(1)
 
 
-def _is_no_lost_write(record: logging.LogRecord) -> bool:
+def is_no_lost_write(record: logging.LogRecord) -> bool:
     """False for what asyncio logs of each write to a connection that is lost: the command says it
     once."""
     return record.msg != "socket.send() raised exception."

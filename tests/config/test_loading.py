@@ -301,8 +301,8 @@ def test_addresses(text: str, host: str, port: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "off", "7070", ":7070", "host", "host:", "host:x", "host:65536", "::1:7070", "a b:1", "h:-1",
-     "http://host:1", "h:1 ", "h:\u0661"],
+    ["", "off", "7070", ":7070", "host", "host:", "host:x", "host:65536", "::1:7070", "a b:1",
+     "h:-1", "http://host:1", "h:1 ", "h:\u0661"],
 )  # fmt: skip
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ValueError, match=r"HOST:PORT|ports end at"):
