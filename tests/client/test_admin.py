@@ -1,6 +1,6 @@
 """Topics, offsets and positions, against a real broker."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -136,6 +136,8 @@ async def test_which_offset_was_it(address: str, offset_ms: int, expected: Any) 
         assert await admin.find_offset("t", 0, timestamp_ms=T0 + offset_ms) == expected
         when = datetime.fromtimestamp((T0 + offset_ms) / 1000, UTC)
         assert await admin.find_offset("t", 0, when) == expected
+        just_before = when - timedelta(microseconds=1)
+        assert await admin.find_offset("t", 0, just_before) == expected
 
 
 async def test_an_empty_partition_has_no_timestamps(address: str) -> None:

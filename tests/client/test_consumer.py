@@ -1,7 +1,7 @@
 """Consuming from a real broker."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -138,6 +138,8 @@ async def test_seeking_by_time(address: str) -> None:
         assert (await anext(consumer)).offset == 1
         found = await consumer.seek_to_time(datetime.fromtimestamp(T0 // 1000 + 3, UTC))
         assert found == {("t", 0): Found(3, T0 + 3000)}
+        behind = datetime.fromtimestamp(T0 // 1000 + 2, UTC) + timedelta(microseconds=1)
+        assert await consumer.seek_to_time(behind) == found  # The one of T0 + 2000 is before it.
         found = await consumer.seek_to_time(timestamp_ms=T0 + 3001)
         assert found == {("t", 0): AfterEnd(4)}
         assert consumer.position("t") == 4

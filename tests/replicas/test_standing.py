@@ -153,6 +153,15 @@ async def test_not_ready_is_who_has_to_catch_up(place: Path) -> None:
         assert follower.cluster.standing.not_ready().startswith("in doubt: ")
 
 
+async def test_a_broker_that_never_came_is_counted(place: Path) -> None:
+    """So that an alert on `horolog_replicas - horolog_in_sync_replicas` says that a copy lacks."""
+    async with members(place) as all_:
+        leader = all_[1]
+        await leader.start(cluster_create=True)
+        figures = leader.cluster.people.figures()
+        assert (figures.replicas, figures.in_sync) == (2, 1)
+
+
 async def test_not_ready_is_who_waits_for_the_others(place: Path) -> None:
     async with members(place, http_listen=HTTP) as all_:
         await all_.start()
