@@ -1,10 +1,11 @@
 """From a frame to its answer: which handler, and what its exceptions become."""
 
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, repeat
+from itertools import accumulate, islice, repeat, takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,11 +27,18 @@ from .handlers.produce import handle_in_bulk
 from .network.endpoint import Caller, Frames, Source
 from .network.ready_connections import BULK_BYTES
 from .network.sending import Answer, AnswerInParts, Deferred
-from .outcomes import NO_ERROR_NAME, CloseConnection, error_finder, error_name, first_error
+from .outcomes import (
+    NO_ERROR_NAME,
+    CloseConnection,
+    error_finder,
+    error_name,
+    fault_finder,
+    first_error,
+)
 
 if TYPE_CHECKING:
     from .quotas.meter import Charge, Meter
-    from .rights.guard import Allows, Guard
+    from .rights.guard import Guard
 
 _SHORT_BYTES: Final = 1024
 """Answers of up to so many bytes to requests that were handled in bulk are sent as one."""
@@ -60,7 +68,18 @@ class _Asked:
 class _Kind:
     """Requests of one kind and version, answered in bulk where one comes behind the other."""
 
-    __slots__ = ("answered", "api", "encode", "find_error", "handle", "most", "read", "version")
+    __slots__ = (
+        "answered",
+        "api",
+        "encode",
+        "find_error",
+        "find_fault",
+        "handle",
+        "most",
+        "read",
+        "responses",
+        "version",
+    )
 
     def __init__(
         self, services: Services, encoding: Encoding, api: Api, version: int, handle: HandlerOfMany
@@ -70,7 +89,9 @@ class _Kind:
         self.handle = handle
         self.read: Callable[[Frame], Request | None] = encoding.reader(api, version)
         self.encode: AnswersEncoder = encoding.answers_encoder(api, version)
+        self.responses = {api.response}
         self.find_error: Callable[[Any], int] = error_finder(api.response)  # type: ignore[arg-type] # a class is hashable
+        self.find_fault: Callable[[Sequence[Any]], bool] = fault_finder(api.response)  # type: ignore[arg-type]
         self.most = 1 if api.key in ONE_AT_A_TIME else sys.maxsize
         self.answered = partial(services.figures.answered, api.name)
 
@@ -211,20 +232,16 @@ class Dispatcher:
     def _taken(self, found: _Kind, frames: Frames, most: int, caller: Caller) -> Sequence[Request]:
         """Take the requests of one kind off the front of `frames`, up to `most` of them, as far as
         they may be answered without a look at each thing that they name."""
-        allows: Allows | None = None
+        first = list(islice(frames, min(most, found.most)))
+        if len(first) > 1:
+            ends = list(accumulate(map(len, first)))
+            del first[bisect_left(ends, BULK_BYTES) + 1 :]
+        # Those behind one that is not taken are met again when those before it have been answered.
+        read: Iterator[Request] = takewhile(bool, map(found.read, first))  # type: ignore[arg-type]
         if self._guard is not None:
             allows = self._guard.allows(found.api.key, caller)
-        read = found.read
-        requests: list[Request] = []
-        size = 0
-        for frame in islice(frames, min(most, found.most)):
-            request = read(frame)
-            if request is None or (allows is not None and not allows(request.body)):
-                break  # It is met again when those before it have been answered.
-            requests.append(request)
-            size += len(frame)
-            if size >= BULK_BYTES:
-                break
+            read = takewhile(lambda request: allows(request.body), read)
+        requests = list(read)
         if len(requests) == len(frames):
             frames.clear()
         else:
@@ -252,29 +269,53 @@ class Dispatcher:
         requests: Sequence[Request],
         outcomes: Sequence[Any],
         began: float,
-    ) -> Iterator[Answer]:
+    ) -> Iterable[Answer]:
         """The answers to requests of one kind that were handled; short ones are joined."""
         made: list[Written] = []
-        if set(map(type, outcomes)) == {found.api.response} and len(outcomes) == len(requests):
+        if set(map(type, outcomes)) == found.responses and len(outcomes) == len(requests):
+            faulty = found.find_fault(outcomes)
             try:
-                made = found.encode(map(_id_of, requests), outcomes)
+                made = found.encode(map(_id_of, requests), outcomes, faulty=faulty)
             except Exception:  # such as for want of memory: then some of them can be answered
                 made = []
+        elif found.api is PRODUCE and _wait_for_the_same(outcomes):
+            return (self._answers_later(found, requests, outcomes, began),)
         if not made:
-            yield from self._answers_one_by_one(found, requests, (), outcomes, began)
-            return
-        try:
-            if len(made) > 1 and max(map(len, made)) <= _SHORT_BYTES:
-                yield b"".join(made)  # type: ignore[arg-type] # what is in parts is longer
-            else:
-                for each in made:
-                    yield each if isinstance(each, bytes) else AnswerInParts(each)
-        finally:
-            seconds = self._time() - began
+            return self._answers_one_by_one(found, requests, (), outcomes, began)
+        seconds = self._time() - began
+        if faulty:
             codes = list(map(found.find_error, outcomes))
             for code in set(codes):
-                name = error_name(code) if code else NO_ERROR_NAME
-                found.answered(name, seconds, codes.count(code))
+                found.answered(error_name(code), seconds, codes.count(code))
+        else:
+            found.answered(NO_ERROR_NAME, seconds, len(outcomes))
+        if len(made) > 1 and max(map(len, made)) <= _SHORT_BYTES:
+            return (b"".join(made),)  # type: ignore[arg-type] # what is in parts is longer
+        if list in map(type, made):
+            return [each if isinstance(each, bytes) else AnswerInParts(each) for each in made]
+        return made  # type: ignore[return-value] # all of them are bytes
+
+    def _answers_later(
+        self, found: _Kind, requests: Sequence[Request], outcomes: Sequence[Later], began: float
+    ) -> Deferred:
+        """The answers to produce requests that wait for the same, as one."""
+        # Their record sets are not to be held until they are durable.
+        heads = [
+            Request(one.api_key, one.version, one.correlation_id, one.client_id, None)
+            for one in requests
+        ]
+
+        def make() -> bytes:
+            responses: list[Any] = []
+            for outcome in outcomes:
+                try:
+                    responses.append(outcome.make())
+                except Exception as error:
+                    responses.append(error)
+            return b"".join(map(_in_memory, self._answers(found, heads, responses, began)))
+
+        held_bytes = sum(one.held_bytes for one in outcomes)
+        return Deferred(outcomes[0].ready, make, held_bytes=held_bytes, requests=len(requests))
 
     def _answers_one_by_one(
         self,
@@ -360,6 +401,20 @@ class Dispatcher:
         """Count a request whose answer is made."""
         seconds = self._time() - asked.began
         self._services.figures.answered(asked.api.name, error_name(code), seconds)
+
+
+def _wait_for_the_same(outcomes: Sequence[Any]) -> bool:
+    """Whether all outcomes come later, and at once."""
+    first = outcomes[0]
+    return isinstance(first, Later) and all(
+        isinstance(one, Later) and one.ready is first.ready and not (one.alone or one.may_hurry)
+        for one in outcomes
+    )
+
+
+def _in_memory(answer: Answer) -> bytes:
+    assert isinstance(answer, bytes)
+    return answer
 
 
 def _charged(asked: _Asked, response: Any) -> Any:

@@ -9,7 +9,7 @@ from ..protocol.errors import HorologError, LeaderNotAvailable, UnknownTopicOrPa
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.topics import TopicEntry
 from ..storage.log.log import Log
-from .parking import ParkingLot
+from .parking import ParkingLot, Partition
 from .work import Work
 
 
@@ -57,14 +57,15 @@ class Logs:
             log.on_advance = self._moved
         return log
 
-    def find_or_create(self, topic: str, partition: int) -> Log:
+    def find_or_create(self, target: Partition) -> Log:
         """As `find`; a topic that does not exist is created when the settings allow it.
 
         A partition that the new topic would not have creates nothing.
         """
-        log = self._opened((topic, partition))
+        log = self._opened(target)
         if log is not None and log.on_advance is not None:
             return log
+        topic, partition = target
         try:
             return self.find(topic, partition)
         except UnknownTopicOrPartition:

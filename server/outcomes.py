@@ -1,7 +1,9 @@
 """The one place where exceptions become error codes, and answers are read for their first error."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from ..protocol.api.schema import Array, all_fields
@@ -71,6 +73,35 @@ def error_finder(struct: type) -> Callable[[Any], int]:
     source.add(f"return {NO_ERROR}")
     find: Callable[[Any], int] = source.function(f"first_error of {struct.__name__}")
     return find
+
+
+@cache
+def fault_finder(struct: type) -> Callable[[Sequence[Any]], bool]:
+    """Whether there is an error code in any of several responses of one message class.
+
+    No opcode is spent on each of them: most have none.
+    """
+    names = {"chained": chain.from_iterable, "code_of": attrgetter("error_code")}
+    source = Source("def find(bodies):", names)
+    found = []
+    for arrays in _paths_to_errors(struct):
+        items = "bodies"
+        for array in arrays:
+            items = f"chained(map({source.name(attrgetter(array))}, {items}))"
+        found.append(f"any(map(code_of, {items}))")
+    source.add(f"return {' or '.join(found) or False}")
+    find: Callable[[Sequence[Any]], bool] = source.function(f"faults of {struct.__name__}")
+    return find
+
+
+def _paths_to_errors(struct: type) -> Iterator[tuple[str, ...]]:
+    """Where a message class has error codes: the arrays that lead to each."""
+    for spec in all_fields(struct):
+        if spec.name == "error_code":
+            yield ()
+        elif isinstance(spec.type, Array) and isinstance(spec.type.of, type):
+            for arrays in _paths_to_errors(spec.type.of):
+                yield spec.name, *arrays
 
 
 def _add_search(source: Source, struct: type, value: str) -> None:

@@ -23,8 +23,17 @@ Written = bytes | list[Part]
 """A frame with its length in front; in parts when there are record sets in it that are not in
 memory."""
 
-AnswersEncoder = Callable[[Iterable[int], Sequence[object]], list[Written]]
-"""Makes the frames of responses of one kind, by the correlation ids of their requests."""
+
+class AnswersEncoder(Protocol):
+    """Makes the frames of responses of one kind."""
+
+    def __call__(
+        self, correlation_ids: Iterable[int], bodies: Sequence[object], *, faulty: bool = True
+    ) -> list[Written]:
+        """By the correlation ids of their requests; unless `faulty` there is no error code in
+        them."""
+        ...
+
 
 _INTEGERS: Final = {
     8: FieldKind.INT8,

@@ -35,12 +35,12 @@ class LatencyCounts:
         """How many messages are in the buckets."""
         return sum(self.counts)
 
-    def add(self, other: "LatencyCounts") -> None:
-        """Take in the counts of `other`."""
-        self.counts = [
-            mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)
-        ]
-        self.skewed += other.skewed
-        self.untimed += other.untimed
-        self.sum_ms += other.sum_ms
-        self.max_ms = max(self.max_ms, other.max_ms)
+    def add(self, *others: "LatencyCounts") -> None:
+        """Take in the counts of `others`."""
+        rows = [one.counts for one in others]
+        self.counts = list(map(sum, zip(self.counts, *rows, strict=True)))
+        for other in others:
+            self.skewed += other.skewed
+            self.untimed += other.untimed
+            self.sum_ms += other.sum_ms
+            self.max_ms = max(self.max_ms, other.max_ms)

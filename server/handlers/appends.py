@@ -64,8 +64,9 @@ class Sent(ProducePartitionResult, gc=True):  # type: ignore[call-arg] # a struc
     target: Partition
     record_set: Buffer
     log: Log | None = None
+    """Of a set that is not as durable yet as it is to be."""
     end_offset: int = 0
-    """The answer of a set that is to be durable waits until the high watermark is here."""
+    """The answer of such a set waits until the high watermark is here."""
     commit: "Commit | None" = None
     """In a cluster: what the answer of such a set waits for instead."""
     late: asyncio.Future[None] | None = None
@@ -117,7 +118,7 @@ def _append_together(
             _refuse_acks(services, acks, *partition)
         if cluster is not None:
             cluster.serving.check_append()
-        log = services.logs.find_or_create(*partition)
+        log = services.logs.find_or_create(partition)
         if cluster is not None:
             cluster.serving.begin_append(log, acks)
         elif acks == DURABLE and log.settings.min_insync_replicas > 1:
@@ -167,8 +168,8 @@ def _take(
         commit = None
         if services.cluster is not None:
             commit = services.cluster.serving.appended(log, outcome, acks)
-        if acks == DURABLE:
-            end_offset = outcome.last_offset + 1
+        end_offset = outcome.last_offset + 1
+        if acks == DURABLE and (commit is not None or log.high_watermark < end_offset):
             for one in sent[:count]:
                 # One write and one sync are for all of them.
                 one.log, one.end_offset, one.commit = log, end_offset, commit

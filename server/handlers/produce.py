@@ -43,7 +43,13 @@ from .base import Later, Services
 Outcome = ProduceResponse | Later | Exception | None
 
 _acks_of: Final[Callable[[ProduceRequest], int]] = attrgetter("acks")
+_topics_of: Final[Callable[[ProduceRequest], list[ProduceTopic]]] = attrgetter("topics")
+_transaction_of: Final[Callable[[ProduceRequest], str | None]] = attrgetter("transactional_id")
+_name_of: Final[Callable[[ProduceTopic], str]] = attrgetter("name")
+_partitions_of: Final[Callable[[Any], list[Any]]] = attrgetter("partitions")
 _topic_of: Final[Callable[[Partition], str]] = itemgetter(0)
+_target_and_end: Final[Callable[[Sent], tuple[Partition, int]]] = attrgetter("target", "end_offset")
+_log_of: Final[Callable[[Sent], Log | None]] = attrgetter("log")
 
 
 def handle_many(
@@ -115,32 +121,56 @@ class _Rows:
         """What may be appended."""
         self.of_transactions: list[tuple[str, ProduceResponse]] = []
         """What belongs to transactions, by their ids."""
-        of_all = self.by_partition
+        if len(requests) > 1 and not any(map(_transaction_of, requests)):
+            topics = list(chain.from_iterable(map(_topics_of, requests)))
+            counts = {*map(len, map(_topics_of, requests)), *map(len, map(_partitions_of, topics))}
+            if counts == {1}:
+                self._add_each(topics)
+                return
         for request in requests:
-            topics = request.topics
-            if len(topics) != 1 or len(topics[0].partitions) != 1:
-                topics = _last_of_each(topics)
-            results: list[ProduceTopicResult] = []
-            self.responses.append(response := ProduceResponse(topics=results))
-            by_partition = of_all
-            if request.transactional_id is not None:
-                by_partition = defaultdict(list)
-                self.of_transactions.append((request.transactional_id, response))
-            for topic in topics:
-                name = topic.name
-                of_topic: list[ProducePartitionResult] = []
-                for one in topic.partitions:
-                    number = one.partition
-                    target = name, number
-                    sent = new_sent(target, one.records or b"", partition=number)
-                    of_topic.append(sent)
-                    by_partition[target].append(sent)
-                results.append(ProduceTopicResult(name=name, partitions=of_topic))
+            self._add(request)
+
+    def _add_each(self, topics: Sequence[ProduceTopic]) -> None:
+        """Add requests that name one partition each."""
+        names = list(map(_name_of, topics))
+        sent = [
+            new_sent((name, one.partition), one.records or b"", partition=one.partition)
+            for name, one in zip(
+                names, chain.from_iterable(map(_partitions_of, topics)), strict=True
+            )
+        ]
+        by_partition = self.by_partition
+        for one in sent:
+            by_partition[one.target].append(one)
+        self.responses = [
+            ProduceResponse(topics=[ProduceTopicResult(name=name, partitions=[one])])
+            for name, one in zip(names, sent, strict=True)
+        ]
+
+    def _add(self, request: ProduceRequest) -> None:
+        """Add a request, which may name any number of partitions and be of a transaction."""
+        by_partition, topics = self.by_partition, request.topics
+        if len(topics) != 1 or len(topics[0].partitions) != 1:
+            topics = _last_of_each(topics)
+        results: list[ProduceTopicResult] = []
+        self.responses.append(response := ProduceResponse(topics=results))
+        if request.transactional_id is not None:
+            by_partition = defaultdict(list)
+            self.of_transactions.append((request.transactional_id, response))
+        for topic in topics:
+            of_topic: list[ProducePartitionResult] = []
+            for one in topic.partitions:
+                target = topic.name, one.partition
+                sent = new_sent(target, one.records or b"", partition=one.partition)
+                of_topic.append(sent)
+                by_partition[target].append(sent)
+            results.append(ProduceTopicResult(name=topic.name, partitions=of_topic))
 
 
 def _sent_with(response: ProduceResponse) -> list[Sent]:
     """The sets of the request that this answers."""
-    return [cast(Sent, one) for topic in response.topics for one in topic.partitions]
+    sets = chain.from_iterable(map(_partitions_of, response.topics))
+    return cast(list[Sent], list(sets))
 
 
 def _handle_then(
@@ -229,7 +259,7 @@ def _handle_alike(
             _once_appended(services, acks, request.timeout_ms, response)
             for request, response in zip(rows.requests, responses, strict=True)
         ]
-    if acks == DURABLE:
+    if acks == DURABLE and any(map(_log_of, chain.from_iterable(rows.by_partition.values()))):
         timeouts_ms = [request.timeout_ms for request in rows.requests]
         return _when_durable(services, timeouts_ms, responses)
     if acks == NO_ANSWER:
@@ -327,62 +357,60 @@ def _when_durable(
 ) -> list[Outcome]:
     """The answers to requests with these timeouts, once all that they brought is as durable as was
     asked for. Those that wait for the same have one wait."""
-    outcomes: list[Outcome] = []
-    sharing: dict[tuple[object, ...], list[tuple[int, _Unsynced]]] = {}
-    for number, (timeout_ms, response) in enumerate(zip(timeouts_ms, responses, strict=True)):
-        outcomes.append(response)
-        unsynced = _Unsynced(services, timeout_ms, response)
-        if unsynced.by_partition:
-            sharing.setdefault(unsynced.key(), []).append((number, unsynced))
-    for alike in sharing.values():
-        _, first = alike[0]
+    outcomes: list[Outcome] = list(responses)
+    alike: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    for number, response in enumerate(responses):
+        waits_for = [_target_and_end(one) for one in _sent_with(response) if one.log is not None]
+        if waits_for:
+            alike[timeouts_ms[number], *waits_for].append(number)
+    for (timeout_ms, *_), numbers in alike.items():
+        unsynced = _Unsynced(services, timeout_ms, responses[numbers[0]])
+        if not unsynced.by_partition:
+            for number in numbers:
+                unsynced.answer(responses[number])
+            continue
         parked = services.produces.park(
-            first.by_partition, first.satisfied, first.timeout_ms, requests=len(alike)
+            unsynced.by_partition, unsynced.satisfied, timeout_ms, requests=len(numbers)
         )
-        ready = parked if len(alike) == 1 else SharedWait(parked)
-        for number, unsynced in alike:
-            outcomes[number] = Later(ready, unsynced.answer)
+        ready = parked if len(numbers) == 1 else SharedWait(parked)
+        for number in numbers:
+            outcomes[number] = Later(ready, partial(unsynced.answer, responses[number]))
     return outcomes
 
 
 class _Unsynced:
-    """What of a request's sets is not as durable yet as it is to be."""
+    """What is not as durable yet as it is to be, of requests that wait for the same."""
 
-    __slots__ = ("_response", "_services", "by_partition", "timeout_ms")
+    __slots__ = ("_services", "_timeout_ms", "by_partition")
 
-    def __init__(self, services: Services, timeout_ms: int, response: ProduceResponse) -> None:
+    def __init__(self, services: Services, timeout_ms: int, first: ProduceResponse) -> None:
+        """`first` is the response to one of them."""
         self._services = services
-        self._response = response
-        self.timeout_ms = timeout_ms
+        self._timeout_ms = timeout_ms
         self.by_partition = {
             one.target: one
-            for one in _sent_with(response)
+            for one in _sent_with(first)
             if one.log is not None and not _settled(services, one)
         }
 
-    def key(self) -> tuple[object, ...]:
-        """The same for requests that wait for the same."""
-        waits_for = ((partition, one.end_offset) for partition, one in self.by_partition.items())
-        return self.timeout_ms, *waits_for
-
     def satisfied(self, partition: Partition) -> bool:
-        """Look at one partition again; True when the request waits for none any more."""
+        """Look at one partition again; True when the requests wait for none any more."""
         one = self.by_partition.get(partition)
         if one is not None and _settled(self._services, one):
             del self.by_partition[partition]
         return not self.by_partition
 
-    def answer(self) -> ProduceResponse:
-        """The response when the wait is over."""
-        for one in self.by_partition.values():
-            if not _settled(self._services, one):
+    def answer(self, response: ProduceResponse) -> ProduceResponse:
+        """One of the responses when the wait is over."""
+        for one in _sent_with(response):
+            if one.log is not None and not _settled(self._services, one):
                 # The messages are in the log, so the result keeps their offsets.
                 error = RequestTimedOut(
                     "the messages are in the log, but were not as durable as acks=-1 asks within "
-                    f"the request's timeout of {self.timeout_ms} ms"
+                    f"the request's timeout of {self._timeout_ms} ms"
                 )
                 one.refuse(self._services, error)
-        return self._response
+        return response
 
 
 def _settled(services: Services, sent: Sent) -> bool:

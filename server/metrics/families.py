@@ -185,8 +185,8 @@ def _latency(figures: Figures) -> Iterator[Family]:
             for sample in _histogram(
                 _of(topic),
                 LATENCY_BUCKETS_SECONDS,
-                counted.latency_counts,
-                counted.latency_sum_ms / 1000,
+                counted.latency.counts,
+                counted.latency.sum_ms / 1000,
             )
         ),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ...clock import Clock
-from ...protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts
+from ...protocol.records.latency import LatencyCounts
 
 SLOTS = 60
 
@@ -16,7 +16,7 @@ SLOTS = 60
 class MaxWindow:
     """The largest value recorded in the last `window_ms` milliseconds."""
 
-    __slots__ = ("_clock", "_largest", "_numbers", "_slot_seconds")
+    __slots__ = ("_clock", "_largest", "_numbers", "_place", "_slot_seconds", "_until")
 
     def __init__(self, clock: Clock, window_ms: int) -> None:
         self._clock = clock
@@ -24,15 +24,20 @@ class MaxWindow:
         # One slot more than the window holds: the one being filled is only partly over.
         self._numbers = [-1] * (SLOTS + 1)
         self._largest = [0] * (SLOTS + 1)
+        self._place = 0
+        """The slot that is being filled, up to `_until`."""
+        self._until = 0.0
 
     def record(self, value: int) -> None:
-        number = int(self._clock.monotonic() / self._slot_seconds)
-        place = number % (SLOTS + 1)
-        if self._numbers[place] != number:
-            self._numbers[place] = number
-            self._largest[place] = value
-        elif value > self._largest[place]:
-            self._largest[place] = value
+        now = self._clock.monotonic()
+        if now >= self._until:
+            number = int(now / self._slot_seconds)
+            self._until = (number + 1) * self._slot_seconds
+            self._place = number % (SLOTS + 1)
+            if self._numbers[self._place] != number:
+                self._numbers[self._place], self._largest[self._place] = number, value
+        if value > self._largest[self._place]:
+            self._largest[self._place] = value
 
     def largest(self) -> int | None:
         """The largest value of the window, `None` when nothing was recorded in it."""
@@ -51,7 +56,7 @@ FSYNC_BUCKETS_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 REQUEST_BUCKETS_SECONDS = (0.0001, 0.00025, *FSYNC_BUCKETS_SECONDS, 30.0)
 
 _ADDED_TOGETHER: Final = 16
-"""Many rows of counts are added up in less time than one after the other."""
+"""Many counts are added up in less time than one after the other."""
 
 
 @dataclass(slots=True)
@@ -78,9 +83,6 @@ class TopicFigures:
     messages: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
-    latency_sum_ms: int = 0
-    skewed: int = 0
-    untimed: int = 0
     clock_behind: int = 0
     """Appends whose stamp is the one before them, because the clock was behind it."""
     rejected: dict[str, int] = field(default_factory=dict)
@@ -101,17 +103,17 @@ class TopicFigures:
     """Headers of messages that were converted to a format that has no place for them."""
     repeated_messages: int = 0
     """Messages that a producer sent again, and that were stored before."""
-    _latency_counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS_MS) + 1))
-    _to_add: list[list[int]] = field(default_factory=list)
+    _latency: LatencyCounts = field(default_factory=LatencyCounts)
+    _to_add: list[LatencyCounts] = field(default_factory=list)
 
     @property
-    def latency_counts(self) -> list[int]:
-        """Messages by the bucket of their latency."""
-        self._add_counts()
-        return self._latency_counts
+    def latency(self) -> LatencyCounts:
+        """Of all messages."""
+        self._add_up()
+        return self._latency
 
-    def _add_counts(self) -> None:
-        self._latency_counts = list(map(sum, zip(self._latency_counts, *self._to_add, strict=True)))
+    def _add_up(self) -> None:
+        self._latency.add(*self._to_add)
         self._to_add.clear()
 
     def appended(self, messages: int, size_bytes: int, latency: LatencyCounts | None) -> None:
@@ -120,13 +122,10 @@ class TopicFigures:
         self.bytes_in += size_bytes
         if latency is None:
             return
-        self.skewed += latency.skewed
-        self.untimed += latency.untimed
+        self._to_add.append(latency)
+        if len(self._to_add) >= _ADDED_TOGETHER:
+            self._add_up()
         if messages > latency.untimed:
-            self._to_add.append(latency.counts)
-            if len(self._to_add) >= _ADDED_TOGETHER:
-                self._add_counts()
-            self.latency_sum_ms += latency.sum_ms
             self.largest_latency.record(latency.max_ms)
 
     def converted(self, direction: str, messages: int, size_bytes: int, seconds: float) -> None:

@@ -11,12 +11,12 @@ TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
     (
         "horolog_clock_skew",
         "Messages whose create time was later than their append time.",
-        lambda topic: topic.skewed,
+        lambda topic: topic.latency.skewed,
     ),
     (
         "horolog_messages_without_create_time",
         "Messages appended that carried no create time.",
-        lambda topic: topic.untimed,
+        lambda topic: topic.latency.untimed,
     ),
     (
         "horolog_clock_behind_log",

@@ -129,8 +129,12 @@ class Connection(asyncio.BufferedProtocol):
             self._frame_deadline.stop()
         self._frames.extend(frames)
         if views:
-            self.go_on()
-            self._own_frames()
+            if len(frames) == 1 and not reader.unfinished:
+                self._answer_only()
+            else:
+                self.go_on()
+            if self._frames:
+                self._own_frames()
         elif self._answerer.waits_for_others(self._frames[0]):
             self._ready_connections.add(self, sum(map(len, frames)))
         else:
@@ -271,7 +275,7 @@ class Connection(asyncio.BufferedProtocol):
         """The frames that wait, how many of them may be taken now, and who sent them."""
         if not self._may_work() or self._stuck or not self._is_inside:
             return self._frames, 0, self._caller
-        most = self._limits.max_requests_in_flight - len(self._answers.unmade)
+        most = self._limits.max_requests_in_flight - self._answers.unanswered
         return self._frames, min(most, REQUESTS_IN_A_TURN), self._caller
 
     def go_on(self, taken: int = 0, answers: Iterable[Answer] = ()) -> None:
@@ -286,7 +290,7 @@ class Connection(asyncio.BufferedProtocol):
         nothing_to_do = (
             not self._frames
             and not queue.has_come
-            and len(queue.unmade) < self._limits.max_requests_in_flight
+            and queue.unanswered < self._limits.max_requests_in_flight
             and not (self._reader.unfinished or self._finishing or self._broken)
             and not queue.alone
         )
@@ -377,10 +381,10 @@ class Connection(asyncio.BufferedProtocol):
     def _handle_frames(self, left: int) -> None:
         """Handle frames until there is enough to write, one breaks the connection, or only `left`
         of them are left for the next turn."""
-        frames, unmade = self._frames, self._answers.unmade
+        frames, answers = self._frames, self._answers
         most = self._limits.max_requests_in_flight
         while True:
-            room = min(most - len(unmade), len(frames) - left)
+            room = min(most - answers.unanswered, len(frames) - left)
             self._take(self._answerer.answer(frames, room, self._caller))
             if len(frames) <= left or self._stuck:
                 return
@@ -389,7 +393,7 @@ class Connection(asyncio.BufferedProtocol):
     def _stuck(self) -> bool:
         answers = self._answers
         return (
-            len(answers.unmade) >= self._limits.max_requests_in_flight
+            answers.unanswered >= self._limits.max_requests_in_flight
             or answers.alone > 0
             or self._muted is not None
             or self._outgoing.is_full

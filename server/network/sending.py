@@ -28,6 +28,8 @@ class Deferred:
     """Whether requests behind it have to wait until it is made: they could overtake it."""
     held_bytes: int = 0
     """What its request makes the broker hold until it is made."""
+    requests: int = 1
+    """How many requests it answers."""
 
 
 class AnswerInParts:
@@ -68,6 +70,7 @@ class AnswerQueue:
         "in_files_bytes",
         "in_parts",
         "made",
+        "unanswered",
         "unmade",
     )
 
@@ -77,6 +80,8 @@ class AnswerQueue:
         """Those that can be written before all others."""
         self.unmade: deque[Answer] = deque()
         """Those that are not made, and what stands behind them; for others to look at."""
+        self.unanswered = 0
+        """How many requests those are the answers of."""
         self.held_bytes = 0
         """Bytes of the answers that are made and not taken yet, and what requests hold whose
         answers are not made."""
@@ -102,6 +107,7 @@ class AnswerQueue:
         """Queue the answer of the next request."""
         if isinstance(answer, Deferred):
             self.unmade.append(answer)
+            self.unanswered += answer.requests
             self._waits(answer)
             answer.ready.add_done_callback(self._done)
             return
@@ -112,6 +118,7 @@ class AnswerQueue:
                 self.in_files_bytes += len(answer) - answer.memory_bytes
         if self.unmade:
             self.unmade.append(answer)
+            self.unanswered += 1
         elif answer is not None:
             self.made.append(answer)
 
@@ -143,6 +150,7 @@ class AnswerQueue:
                 self.held_bytes -= answer.held_bytes
                 if isinstance(made, Deferred):
                     waiting[0] = made
+                    self.unanswered += made.requests - answer.requests
                     self._waits(made)
                     made.ready.add_done_callback(self._done)
                     continue
@@ -151,6 +159,7 @@ class AnswerQueue:
                 if made is not None:
                     self._leaves(made)
             waiting.popleft()
+            self.unanswered -= answer.requests if isinstance(answer, Deferred) else 1
             if made is not None:
                 taken.append(made)
                 taken_bytes += len(made)
@@ -179,7 +188,7 @@ class AnswerQueue:
         waiting = list(self.unmade)
         self.unmade.clear()
         self.made.clear()
-        self.held_bytes = self.in_files_bytes = self.in_parts = self.alone = 0
+        self.held_bytes = self.in_files_bytes = self.in_parts = self.alone = self.unanswered = 0
         for answer in waiting:
             if isinstance(answer, Deferred):
                 answer.ready.cancel()

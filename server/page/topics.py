@@ -106,9 +106,9 @@ def _figures(services: Services, name: str) -> dict[str, object]:
         return {"appended": 0, "latency_counts": [0] * (len(LATENCY_BUCKETS_MS) + 1)}
     return {
         "appended": figures.messages,
-        "latency_counts": figures.latency_counts,
+        "latency_counts": figures.latency.counts,
         "largest_latency_ms": figures.largest_latency.largest(),
-        "skewed": figures.skewed,
+        "skewed": figures.latency.skewed,
         "rejected": sum(figures.rejected.values()),
         "damaged_segments": figures.damaged_segments,
     }

@@ -36,6 +36,8 @@ from ..seams import Seams
 from .append_time_blocks import BLOCK_ENTRIES, ENTRY, Blocks
 from .index_checksums import AppendTimesChecksum
 
+_packed: Final = ENTRY.pack
+
 STEP_ENTRIES: Final = 8 * BLOCK_ENTRIES
 """How many entries are read at a time where a whole file is."""
 
@@ -225,9 +227,9 @@ class AppendTimes:
             first_offsets = first_offsets[:1]
         if self._surplus:
             self.cut_back()
-        base_offset, blocks, count = self.base_offset, self._blocks, self._count
-        relatives = list(map(sub, first_offsets, repeat(base_offset)))
-        data = b"".join(map(ENTRY.pack, relatives, repeat(append_time_ms)))
+        blocks, count = self._blocks, self._count
+        relatives = list(map(sub, first_offsets, repeat(self.base_offset)))
+        data = b"".join(map(_packed, relatives, repeat(append_time_ms)))
         crc = crc32(data, self._crc)
         self._write(data)
         if blocks.count == count:

@@ -61,6 +61,8 @@ class IndexFile(ABC):
         self._name = str(path)
         self.base_offset = base_offset
         self.max_entries = max_bytes // self.ENTRY_BYTES
+        self.count = 0
+        """Number of entries."""
         self.room = self.max_entries - self.KEPT_ENTRIES
         """How many entries more there may be."""
         self._open_files = open_files
@@ -72,13 +74,13 @@ class IndexFile(ABC):
         self._stored: StoredFile | None = None
         """Where the entries are that are not in memory."""
 
-    @abstractmethod
     def __len__(self) -> int:
-        """Number of entries."""
+        return self.count
 
-    def _count_room(self) -> None:
-        """The number of entries has changed."""
-        self.room = self.max_entries - self.KEPT_ENTRIES - len(self)
+    def _set_count(self, count: int) -> None:
+        """There are so many entries now."""
+        self.count = count
+        self.room = self.max_entries - self.KEPT_ENTRIES - count
 
     @abstractmethod
     def encoded(self, first: int = 0) -> bytes:
@@ -104,7 +106,7 @@ class IndexFile(ABC):
         complete = self._failed_from is None and not self._surplus and self._stored is None
         if complete and self._cache is not None and self.size_bytes > _KEPT_BYTES:
             stored = StoredFile(
-                self._open_files, self._cache, self._name, self.ENTRY_BYTES, len(self)
+                self._open_files, self._cache, self._name, self.ENTRY_BYTES, self.count
             )
             self._read_from(stored)
             self._stored = stored
@@ -118,7 +120,7 @@ class IndexFile(ABC):
 
     @property
     def size_bytes(self) -> int:
-        return len(self) * self.ENTRY_BYTES
+        return self.count * self.ENTRY_BYTES
 
     def checksum(self) -> tuple[int, int]:
         """Length in bytes and CRC-32 of the entries."""
@@ -135,9 +137,9 @@ class IndexFile(ABC):
             first = min(first, self._failed_from)
         cut = self._surplus
         if cut:
-            self._open_files.use(self._name).truncate(min(first, len(self)) * self.ENTRY_BYTES)
+            self._open_files.use(self._name).truncate(min(first, self.count) * self.ENTRY_BYTES)
             self._surplus = False
-        if first >= len(self):
+        if first >= self.count:
             return cut
         self._failed_from = first
         self._open_files.use(self._name).pwrite(self.encoded(first), first * self.ENTRY_BYTES)

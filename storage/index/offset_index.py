@@ -32,16 +32,13 @@ class OffsetIndex(IndexFile):
         self._offsets = array("i")
         self._positions = array("i")
 
-    def __len__(self) -> int:
-        return len(self._offsets)
-
     def add(self, offset: int, position: int) -> None:
         """Add an entry in memory; the offset must be above the last one's."""
         self._take_back()
         assert not self._offsets or offset - self.base_offset > self._offsets[-1]
         self._offsets.append(offset - self.base_offset)
         self._positions.append(position)
-        self._count_room()
+        self._set_count(len(self._offsets))
 
     def add_all(self, offsets: "array[int]", positions: "array[int]") -> None:
         """As `add` for each; `offsets` are counted from the base offset, both are int32.
@@ -53,7 +50,8 @@ class OffsetIndex(IndexFile):
         assert not self._offsets or not offsets or offsets[0] > self._offsets[-1]
         self._offsets.extend(offsets)
         self._positions.extend(positions)
-        self._count_room()
+        self.count += len(offsets)
+        self.room -= len(offsets)
 
     def entry(self, number: int) -> tuple[int, int]:
         """`(offset, position)` of an entry, by its number from 0."""
@@ -89,7 +87,7 @@ class OffsetIndex(IndexFile):
     def encoded(self, first: int = 0) -> bytes:
         if self._stored is not None:
             return self._stored.read(first)
-        pairs = array("i", bytes(8 * (len(self) - first)))
+        pairs = array("i", bytes(8 * (self.count - first)))
         pairs[0::2] = self._offsets[first:]
         pairs[1::2] = self._positions[first:]
         return bytes_of(pairs)
@@ -103,9 +101,9 @@ class OffsetIndex(IndexFile):
         numbers = numbers_of(data[: len(data) // self.ENTRY_BYTES * self.ENTRY_BYTES])
         self._offsets = numbers[0::2]
         self._positions = numbers[1::2]
-        self._count_room()
+        self._set_count(len(self._offsets))
 
     def _shorten(self, count: int) -> None:
         del self._offsets[count:]
         del self._positions[count:]
-        self._count_room()
+        self._set_count(len(self._offsets))

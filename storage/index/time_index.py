@@ -43,9 +43,6 @@ class TimeIndex(IndexFile):
         self._timestamps = array("q")
         self._offsets = array("i")
 
-    def __len__(self) -> int:
-        return len(self._timestamps)
-
     @property
     def last_timestamp_ms(self) -> int:
         """Timestamp of the last entry, -1 when there is none."""
@@ -59,7 +56,7 @@ class TimeIndex(IndexFile):
         assert not self._offsets or offset - self.base_offset > self._offsets[-1]
         self._timestamps.append(timestamp_ms)
         self._offsets.append(offset - self.base_offset)
-        self._count_room()
+        self._set_count(len(self._timestamps))
         return True
 
     def add_all(self, timestamps_ms: "array[int]", offsets: "array[int]") -> None:
@@ -67,6 +64,8 @@ class TimeIndex(IndexFile):
 
         The timestamps (int64) rise. `offsets` (int32) are counted from the base offset.
         """
+        if not timestamps_ms:
+            return
         if self._stored is not None:
             self._take_back()
         known = bisect_right(timestamps_ms, self.last_timestamp_ms)
@@ -74,7 +73,8 @@ class TimeIndex(IndexFile):
             timestamps_ms, offsets = timestamps_ms[known:], offsets[known:]
         self._timestamps.extend(timestamps_ms)
         self._offsets.extend(offsets)
-        self._count_room()
+        self.count += len(offsets)
+        self.room -= len(offsets)
 
     @property
     def open_form(self) -> tuple[int, int]:
@@ -88,7 +88,7 @@ class TimeIndex(IndexFile):
         `entries` and `last_offset` are the `open_form` of then.
         """
         self._take_back()
-        if not len(self) - 1 <= entries <= len(self):
+        if not self.count - 1 <= entries <= self.count:
             return  # of another index
         self._shorten(entries)
         if entries and last_offset <= self._offsets[-1]:
@@ -102,27 +102,27 @@ class TimeIndex(IndexFile):
         An entry that already has the timestamp is moved up to `next_offset`, which is true of it
         too. Where that is further from the base than an entry can say, as in a segment that Kafka
         let grow too long, the entry is for the furthest offset that it can say, which is true as
-        well. Returns the number of the first entry that changed (`len(self)` when none did).
+        well. Returns the number of the first entry that changed (their number when none did).
         """
         self._take_back()
         next_offset = min(next_offset, self.base_offset + RELATIVE_OFFSET_MAX)
         if self._offsets and self._offsets[-1] == RELATIVE_OFFSET_MAX:
             return self._raise_last(timestamp_ms)
         if timestamp_ms < 0 or self.add(timestamp_ms, next_offset):
-            return len(self) - (timestamp_ms >= 0)
+            return self.count - (timestamp_ms >= 0)
         relative = next_offset - self.base_offset
         if timestamp_ms == self._timestamps[-1] and relative > self._offsets[-1]:
             self._offsets[-1] = relative
-            return len(self) - 1
-        return len(self)
+            return self.count - 1
+        return self.count
 
     def _raise_last(self, timestamp_ms: int) -> int:
         """Make `timestamp_ms` that of the last entry, behind which there can be none, if it is
         above it; as `finish`."""
         if timestamp_ms <= self._timestamps[-1]:
-            return len(self)
+            return self.count
         self._timestamps[-1] = timestamp_ms
-        return len(self) - 1
+        return self.count - 1
 
     def entry(self, number: int) -> tuple[int, int]:
         """`(timestamp_ms, offset)` of an entry, by its number from 0."""
@@ -155,7 +155,7 @@ class TimeIndex(IndexFile):
         if self._stored is not None:
             return self._stored.read(first)
         halves = array("i", self._timestamps[first:].tobytes())
-        numbers = array("i", bytes(self.ENTRY_BYTES * (len(self) - first)))
+        numbers = array("i", bytes(self.ENTRY_BYTES * (self.count - first)))
         numbers[0::3] = halves[_HIGH::2]
         numbers[1::3] = halves[_LOW::2]
         numbers[2::3] = self._offsets[first:]
@@ -174,9 +174,9 @@ class TimeIndex(IndexFile):
         halves[_LOW::2] = numbers[1::3]
         self._timestamps = array("q", halves.tobytes())
         self._offsets = numbers[2::3]
-        self._count_room()
+        self._set_count(len(self._timestamps))
 
     def _shorten(self, count: int) -> None:
         del self._timestamps[count:]
         del self._offsets[count:]
-        self._count_room()
+        self._set_count(len(self._timestamps))

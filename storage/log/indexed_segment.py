@@ -58,11 +58,11 @@ class IndexedSegment(ReadableSegment):
 
     @property
     def _index_entries(self) -> tuple[int, int]:
-        return len(self.offset_index), len(self.time_index)
+        return self.offset_index.count, self.time_index.count
 
     def _add_marks(self, marks: Marks) -> None:
         self._indexes_behind = True
-        if len(marks) > self.index_room:
+        if len(marks.offsets) > self.index_room:
             marks = marks.first(self._room_for(marks))
         self.offset_index.add_all(marks.offsets, marks.positions)
         self.time_index.add_all(marks.timestamps_ms, marks.next_offsets)

@@ -409,10 +409,18 @@ def _message_reader(kernel: ModuleType, these: Drawn) -> Any:
         ],
     )
     data = these.records + these.data
+    begins = [data[: these.count % 7], bytes(these.data[:3])]
     return [
-        outcome(_read_or_not, reader, data, at, these.number)
-        for reader in (inner, whole)
-        for at in (these.start, these.cut, len(data))
+        *(
+            outcome(_read_or_not, reader, data, at, these.number)
+            for reader in (inner, whole)
+            for at in (these.start, these.cut, len(data))
+        ),
+        *(
+            outcome(reader.whole, begin, these.number, data)
+            for reader in (inner, whole)
+            for begin in begins
+        ),
     ]
 
 

@@ -352,7 +352,7 @@ def test_every_error_of_the_table_keeps_its_code(error: type[CodedError]) -> Non
 @pytest.mark.parametrize("encoding", [native, kafka], ids=["native", "kafka"])
 async def test_sets_are_let_go_of_before_they_are_durable(broker: Broker, encoding: Any) -> None:
     """Thousands of requests may wait, each for as long as it asked for."""
-    log = broker.services.logs.find_or_create("a", 0)
+    log = broker.services.logs.find_or_create(("a", 0))
     log.hold_high_watermark(0)
     dispatcher = broker.dispatcher if encoding is native else broker.kafka_dispatcher
     version = PRODUCE.last_version(native=encoding is native)

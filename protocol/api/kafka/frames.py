@@ -9,7 +9,7 @@ compact ones; `compact` has the others, whose heads end with tagged fields.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception
 from typing import Any, Final, TypeVar, cast
@@ -37,6 +37,9 @@ NATIVE: Final = False
 
 _REQUEST_HEAD: Final = Struct(">hhih")
 _RESPONSE_HEAD: Final = Struct(">i")
+
+_REQUEST_BEGIN: Final = Struct(">hh")
+"""Its api key and version."""
 
 _KIND_BYTES: Final = 3
 
@@ -99,21 +102,9 @@ def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
     if is_flexible(api.request, version):
         return _never
     head = [(name, field_reader(wire_type, version)) for name, wire_type in _HEAD]
-    read_whole = MessageReader(Request, [*head, ("body", field_reader(api.request, version))]).read
-    key = api.key
-
-    def read(frame: Frame) -> Request | None:
-        if len(frame) <= _KIND_BYTES or frame[0] or frame[2]:
-            return None
-        if frame[1] != key or frame[3] != version:
-            return None
-        try:
-            found, end = read_whole(frame, 0, MAX_REQUEST_VALUES)
-        except UNREADABLE:
-            return None
-        return found if end == len(frame) else None
-
-    return read
+    whole = MessageReader(Request, [*head, ("body", field_reader(api.request, version))])
+    begin = _REQUEST_BEGIN.pack(api.key, version)
+    return partial(whole.whole, begin, MAX_REQUEST_VALUES)
 
 
 def _never(_: Frame) -> None:
@@ -206,8 +197,10 @@ def answers_encoder(api: Api, version: int) -> AnswersEncoder:
     write = _response_writer(api.response, version)
     replaced = _REPLACED.get((api.key, version))
 
-    def encode(correlation_ids: Iterable[int], bodies: Sequence[object]) -> list[Written]:
-        if replaced is not None:
+    def encode(
+        correlation_ids: Iterable[int], bodies: Sequence[object], *, faulty: bool = True
+    ) -> list[Written]:
+        if faulty and replaced is not None:
             for body in bodies:
                 _use_known_codes(body, replaced)
         return list(map(write, correlation_ids, bodies))
@@ -216,7 +209,9 @@ def answers_encoder(api: Api, version: int) -> AnswersEncoder:
 
 
 def _compact_encoder(version: int) -> AnswersEncoder:
-    def encode(correlation_ids: Iterable[int], bodies: Sequence[object]) -> list[Written]:
+    def encode(
+        correlation_ids: Iterable[int], bodies: Sequence[object], *, faulty: bool = True
+    ) -> list[Written]:
         return [
             compact.write(_RESPONSE_HEAD.pack(one), body, version)
             for one, body in zip(correlation_ids, bodies, strict=True)

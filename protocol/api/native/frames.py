@@ -115,7 +115,9 @@ def _make_request_writer(struct: type[Any], version: int) -> PackedMessage:
 def _make_response_encoder(struct: type[Any], version: int) -> AnswersEncoder:
     write: Writer = _array_of(_NUMBER, _NUMBER, packed_field(struct, version)).frame
 
-    def encode(correlation_ids: Iterable[int], bodies: Sequence[object]) -> list[Written]:
+    def encode(
+        correlation_ids: Iterable[int], bodies: Sequence[object], *, faulty: bool = True
+    ) -> list[Written]:
         return list(map(write, correlation_ids, repeat(NO_ERROR), bodies))
 
     return encode

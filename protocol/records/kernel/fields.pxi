@@ -5,7 +5,7 @@ from cpython.object cimport PyObject
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 
 cdef extern from "Python.h":
@@ -139,6 +139,24 @@ cdef class MessageReader:
             raise Unreadable
         message = self.fields(&place, memoryview(data))
         return message, place.at
+
+    def whole(self, bytes begin not None, long long room, object data not None):
+        """The message that is a frame from its begin to its end; `None` where the frame does not
+        begin with `begin`, or is no such message. `room` as in `read`."""
+        cdef const unsigned char[:] content = data
+        cdef Py_ssize_t size = len(begin)
+        cdef Place place
+        if content.shape[0] <= size or memcmp(&content[0], <const char *> begin, size):
+            return None
+        place.data = &content[0]
+        place.at = 0
+        place.size = content.shape[0]
+        place.room = room if room > 0 else 0
+        try:
+            message = self.fields(&place, memoryview(data))
+        except (Unreadable, UnicodeDecodeError):
+            return None
+        return message if place.at == place.size else None
 
     cdef object fields(self, Place *place, object view):
         cdef PyObject *values[MOST_FIELDS]

@@ -59,7 +59,7 @@ async def test_answers_that_cannot_be_made_together_are_made_one_by_one(
     """Where there is no memory for all of them."""
     tried = []
 
-    def fail(*given: object) -> NoReturn:
+    def fail(*given: object, faulty: bool) -> NoReturn:
         tried.append(given)
         raise MemoryError
 

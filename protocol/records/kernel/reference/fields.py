@@ -117,6 +117,18 @@ class MessageReader:
         place = _Place(data, at, room)
         return self.fields(place), place.at
 
+    def whole(self, begin: bytes, room: int, data: Frame) -> Any:
+        """The message that is a frame from its begin to its end; `None` where the frame does not
+        begin with `begin`, or is no such message. `room` as in `read`."""
+        size = len(begin)
+        if len(data) <= size or data[:size] != begin:
+            return None
+        try:
+            message, end = self.read(data, 0, room)
+        except (Unreadable, UnicodeDecodeError):
+            return None
+        return message if end == len(data) else None
+
     def fields(self, place: _Place) -> Any:
         return self._struct(**{name: reader.read(place) for name, reader in self._fields})
 
