@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from statistics import median
@@ -45,8 +46,8 @@ _FIRST_MS: Final = 1_479_144_272_509
 _SEGMENTS: Final = (1, 1_000, 5_000)
 _SEGMENT_MESSAGES: Final = 140
 _SEGMENT_BYTES: Final = 16 << 10
-_LOOKUP_ROUNDS: Final = 20
-_LOOKUPS: Final = 50
+_ONE_ROUNDS: Final = 20
+_ONE_EACH: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,13 @@ def in_turns(sides: Sequence[Side], work: Callable[[Side], float], rounds: int =
         for side in sides:
             found[side.name].append(work(side))
     return found
+
+
+def in_turns_of_one(name: str, works: Sequence[Callable[[], object]]) -> Compared:
+    """Seconds of one request of Kafka and of Horolog, each the median of some rounds."""
+    rounds = [times_in_turns(works, rounds=_ONE_ROUNDS, each=_ONE_EACH) for _ in range(3)]
+    kafka, horolog = ([one[n] for one in rounds] for n in range(2))
+    return compared(name, "s", {"kafka": kafka, "written": horolog})
 
 
 def compared(name: str, unit: str, found: Rounds) -> Compared:
@@ -141,6 +149,18 @@ def produce_rate(sides: Sides, name: str, value_bytes: int, set_bytes: int) -> I
 
 
 def produce_one(sides: Sides) -> Iterator[Compared]:
+    """Seconds of a request with one message of 100 bytes, one at a time."""
+    data, _ = batch(100, 1)
+    pair = (sides.kafka, sides.written)
+    topics = {side.name: side.topic("one-at-a-time") for side in pair}
+    works = [partial(side.client.exchange, side.produce(topics[side.name], data)) for side in pair]
+    wait_until_idle([side.processor_seconds for side in pair])
+    yield in_turns_of_one("produce_one", works)
+    for side in pair:
+        side.check_end(topics[side.name], 3 * _ONE_ROUNDS * _ONE_EACH)
+
+
+def produce_one_pipelined(sides: Sides) -> Iterator[Compared]:
     """Requests a second of one message of 100 bytes each, 64 in flight."""
     data, _ = batch(100, 1)
     topics = {side.name: side.topic("one") for side in sides.all}
@@ -200,9 +220,7 @@ def find_time(sides: Sides) -> Iterator[Compared]:
     for segments in _SEGMENTS:
         works = [_lookups(side, segments) for side in pair]
         wait_until_idle([side.processor_seconds for side in pair])
-        rounds = [times_in_turns(works, rounds=_LOOKUP_ROUNDS, each=_LOOKUPS) for _ in range(3)]
-        found = {side.name: [one[n] for one in rounds] for n, side in enumerate(pair)}
-        yield compared(f"find_time_{segments}", "s", found)
+        yield in_turns_of_one(f"find_time_{segments}", works)
 
 
 def _lookups(side: Side, segments: int) -> Callable[[], object]:
@@ -216,7 +234,7 @@ def _lookups(side: Side, segments: int) -> Callable[[], object]:
         check_answer(side.client.exchange(side.produce(topic, bytes(build_batch(records)))))
     messages = segments * _SEGMENT_MESSAGES
     side.check_end(topic, messages)
-    targets = [7919 * number % messages for number in range(_LOOKUPS)]
+    targets = [7919 * number % messages for number in range(_ONE_EACH)]
     requests = [side.request(list_offsets(topic, (0, _FIRST_MS + target))) for target in targets]
     for target, request in zip(targets, requests, strict=True):
         offset = found_offset(side.client.exchange(request))
@@ -276,7 +294,8 @@ MEASUREMENTS: Final[dict[str, Callable[[Sides], Iterator[Compared]]]] = {
     "produce_1KiB_64KiB": lambda s: produce_rate(s, "produce_1KiB_64KiB", 1024, 64 << 10),
     "produce_1KiB_900KiB": lambda s: produce_rate(s, "produce_1KiB_900KiB", 1024, 900 << 10),
     "produce_1KiB_1MiB": lambda s: produce_rate(s, "produce_1KiB_1MiB", 1024, 1_000_000),
-    "produce_one_pipelined": produce_one,
+    "produce_one": produce_one,
+    "produce_one_pipelined": produce_one_pipelined,
     "fetch_64KiB": lambda s: fetch_rate(s, "fetch_64KiB", 64 << 10, 1),
     "fetch_1MiB": lambda s: fetch_rate(s, "fetch_1MiB", MIB),
     "fetch_8MiB": lambda s: fetch_rate(s, "fetch_8MiB", 8 * MIB),
