@@ -77,7 +77,7 @@ def create(
 
 @contextmanager
 def _made(directory: Path) -> Iterator[None]:
-    """Make a directory, and take it back when what follows fails before etcd may name its broker."""
+    """Make a directory; it goes again when what follows fails before etcd may name its broker."""
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -83,7 +83,7 @@ def asked_acl(asked: AclCreation) -> Acl:
 
 
 def new_acl(asked: AclCreation) -> Acl:
-    """As `asked_acl`, for a rule that is to be added: some client must be able to be at its host."""
+    """As `asked_acl`, for a rule that is to be added: a client has to be able to be at its host."""
     acl = asked_acl(asked)
     problem = problem_of_host(acl.host)
     if problem is not None:

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from ...protocol.api.security.acl_terms import (
     CLUSTER_NAME,
+    WILDCARD,
     Operation,
     PatternType,
     Permission,
     ResourceType,
-    WILDCARD,
 )
 from ...protocol.errors import InvalidRequest
 from ...protocol.limits import MAX_ACL_TEXT_BYTES, MAX_ACLS
