@@ -78,7 +78,8 @@ async def counted(
     if no_end:
         # Its own interval, where those before it end in front of it.
         at_end = counts.pop()
-        counts[-1:] = array("q", [counts[-1] + at_end] if intervals else [])
+        if intervals:
+            counts[-1] += at_end
     response.counts = counts.tolist()
     return response
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from ...protocol.records.kernel.reference.times import MapBlock, Span
+from ...protocol.records.kernel.reference.spans import Span
+from ...protocol.records.kernel.reference.times import MapBlock
 from ...protocol.records.layout import NO_TIMESTAMP
 
 NAMES_OF_OFFSETS: Final = ("offsets", "positions")
