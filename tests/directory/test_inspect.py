@@ -209,7 +209,7 @@ WRONG = {
 def test_entries_that_cannot_be_true_are_shown_and_named(case: str, tmp_path: Path) -> None:
     suffix, content, wrong = WRONG[case]
     items = dumped(tmp_path, f"{BASE}{suffix}", content)
-    shown = [item for item in items if not isinstance(item, Remark)]
+    shown: list[Dumped] = [item for item in items if not isinstance(item, Remark)]
     assert len(shown) >= len(wrong)
     assert [shown.index(items[at - 1]) for at, item in enumerate(items) if item not in shown] == (
         sorted(wrong)
