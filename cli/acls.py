@@ -5,7 +5,6 @@ and what it says holds for the next request.
 """
 
 from collections.abc import Sequence
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -25,7 +24,7 @@ from ..protocol.api.security.acl_terms import (
 )
 from ..protocol.api.security.acls import AclFilter
 from ..server.security.acl_filters import Filter, as_creation, asked_acl
-from ..server.security.acl_store import Acls, problem_of, written
+from ..server.security.acl_store import Acls, problem_of, problem_of_host, written
 from ..server.security.acls import Acl, AclTable, Decision, Reason, Resource
 from .broker_requests import ask
 from .errors import CommandFailed, WrongUsage
@@ -110,7 +109,6 @@ def add(
             "say who (--allow or --deny), what (--operation) and on what (--topic, --group or "
             "--cluster)"
         )
-    _check_host(host)
     pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
     wanted = [
         Acl(resource.type, pattern, resource.name, principal, host, each, permission)
@@ -118,7 +116,7 @@ def add(
         for each in map(_operation, operation)
     ]
     for acl in wanted:
-        problem = problem_of(acl)
+        problem = problem_of(acl) or problem_of_host(host)
         if problem is not None:
             raise WrongUsage(problem)
     _target(data_dir, server, makes=True).add(wanted)
@@ -312,19 +310,6 @@ class _StoredAcls(OfflineDirectory[Acls]):
 
     def authorization(self) -> tuple[str, str] | None:
         return None
-
-
-def _check_host(host: str) -> None:
-    """Wrong usage for what no client can be at."""
-    if host == WILDCARD:
-        return
-    try:
-        ip_address(host)
-    except ValueError:
-        raise WrongUsage(
-            f"--host: {host!r} is no IP address and not *: rules go by the addresses of clients, "
-            "not by their names"
-        ) from None
 
 
 def _target(

@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
         return WRONG_USAGE
     except (CommandFailed, HorologError, OSError) as error:
         note(_explained(error))
-        return 1
+        return _code(error)
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
@@ -56,6 +56,12 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
     app(args=list(arguments), prog_name="horolog")
     return 0
+
+
+def _code(error: Exception) -> int:
+    from ..client.security.errors import SecurityError
+
+    return WRONG_USAGE if isinstance(error, SecurityError) else 1
 
 
 def _explained(error: Exception) -> str:

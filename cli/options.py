@@ -1,6 +1,8 @@
 """Options that several commands have."""
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -22,12 +24,14 @@ __all__ = [
     "Server",
     "TopicName",
     "check_address",
+    "check_file",
     "check_read_from",
     "check_text",
     "check_texts",
     "group",
     "name_values",
     "refused",
+    "unreadable",
 ]
 
 
@@ -49,6 +53,20 @@ def check_address(text: str | Servers, option: str) -> Servers:
         return parse_servers(text)
     except ValueError as error:
         raise WrongUsage(f"{option}: {error}") from None
+
+
+def check_file(path: str, option: str) -> None:
+    """Wrong usage when the file of an option is missing. It is not opened: a pipe can be only
+    once."""
+    try:
+        os.stat(path)
+    except OSError as error:
+        raise WrongUsage(unreadable(option, path, error)) from None
+
+
+def unreadable(option: str, path: str | Path, error: OSError) -> str:
+    """Why the file of an option is no use."""
+    return f"{option}: {path} cannot be read: {error.strerror}"
 
 
 def check_text(text: str | None) -> str | None:

@@ -79,7 +79,8 @@ one, it is refused. A second end in `--until` is refused too.
   is not there, a FILE or DIR that is missing. `dump`, `verify`, `repair` and `doctor` end so when
   they find something wrong, too, and `produce` when its output is closed.
 - 2: wrong usage, such as an unknown option, a time or an address that is none, a number out of its
-  range, an option's file that is missing, a setting that is not allowed (refused here or there).
+  range, a setting that is not allowed (refused here or there), a file that is missing and that an
+  option, a variable, a profile or a setting names.
 - 130: ended by Ctrl-C. `produce` sends and answers first what it has read. `consume --follow`,
   `serve` and `demo` are meant to be ended so; they give 0.
 - SIGTERM ends `serve` and `demo` cleanly with 0, and every other command at once (143 in a shell).

@@ -31,11 +31,12 @@ from ..server.security.users import (
 from ..storage.files import SystemFiles
 from .broker_requests import ask
 from .errors import WrongUsage
-from .options import DEFAULT_SERVER, Json, Server, check_text, group
+from .options import DEFAULT_SERVER, Json, Server, check_text, group, unreadable
 from .output import emit, json_line, table
 from .security.offline_directory import DataDir, OfflineDirectory
 
 _SALT_BYTES: Final = 16
+_HOW: Final = "--password-file FILE, or --password-file - for standard input"
 _BY_NUMBER: Final = {each.number: each for each in SCRAM_MECHANISMS.values()}
 
 users = group("Add users, change their passwords, remove and list them.")
@@ -77,10 +78,11 @@ def add(
 
     The password is never an argument. It is stored as a salted key, which is no way to log in.
     """
+    given = _given(password_file)
     target = _target(data_dir, server, makes=True)
     if name in target.users():
         raise DuplicateResource(f"the user {name!r} exists; `horolog user password` changes it")
-    target.alter(_upsertions(name, _password(password_file), iterations), {})
+    target.alter(_upsertions(name, given or _asked(), iterations), {})
     emit([f"added user {name}"])
 
 
@@ -93,9 +95,10 @@ def password(
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Give a user another password. Connections that are logged in stay so."""
+    given = _given(password_file)
     target = _target(data_dir, server)
     _existing(target, name)
-    target.alter(_upsertions(name, _password(password_file), iterations), {})
+    target.alter(_upsertions(name, given or _asked(), iterations), {})
     emit([f"changed the password of {name}"])
 
 
@@ -207,30 +210,42 @@ def _upsertions(name: str, password: str, iterations: int) -> list[ScramUpsertio
     return made
 
 
-def _password(file: Path | None) -> str:
-    """From the file, standard input or the terminal. Wrong usage when it cannot be one."""
+def _given(file: Path | None) -> str | None:
+    """From the file or standard input; `None` where the terminal is to be asked. Wrong usage when
+    there is nobody to ask, or when it cannot be a password."""
     if file is None:
-        found = _asked()
-    else:
-        content = sys.stdin.buffer.readline() if str(file) == "-" else _first_line(file)
-        try:
-            found = content.rstrip(b"\r\n").decode()
-        except UnicodeDecodeError:
-            raise WrongUsage("the password is not UTF-8") from None
-    if not 0 < len(found.encode()) <= MAX_PASSWORD_BYTES or "\0" in found:
-        raise WrongUsage(f"a password has 1 to {MAX_PASSWORD_BYTES} bytes, and no 0 byte")
-    return found
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise WrongUsage(f"there is no password: give it with {_HOW}")
+        return None
+    content = sys.stdin.buffer.readline() if str(file) == "-" else _first_line(file)
+    try:
+        return _checked(content.rstrip(b"\r\n").decode())
+    except UnicodeDecodeError:
+        raise WrongUsage("the password is not UTF-8") from None
 
 
 def _first_line(file: Path) -> bytes:
-    with file.open("rb") as opened:
-        return opened.readline(MAX_PASSWORD_BYTES + 2)
+    try:
+        with file.open("rb") as opened:
+            return opened.readline(MAX_PASSWORD_BYTES + 2)
+    except OSError as error:
+        raise WrongUsage(unreadable("--password-file", file, error)) from None
 
 
 def _asked() -> str:
-    if not sys.stdin.isatty():
-        raise WrongUsage("give the password with --password-file FILE, or - for standard input")
-    first = getpass.getpass("Password: ")
-    if getpass.getpass("Again: ") != first:
+    try:
+        first = getpass.getpass("Password: ")
+        again = getpass.getpass("Again: ")
+    except EOFError:
+        raise WrongUsage(f"there is no password: type it, or give it with {_HOW}") from None
+    if again != first:
         raise WrongUsage("the two passwords differ")
-    return first
+    return _checked(first)
+
+
+def _checked(password: str) -> str:
+    if not 0 < len(password.encode()) <= MAX_PASSWORD_BYTES or "\0" in password:
+        raise WrongUsage(
+            f"a password has 1 to {MAX_PASSWORD_BYTES} bytes, and no 0 byte; give it with {_HOW}"
+        )
+    return password

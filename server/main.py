@@ -9,7 +9,7 @@ from typing import Any, Final
 from ..config.broker import BrokerSettings
 from ..memory import settle
 from ..printable import printable
-from ..protocol.errors import HorologError
+from ..protocol.errors import HorologError, InvalidConfig
 from .broker import Broker
 from .lean_log import load_lean_log
 from .library_log import library_messages_to
@@ -41,7 +41,7 @@ def serve(
         reason = error.message if isinstance(error, HorologError) else str(error)
         if sys.stderr is not None:
             sys.stderr.write(f"horolog: {printable(reason)}\n")
-        return WRONG_USAGE if isinstance(error, WrongListeners) else 1
+        return WRONG_USAGE if isinstance(error, WrongListeners | InvalidConfig) else 1
 
 
 def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:

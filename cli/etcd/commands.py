@@ -1,7 +1,8 @@
 """`horolog cluster create` and `remove`: what people do in etcd itself."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -9,6 +10,9 @@ import typer
 
 from ...config.broker import broker_settings
 from ...protocol.errors import HorologError, InvalidConfig
+from ...storage.directory.cluster_id import CLUSTER_ID_FILE
+from ...storage.directory.known_files import IDENTITY_FILE
+from ...storage.directory.lock import LOCK_FILE
 from ..errors import CommandFailed, WrongUsage
 from ..options import Json
 from ..output import emit, emit_object
@@ -63,12 +67,30 @@ def create(
     access = _access(name, etcd, credentials, ca, cert, key)
     from ...server.replication.etcd.administering import create as create_in_etcd
 
-    data_dir.mkdir(parents=True, exist_ok=True)
-    made = _run(lambda: create_in_etcd(access, name, data_dir, broker_id, replace=replace))
+    with _made(data_dir):
+        made = _run(lambda: create_in_etcd(access, name, data_dir, broker_id, replace=replace))
     if as_json:
         emit_object({"cluster": made.cluster_id, "broker": made.broker_id, "name": name})
     else:
         emit([f"created cluster {name} ({made.cluster_id}); start broker {made.broker_id} first"])
+
+
+@contextmanager
+def _made(directory: Path) -> Iterator[None]:
+    """Make a directory; it goes again when what follows fails before etcd may name its broker."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        if not (directory / IDENTITY_FILE).exists():
+            with suppress(OSError):
+                if directory in missing:
+                    (directory / LOCK_FILE).unlink(missing_ok=True)
+                    (directory / CLUSTER_ID_FILE).unlink(missing_ok=True)
+                for each in missing:
+                    each.rmdir()
+        raise
 
 
 def remove(
@@ -119,9 +141,11 @@ def _access(name: str, etcd: str, credentials: str, ca: str, cert: str, key: str
         settings = broker_settings({one: text for one, text in given.items() if text})
         if not name or not etcd:
             raise InvalidConfig("NAME and --etcd must not be empty")
-        return access_of(settings)
+        access = access_of(settings)
+        access.tls()  # Its files are read.
     except InvalidConfig as error:
         raise WrongUsage(error.message) from None
+    return access
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ...client.cluster.servers import Servers
+from ..options import check_file
 from . import profiles
 from .options import BY_PARAMETER, OPTION, OPTIONS
 from .settings import Layers
@@ -39,7 +40,10 @@ class GivenOptions:
     def _given(self, source: str) -> Iterator[tuple[str, str]]:
         for parameter, value in self.chosen.items():
             if value is not None and self.sources[parameter] == source:
-                yield BY_PARAMETER[parameter].name, value
+                option = BY_PARAMETER[parameter]
+                if option.metavar == "FILE":
+                    check_file(value, option.flag)
+                yield option.name, value
 
     def _from_environment(self) -> Iterator[tuple[str, str]]:
         # Not through the parser: a command may have no such option, and the variable still counts.

@@ -54,14 +54,14 @@ def describe(services: Services, request: DescribeAclsRequest, call: Call) -> De
 
 def create(services: Services, request: CreateAclsRequest, call: Call) -> Later:
     """Those that can be rules, in one write; beside each of the others stands why not."""
-    from ..security.acl_filters import asked_acl
+    from ..security.acl_filters import new_acl
 
     results: list[AclCreationResult] = []
     wanted: list[tuple[Acl, AclCreationResult]] = []
     for asked in request.creations:
         result = AclCreationResult()
         try:
-            wanted.append((asked_acl(asked), result))
+            wanted.append((new_acl(asked), result))
         except CodedError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)

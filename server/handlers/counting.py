@@ -40,9 +40,14 @@ async def _answer(services: Services, request: CountByTimeRequest) -> CountByTim
 
 
 async def counted(
-    services: Services, request: CountByTimeRequest, seconds: float = _SECONDS
+    services: Services,
+    request: CountByTimeRequest,
+    seconds: float = _SECONDS,
+    *,
+    no_end: bool = False,
 ) -> CountByTimeResponse:
-    """What one request asks for, as far as bounded work gets: about `seconds` at most.
+    """What one request asks for, as far as bounded work gets: about `seconds` at most. With
+    `no_end` its `until_ms` is the last time that there is, and is in the last interval.
 
     Raises `InvalidRequest`, `UnknownTopicOrPartition`, `OffsetOutOfRange`, and what opening and
     reading the log raises.
@@ -63,13 +68,18 @@ async def counted(
             )
         begin_offset = max(begin_offset, request.from_offset)
     response = CountByTimeResponse(end_offset=end_offset)
-    counts = array("q", bytes(8 * intervals))
-    window = TimeWindow.between(request.from_ms, request.until_ms)
+    counts = array("q", bytes(8 * (intervals + no_end)))
+    window = TimeWindow.between(request.from_ms, -1 if no_end else request.until_ms)
     count = _by_append if request.by == BY_APPEND else _by_timestamp
     offsets = begin_offset, end_offset
     offset = await count(services, log, offsets, window, every_ms, counts, response, stop)
     if offset < end_offset:
         response.next_offset = offset
+    if no_end:
+        # Its own interval, where those before it end in front of it.
+        at_end = counts.pop()
+        if intervals:
+            counts[-1] += at_end
     response.counts = counts.tolist()
     return response
 

@@ -82,7 +82,7 @@ async def histogram(services: Services, query: Query) -> dict[str, object]:
             from_offset=spot.offset,
             end_offset=spot.end_offset,
         )
-        answer = await counted(services, request, stop - services.work.time())
+        answer = await counted(services, request, stop - services.work.time(), no_end=query.no_end)
         total.add(answer)
         going_on = _spot_behind(spot, answer, partitions)
         late = services.work.time() >= stop

@@ -56,6 +56,11 @@ class Query:
             )
         return int(text)
 
+    @property
+    def no_end(self) -> bool:
+        """Whether the window has no `until`: the last time that there is belongs to it then."""
+        return "until" not in self._given
+
     def window(self) -> tuple[int, int]:
         """The times `from` and `until`, in ms, the second not in it; all times without them."""
         from_ms = self.integer("from", 0)

@@ -44,7 +44,9 @@ async def window(services: Services, query: Query) -> dict[str, object]:
     partitions = services.logs.topic(topic).partitions
     if partition >= partitions:
         raise Refusal(404, f"partition is {partition}; the topic has 0 to {partitions - 1}")
-    reading = Reading(services, TimeWindow.between(from_ms, until_ms), limit)
+    reading = Reading(
+        services, TimeWindow.between(from_ms, -1 if query.no_end else until_ms), limit
+    )
     shown: list[dict[str, object]] = []
     while partition < partitions:
         log = await prepared_log(services, topic, partition)

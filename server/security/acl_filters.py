@@ -12,7 +12,7 @@ from ...protocol.api.security.acl_terms import (
 )
 from ...protocol.api.security.acls import AclCreation, AclFilter, DescribeAclsRequest
 from ...protocol.errors import InvalidRequest
-from .acl_store import problem_of
+from .acl_store import problem_of, problem_of_host
 from .acls import Acl
 
 E = TypeVar("E", bound=IntEnum)
@@ -77,6 +77,15 @@ def asked_acl(asked: AclCreation) -> Acl:
         permission=_term(Permission, asked.permission_type, "permission_type"),
     )
     problem = problem_of(acl)
+    if problem is not None:
+        raise InvalidRequest(problem)
+    return acl
+
+
+def new_acl(asked: AclCreation) -> Acl:
+    """As `asked_acl`, for a rule that is to be added: a client has to be able to be at its host."""
+    acl = asked_acl(asked)
+    problem = problem_of_host(acl.host)
     if problem is not None:
         raise InvalidRequest(problem)
     return acl

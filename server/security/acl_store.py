@@ -8,12 +8,14 @@ It is replaced as a whole and readable by the broker's account alone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
 from ...protocol.api.security.acl_terms import (
     CLUSTER_NAME,
+    WILDCARD,
     Operation,
     PatternType,
     Permission,
@@ -94,6 +96,20 @@ def problem_of(acl: Acl) -> str | None:
             return f"the {what} has {size} bytes; allowed are 1 to {MAX_ACL_TEXT_BYTES}, printable"
     if acl.resource_type is ResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
         return f"the cluster is {acl.resource_name[:100]!r}; it must be {CLUSTER_NAME!r}"
+    return None
+
+
+def problem_of_host(host: str) -> str | None:
+    """Why no new rule can be about clients at this host; rules that are stored may be."""
+    if host == WILDCARD:
+        return None
+    try:
+        ip_address(host)
+    except ValueError:
+        return (
+            f"the host is {host[:100]!r}, which is no IP address and not *: rules go by the "
+            "addresses of clients, not by their names"
+        )
     return None
 
 

@@ -1,6 +1,13 @@
 // Elements, without any HTML in strings: what comes from messages can only become text.
 
+import { printable } from "/static/format.js";
+
 const SVG = "http://www.w3.org/2000/svg";
+const READ = new Set(["title", "aria-label"]); // attributes that people read
+
+function shown(text) {
+  return typeof text === "string" ? printable(text) : text;
+}
 
 function build(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
@@ -8,10 +15,10 @@ function build(element, attributes, children) {
     if (name === "on") {
       for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
     } else {
-      element.setAttribute(name, value === true ? "" : value);
+      element.setAttribute(name, value === true ? "" : READ.has(name) ? shown(value) : value);
     }
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined).map(shown));
   return element;
 }
 
@@ -29,7 +36,8 @@ export function byId(id) {
 
 export function setText(id, text) {
   const element = byId(id);
-  if (element.textContent !== text) element.textContent = text;
+  const wanted = shown(text);
+  if (element.textContent !== wanted) element.textContent = wanted;
 }
 
 // Replaces what is in a container; the keyboard stays on the element with the same data-key.

@@ -53,3 +53,13 @@ export function rate(perSecond) {
   if (perSecond === null) return "–";
   return `${perSecond < 10 ? Number(perSecond.toFixed(1)) : count(Math.round(perSecond))}/s`;
 }
+
+// As the command line shows text (printable.py), but for ends of lines and tabs, which values have:
+// what moves, hides or turns what is read is escaped.
+export function printable(text) {
+  return text.replace(/(?![ \t\r\n])[\p{C}\p{Z}]/gu, (letter) => {
+    const code = letter.codePointAt(0);
+    const [mark, digits] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
+    return `\\${mark}${code.toString(16).padStart(digits, "0")}`;
+  });
+}

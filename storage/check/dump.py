@@ -1,7 +1,8 @@
 """What is in a segment's files, for people: the lines of `horolog dump FILE`.
 
 Works on the file alone, offline, and only reads. Bytes that make no sense become a `Remark` at
-their position, never an error.
+their position, never an error. An entry that cannot be true behind those before it is shown, and
+has a `Remark` behind it.
 """
 
 from collections.abc import Iterator
@@ -22,6 +23,13 @@ from ..index.index_reader import OFFSET_ENTRY, TIME_ENTRY, entries_end, index_en
 from ..names import parse_segment_file
 from ..producers.producer_scan import ABORT, COMMIT, control_mark
 from .entry_rules import MAX_DECOMPRESSED_BYTES
+from .index_rules import (
+    NAMES_OF_OFFSETS,
+    NAMES_OF_TIMES,
+    append_time_rule,
+    block_rule,
+    rise_rule,
+)
 from .log_reader import Stop, StoredEntry, read_log_file
 
 
@@ -111,7 +119,10 @@ Dumped = (
     | Remark
 )
 
-_ENTRIES: Final = {"index": OFFSET_ENTRY, "timeindex": TIME_ENTRY, "appendtime": APPEND_TIME_ENTRY}
+_INDEXES: Final = {
+    "index": (OFFSET_ENTRY, NAMES_OF_OFFSETS),
+    "timeindex": (TIME_ENTRY, NAMES_OF_TIMES),
+}
 
 
 def dump(
@@ -125,7 +136,7 @@ def dump(
     name = parse_segment_file(path)
     kind = name.kind if name is not None else path.suffix.removeprefix(".")
     base_offset = name.base_offset if name is not None else 0
-    if kind not in ("log", "timemap", *_ENTRIES):
+    if kind not in ("log", "timemap", "appendtime", *_INDEXES):
         raise ValueError(f"{path} is none of .log, .index, .timeindex, .timemap and .appendtime")
     return _dump(files, path, kind, base_offset, name is not None, max_decompressed_bytes)
 
@@ -140,18 +151,10 @@ def _dump(
             yield from _dump_log(file, max_decompressed_bytes)
         elif kind == "timemap":
             yield from _dump_time_map(file.pread(file.size(), 0), base_offset)
+        elif kind == "appendtime":
+            yield from _dump_append_times(file, base_offset)
         else:
-            entry = _ENTRIES[kind]
-            size_bytes = file.size()
-            end = entries_end(file, entry, size_bytes)
-            for position, first, second in index_entries(file, entry, end):
-                if kind == "index":
-                    yield DumpedOffsetEntry(position, base_offset + first, second)
-                elif kind == "timeindex":
-                    yield DumpedTimeEntry(position, first, base_offset + second)
-                else:
-                    yield DumpedAppendTime(position, base_offset + first, second)
-            yield from _index_tail(entry, end, size_bytes)
+            yield from _dump_index(file, kind, base_offset)
 
 
 def _dump_log(file: File, max_decompressed_bytes: int) -> Iterator[Dumped]:
@@ -173,6 +176,44 @@ def _dump_log(file: File, max_decompressed_bytes: int) -> Iterator[Dumped]:
             yield _as_stored(item)
 
 
+def _dump_index(file: File, kind: str, base_offset: int) -> Iterator[Dumped]:
+    entry, names = _INDEXES[kind]
+    size_bytes = file.size()
+    end = entries_end(file, entry, size_bytes)
+    before = (-1, -1)
+    for position, first, second in index_entries(file, entry, end):
+        if kind == "index":
+            yield DumpedOffsetEntry(position, base_offset + first, second)
+        else:
+            yield DumpedTimeEntry(position, first, base_offset + second)
+        rule = rise_rule(names, before, (first, second))
+        if rule is not None:
+            yield Remark(position, rule, True)
+        else:
+            before = (first, second)
+    if slots := (size_bytes - end) // entry.size:
+        yield Remark(end, f"{slots} slots of zeros, made ahead and never used", False)
+    yield from _torn(size_bytes, entry)
+
+
+def _dump_append_times(file: File, base_offset: int) -> Iterator[Dumped]:
+    size_bytes, last_relative = file.size(), -1
+    end = size_bytes - size_bytes % APPEND_TIME_ENTRY.size  # No slots of this file are made ahead.
+    for position, relative, append_time_ms in index_entries(file, APPEND_TIME_ENTRY, end):
+        yield DumpedAppendTime(position, base_offset + relative, append_time_ms)
+        rule = append_time_rule(relative, append_time_ms, last_relative, base_offset)
+        if rule is not None:
+            yield Remark(position, rule, True)
+        else:
+            last_relative = relative
+    yield from _torn(size_bytes, APPEND_TIME_ENTRY)
+
+
+def _torn(size_bytes: int, entry: Struct) -> Iterator[Remark]:
+    if torn := size_bytes % entry.size:
+        yield Remark(size_bytes - torn, f"{torn} bytes of an entry of {entry.size}: torn", True)
+
+
 def _dump_time_map(time_map: bytes, base_offset: int) -> Iterator[Dumped]:
     end = 0
     try:
@@ -187,6 +228,9 @@ def _dump_time_map(time_map: bytes, base_offset: int) -> Iterator[Dumped]:
                 block.untimed,
                 tuple((span.low, span.high, span.messages) for span in block.spans),
             )
+            rule = block_rule(block)
+            if rule is not None:
+                yield Remark(block.map_position, rule, True)
     except ValueError as error:
         yield Remark(end, f"{error}; {len(time_map) - end} bytes are not shown", True)
 
@@ -236,12 +280,3 @@ def _as_stored(item: StoredEntry) -> DumpedMessage:
         key,
         value,
     )
-
-
-def _index_tail(entry: Struct, end: int, size_bytes: int) -> Iterator[Remark]:
-    torn = size_bytes % entry.size
-    slots = (size_bytes - torn - end) // entry.size
-    if slots:
-        yield Remark(end, f"{slots} slots of zeros, made ahead and never used", False)
-    if torn:
-        yield Remark(size_bytes - torn, f"{torn} bytes of an entry of {entry.size}: torn", True)

@@ -8,6 +8,7 @@ from typing import Final
 from ..files import Files
 from ..index.append_time_blocks import ENTRY
 from .findings import Finding
+from .index_rules import append_time_rule
 from .log_reader import CHUNK_BYTES
 
 _DELETE: Final = "stop the broker and delete this file; the append times in it are unknown then"
@@ -49,10 +50,7 @@ def _rule(
     relative: int, timestamp_ms: int, last: int, base_offset: int, end_offset: int
 ) -> str | None:
     """The rule that an entry breaks, in words."""
-    if relative <= last:
-        return f"offsets must rise: {base_offset + relative} comes after {base_offset + last}"
-    if base_offset + relative >= end_offset:
+    rule = append_time_rule(relative, timestamp_ms, last, base_offset)
+    if rule is None and base_offset + relative >= end_offset:
         return f"offset {base_offset + relative} is past the segment's end, {end_offset}"
-    if timestamp_ms < -1:
-        return f"{timestamp_ms} is no time"
-    return None
+    return rule

@@ -11,6 +11,7 @@ from struct import Struct
 from ..files import File
 from ..index.index_reader import OFFSET_ENTRY, TIME_ENTRY, entries_end, index_entries
 from .findings import REBUILD, Finding
+from .index_rules import NAMES_OF_OFFSETS, NAMES_OF_TIMES, rise_rule
 
 
 class _IndexCheck:
@@ -42,16 +43,12 @@ class _IndexCheck:
         """Go to the next entry that is above the one before it in both of its numbers."""
         self._entry = None
         for position, first, second in self._entries:
-            if first > self._before[0] and second > self._before[1]:
+            rule = rise_rule(self.NAMES, self._before, (first, second))
+            if rule is None:
                 self._before = (first, second)
                 self._entry = (position, first, second)
                 return
-            names = " and ".join(self.NAMES)
-            yield self._wrong(
-                position,
-                f"{names} must rise from 0 on: {first} and {second} come after "
-                f"{self._before[0]} and {self._before[1]}",
-            )
+            yield self._wrong(position, rule)
 
     def _wrong(self, position: int, rule: str) -> Finding:
         return Finding(self._path, position, rule, REBUILD)
@@ -63,7 +60,7 @@ class OffsetIndexCheck(_IndexCheck):
     Kafka writes down the end of all that came with that one in a request."""
 
     ENTRY = OFFSET_ENTRY
-    NAMES = ("offsets", "positions")
+    NAMES = NAMES_OF_OFFSETS
 
     def __init__(self, path: Path, file: File, base_offset: int) -> None:
         super().__init__(path, file)
@@ -101,7 +98,7 @@ class TimeIndexCheck(_IndexCheck):
     as Kafka writes it, when the message with offset n has T and none before it has a larger one."""
 
     ENTRY = TIME_ENTRY
-    NAMES = ("timestamps", "offsets")
+    NAMES = NAMES_OF_TIMES
 
     def __init__(self, path: Path, file: File, base_offset: int) -> None:
         super().__init__(path, file)

@@ -21,6 +21,7 @@ from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import TimeMapChecksum
 from .entry_rules import MAX_DECOMPRESSED_BYTES
 from .findings import REBUILD, Finding
+from .index_rules import NO_BYTES, spans_rule
 from .log_reader import CHUNK_BYTES, StoredEntry
 
 MADE_ANEW: Final = "nothing: it is made anew from the log when a window of time is asked for"
@@ -59,11 +60,10 @@ class _BlockTimes:
             return f"a message of the block has the time {self._lacking_ms}, which is in no span"
         if block.untimed != self._untimed:
             return f"it says that {block.untimed} messages have no time; there are {self._untimed}"
-        before_ms = NO_TIMESTAMP
+        apart = spans_rule(block.spans)
+        if apart is not None:
+            return apart
         for number, (span, found) in enumerate(zip(block.spans, self._found, strict=True)):
-            if span.low <= before_ms:
-                return f"spans must be apart: one from {span.low} on comes after {before_ms}"
-            before_ms = span.high
             if span.messages != found:
                 return (
                     f"it says that {span.messages} messages are from {span.low} to {span.high}; "
@@ -125,7 +125,7 @@ class TimeMapCheck:
         if block is None:
             return
         if block.end == block.position:
-            yield from self._wrong(block.map_position, "it says of a block that it has no bytes")
+            yield from self._wrong(block.map_position, NO_BYTES)
             return
         self._block, self._times = block, _BlockTimes(block)
         self._map_end, self._mapped_bytes = block.map_end, block.end

@@ -65,6 +65,17 @@ def test_dump_of_damage_shows_what_can_be_read_and_fails(run: Run, folder: Path)
     assert result.objects[-1]["position"] == before[9]["position"]
 
 
+@pytest.mark.parametrize("kind", ["index", "timeindex", "timemap", "appendtime"])
+def test_dump_of_an_index_of_which_nothing_is_true_fails(run: Run, folder: Path, kind: str) -> None:
+    path = folder / f"{FIRST}.{kind}"
+    path.write_bytes(bytes.fromhex("ff" * 12 + "00" * 12 + "ff" * 12 + "7f" * 7))
+    wrong = [one for one in run("dump", path, "--json", code=1).objects if one.get("error")]
+    assert wrong
+    people = run("dump", path, code=1)
+    assert sum(" wrong: " in line for line in people.out.splitlines()) == len(wrong)
+    assert people.err == ""
+
+
 @pytest.mark.parametrize("topic", ["v1-outliers", "v0-gzip", "mixed-v0-then-v1"])
 def test_verify_finds_nothing_wrong_with_what_kafka_wrote(run: Run, topic: str) -> None:
     result = run("verify", GOLDEN / topic / "clean", "--json")

@@ -1,4 +1,5 @@
 import json
+import struct
 from dataclasses import asdict
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from horolog.protocol.records.layout import Codec, TimestampType
 from horolog.protocol.records.messages.sets import NewRecord, build_set, build_wrapper
 from horolog.storage.check.dump import (
     Dumped,
+    DumpedAppendTime,
     DumpedMessage,
     DumpedOffsetEntry,
     DumpedTimeEntry,
@@ -174,6 +176,56 @@ def test_a_torn_index_entry(tmp_path: Path) -> None:
         DumpedOffsetEntry(0, 45, 4096),
         Remark(8, "4 bytes of an entry of 8: torn", True),
     ]
+
+
+def entries(form: str, *numbers: tuple[int, int]) -> bytes:
+    return b"".join(struct.pack(form, *each) for each in numbers)
+
+
+def block(log_bytes: int, *spans: tuple[int, int]) -> bytes:
+    """Of a time map: a message in each span; how far it begins behind the one before, and how long
+    it is."""
+    numbers = [number for after, length in spans for number in (after, length, 1)]
+    return bytes([log_bytes, len(spans), 0, len(spans), *numbers])
+
+
+WRONG = {
+    "falling offset": (".index", entries(">ii", (5, 100), (3, 200), (7, 300)), {1}),
+    "falling position": (".index", entries(">ii", (5, 100), (6, 90)), {1}),
+    "repeated": (".index", entries(">ii", (5, 100), (5, 100)), {1}),
+    "negative": (".index", entries(">ii", (-5, 100), (5, -100)), {0, 1}),
+    "falling time": (".timeindex", entries(">qi", (20, 3), (19, 4), (21, 5)), {1}),
+    "falling offset of a time": (".timeindex", entries(">qi", (20, 3), (21, 2)), {1}),
+    "no times": (".timeindex", entries(">qi", (-1, 3)), {0}),
+    "append offset": (".appendtime", entries(">iq", (0, 9), (4, 9), (2, 8), (5, 7)), {2}),
+    "append time": (".appendtime", entries(">iq", (0, 9), (4, -2)), {1}),
+    "append zeros": (".appendtime", entries(">iq", (3, 9), (0, 0)), {1}),
+    "no bytes": (".timemap", block(9, (4, 1)) + block(0, (4, 1)) + block(9, (4, 1)), {1}),
+    "spans that touch": (".timemap", block(9, (4, 1), (1, 2)) + block(9, (4, 1), (0, 2)), {1}),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_entries_that_cannot_be_true_are_shown_and_named(case: str, tmp_path: Path) -> None:
+    suffix, content, wrong = WRONG[case]
+    items = dumped(tmp_path, f"{BASE}{suffix}", content)
+    shown: list[Dumped] = [item for item in items if not isinstance(item, Remark)]
+    assert len(shown) >= len(wrong)
+    assert [shown.index(items[at - 1]) for at, item in enumerate(items) if item not in shown] == (
+        sorted(wrong)
+    )
+    remarks = [item for item in items if isinstance(item, Remark)]
+    assert all(remark.error for remark in remarks)
+    assert [remark.position for remark in remarks] == [shown[at].position for at in sorted(wrong)]
+
+
+def test_entries_of_the_first_moment_are_right(tmp_path: Path) -> None:
+    content = entries(">iq", (0, 0))
+    assert dumped(tmp_path, f"{BASE}.appendtime", content) == [DumpedAppendTime(0, 40, 0)]
+    content = entries(">iq", (0, -1), (3, 9), (4, 2))  # Clocks go back.
+    assert not any(
+        isinstance(item, Remark) for item in dumped(tmp_path, f"{BASE}.appendtime", content)
+    )
 
 
 def test_many_index_entries(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from horolog import Admin, Consumer, Producer
 from horolog.client.results import ConsumerRecord
+from horolog.printable import printable
 from horolog.testing.broker_thread import BrokerThread
 
 from .browsing import Open, launched, pages, run
@@ -387,8 +388,37 @@ def test_times_that_no_date_has(browser: Browser, tmp_path: Path) -> None:
         expect(page.locator("#messages")).to_contain_text("≈9.223e+18 ms")
         expect(page.locator("#messages")).to_contain_text("+010000-01-01")
         expect(page.locator("#ideas button").last).to_have_text("9999-12-31T23:59:59.000Z")
+        expect(page.locator("#bars-note")).to_contain_text("1 message from")
+        expect(page.locator("#bars-note")).to_contain_text(" 2 messages of other times.")
         page.locator("#chart .segment").first.click()
         expect(page.locator("body")).to_contain_text("≈9.223e+18 ms")
         expect(page.locator("body")).not_to_contain_text("9223372036854776000")
         context.close()
     assert wrong == []
+
+
+MARKS = "a\u202eb\u2066c\u200fd\x7fe\x9bf\u2028g\U000e0041h\xa0i\ufeffj"
+
+
+def test_what_turns_or_hides_text_is_escaped_as_the_command_line_does(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async def fill_marks(broker: BrokerThread) -> None:
+        async with Admin(broker.address) as admin, Producer(broker.address) as sends:
+            await admin.create_topic("marks")
+            kept = "two\n\tlines, שלום"
+            headers = [(f"n{MARKS}", MARKS.encode())]
+            await sends.send("marks", kept.encode(), key=MARKS.encode(), headers=headers)
+            await admin.commit_position(f"p{MARKS}", "marks", 0, 0)
+
+    with BrokerThread(tmp_path, {"http.listen": "127.0.0.1:0"}) as broker:
+        run(fill_marks(broker))
+        with pages(browser, broker.http_address, "#marks/0") as open_it:
+            page = open_it()
+            row = page.locator("#messages tbody tr")
+            expect(row.locator("td").nth(3)).to_have_text(printable(MARKS))
+            assert (
+                row.locator("td").nth(4).locator("bdi").first.text_content() == "two\n\tlines, שלום"
+            )
+            expect(row.locator(".header")).to_have_text(f"n{printable(MARKS)} = {printable(MARKS)}")
+            expect(page.locator("#consumers")).to_contain_text(f"p{printable(MARKS)}")

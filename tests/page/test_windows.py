@@ -15,6 +15,7 @@ from horolog.server.page.messages import OPENED_BYTES
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, message_set, produce
 from horolog.testing.wire import Wire
+from horolog.times import INT64_MAX
 
 from .conftest import Get
 
@@ -256,3 +257,25 @@ async def test_what_does_not_exist(client: Wire, get: Get, name: str) -> None:
         answer = await get(f"/page/{name}", **query)
         assert (answer.status, said in answer.body["error"]) == (404, True)
     assert (await get(f"/page/{name}")).status == 400
+
+
+@pytest.mark.parametrize("bars", [1, 2, 7, 200])
+@pytest.mark.parametrize("begin_ms", [0, 5, INT64_MAX - 3, INT64_MAX - 1])
+async def test_the_last_time_that_there_is(
+    get: Get, client: Wire, bars: int, begin_ms: int
+) -> None:
+    """It is counted and shown where no end is given; no `until` is behind it."""
+    await client.call(create_topic("a", retention_ms=-1))
+    times = [0, 5, INT64_MAX - 2, INT64_MAX - 1, INT64_MAX, INT64_MAX]
+    await client.call(produce("a", message_set(*times)))
+    asked = {"topic": "a", "from": begin_ms}
+    later = [time_ms for time_ms in times if time_ms >= begin_ms]
+    whole = (await get("/page/histogram", **asked, bars=bars)).body
+    assert (sum(whole["counts"]), whole["first_ms"]) == (len(later), later[0])
+    assert len(whole["counts"]) == -(-(INT64_MAX - begin_ms) // whole["every_ms"]) <= bars
+    assert (whole["last_ms"], whole["counts"][-1] >= 2) == (INT64_MAX, True)
+    ended = (await get("/page/histogram", **asked, until=INT64_MAX, bars=bars)).body
+    assert sum(ended["counts"]) == len(later) - 2
+    assert len((await get("/page/window", **asked)).body["messages"]) == len(later)
+    shown = (await get("/page/window", **asked, until=INT64_MAX)).body["messages"]
+    assert len(shown) == len(later) - 2

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,14 +27,21 @@ from horolog.protocol.api.log.list_offsets import (
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.security.acl_terms import Operation as Op
 from horolog.protocol.api.security.acl_terms import PatternType, Permission
-from horolog.protocol.api.security.acls import AclFilter, DeleteAclsRequest
+from horolog.protocol.api.security.acls import (
+    AclCreation,
+    AclFilter,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+)
 from horolog.protocol.api.topics.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
-from horolog.protocol.errors import CodedError, GroupAuthorizationFailed
+from horolog.protocol.errors import CodedError, GroupAuthorizationFailed, InvalidRequest
 from horolog.server.broker import Broker
+from horolog.server.security.acl_store import Acls
+from horolog.storage.files import SystemFiles
 from horolog.testing.requests import (
     create_topic,
     fetch,
@@ -317,3 +325,34 @@ async def test_without_authorization_rules_are_kept_and_not_looked_at(strict: St
         broker.security.acls.add([rule((Op.ALL, TOPIC), permission=Permission.DENY)])
         assert result(await client.call(produce("t", message_set(5)))).error_code == 0
         assert broker.dispatcher._guard is None
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+async def test_a_rule_for_a_host_where_no_client_can_be(
+    strict: Strict, encoding: Encoding, tmp_path: Path
+) -> None:
+    hosts = ["localhost", "999.1.1.1", "10.0.0.0/8", "", "10.1.2.3", "::1", "*"]
+    asked = [
+        AclCreation(
+            resource_type=2,
+            resource_name="t",
+            principal="User:x",
+            host=host,
+            operation=3,
+            permission_type=3,
+        )
+        for host in hosts
+    ]
+    async with strict() as broker, connection(broker, encoding) as client:
+        only(broker, rule((Op.ALTER, CLUSTER)), rule((Op.DESCRIBE, CLUSTER)))
+        stored = rule((Op.READ, TOPIC), "t", host="by-an-earlier-version")
+        broker.security.acls.add([stored])
+        made = await client.call(CreateAclsRequest(creations=asked))
+        codes = [result.error_code for result in made.results]
+        assert codes == [InvalidRequest.code] * 4 + [0] * 3
+        for host, result in zip(hosts[:3], made.results, strict=False):
+            assert repr(host) in str(result.error_message)
+            assert "no IP address" in str(result.error_message)
+        assert {acl.host for acl in broker.security.acls.table.acls} == {*hosts[4:], stored.host}
+        again = Acls(SystemFiles(), tmp_path / "data")
+        assert stored in again.table.acls
