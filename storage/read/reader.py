@@ -6,7 +6,6 @@ from ...protocol.errors import OffsetOutOfRange
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..index.append_time_search import append_times_of, find_append_time, offset_behind
 from ..index.append_times import KnownTimes
-from ..log.light_sets import OPENED_BYTES
 from ..log.state import LogState
 from ..producers.producer_states import AbortedTransaction
 from . import search
@@ -122,9 +121,9 @@ class Reader:
         looked_at = None
         if segment.largest_possible_ms >= target_ms:
             looked_at = segment
-            start = max(segment.time_index.start_for(target_ms), log.log_start_offset)
-            opened_bytes = min(log.settings.max_decompressed_bytes, OPENED_BYTES)
-            found = look_for_time(segment, start, target_ms, opened_bytes)
+            found = look_for_time(
+                segment, target_ms, log.log_start_offset, log.settings.max_decompressed_bytes
+            )
             if found is not None:
                 end_offset = log.log_end_offset if to_log_end else log.watermark.offset
                 return Search(None, found if found.offset < end_offset else None)
