@@ -70,7 +70,7 @@ def _processor_time(directory: Path) -> None:
 
 
 def _append(log: Log, data: bytearray) -> None:
-    log.append(bytearray(data))
+    log.appender.append(bytearray(data))
 
 
 def _best(work: Callable[[], object], repeated: int) -> float:

@@ -101,7 +101,7 @@ async def _read_once(services: Services, log: Log, start: int, limit: int) -> tu
     """What one read gives, and how many bytes that were."""
     decoded, size = Decoded([], start), 0
     for wanted in (FIRST_READ_BYTES, LARGEST_READ_BYTES):
-        found = log.read(start, wanted)
+        found = log.reader.read(start, wanted)
         size = found.size
         if not size:
             break

@@ -95,7 +95,7 @@ class Replica:
     def read(
         self, offset: int, max_bytes: int, *, whole_first: bool = True, far: bool = True
     ) -> Copied:
-        """What a follower gets that has everything below `offset`: stored bytes, as `Log.read`
+        """What a follower gets that has everything below `offset`: stored bytes, as `Reader.read`
         gives them, but up to the log end, and what goes with them.
 
         A copy may begin below the log start, with the oldest segment. At the log end there are no

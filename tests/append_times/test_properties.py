@@ -80,7 +80,7 @@ class AppendTimesMachine(RuleBasedStateMachine):
     def produce(self, count: int, codec: Codec) -> None:
         log = self.folder.log
         end_offset = log.log_end_offset
-        appended = log.append(timed_set(*[5] * count, codec=codec))
+        appended = log.appender.append(timed_set(*[5] * count, codec=codec))
         time_ms = appended.append_time_ms
         if time_ms < 0:
             time_ms = self.folder.clock.now_ms()
@@ -110,11 +110,11 @@ class AppendTimesMachine(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.folder.log.roll()
+        self.folder.log.appender.roll()
 
     @rule()
     def flush(self) -> None:
-        self.folder.log.flush()
+        self.folder.log.flusher.flush()
         self.cut_since_sync = False
 
     @precondition(lambda self: self.times)
@@ -138,7 +138,7 @@ class AppendTimesMachine(RuleBasedStateMachine):
         log.prepare()
         kept_bytes = sum(segment.size_bytes for segment in log.segments[-segments:])
         self.folder.set(retention_bytes=max(kept_bytes, 1))
-        log.maintain(self.folder.clock.now_ms())
+        log.expiry.maintain(self.folder.clock.now_ms())
         self.folder.set(retention_bytes=-1)
         delete_due(self.folder.deletions)
         self.keep_what_is_stored()
@@ -189,7 +189,7 @@ class AppendTimesMachine(RuleBasedStateMachine):
         log = self.folder.log
         start = log.log_start_offset
         offset = start + int(share * (log.log_end_offset - start))
-        whole = log.read(offset, max_bytes, whole_first=True)
+        whole = log.reader.read(offset, max_bytes, whole_first=True)
         found, told = log.reader.append_times(whole, offset, sets)
         assert whole.size == 0 or 0 < found.size <= whole.size
         offsets = [at for at, _ in told.spans]

@@ -532,7 +532,7 @@ async def test_a_follower_logs_in(place: Path) -> None:
         horolog.ok("user", "add", "copies", "--password-file", str(password), *where)
         async with running_broker(leader.data_dir) as broker:
             broker.directory.create_topic(TOPIC, 1, {})
-            broker.directory.log(TOPIC, 0).append(bytearray(message_set(5)))
+            broker.directory.log(TOPIC, 0).appender.append(bytearray(message_set(5)))
         guarded["super_users"] = "User:copies"
         await leader.start(cluster_create=True, **guarded)
         await follower.start(follow=leader)
