@@ -134,7 +134,7 @@ def test_a_follower_stops_at_what_it_cannot_read(folder: Path, name: str) -> Non
     assert second.metadata.failure is None
     lead(second, 2)
     second.metadata.append(committed(A, "a", 8))
-    second.log.flush()
+    second.log.flusher.flush()
     second.apply()
     assert offsets(second) == {"a": 8}
 
