@@ -4,8 +4,8 @@ from bisect import bisect_left
 
 from ...protocol.errors import OffsetOutOfRange
 from ...protocol.records.layout import NO_TIMESTAMP
+from ..index.append_time_lookup import KnownTimes, known_times
 from ..index.append_time_search import append_times_of, find_append_time, offset_behind
-from ..index.append_times import KnownTimes
 from ..log.state import LogState
 from ..producers.producer_states import AbortedTransaction
 from . import search
@@ -160,11 +160,8 @@ class Reader:
 
     def append_time_ms(self, offset: int) -> int:
         """When the message at `offset` was appended, -1 if that is unknown. Raises `OSError`."""
-        return (
-            self._log.segment_list.holding(offset)
-            .append_times.covering(offset, offset + 1)
-            .spans[-1][1]
-        )
+        times = self._log.segment_list.holding(offset).append_times
+        return known_times(times, offset, offset + 1).spans[-1][1]
 
     def find_append_time(self, target_ms: int, *, to_log_end: bool = False) -> Search[Found | None]:
         """Search the first message, in offset order, appended at or after `target_ms`.

@@ -23,6 +23,7 @@ from horolog.protocol.records.messages.message import records
 from horolog.storage.directory.deletion import DeletionQueue
 from horolog.storage.files import SystemFiles
 from horolog.storage.index.append_time_blocks import BLOCK_ENTRIES
+from horolog.storage.index.append_time_lookup import first_since, known_times
 from horolog.storage.index.append_times import AppendTimes
 from horolog.storage.open_files import OpenFiles
 from horolog.storage.producers.producer_budget import ProducerBudget
@@ -247,11 +248,11 @@ def test_a_file_beside_a_list(
             times = AppendTimes(path / "times", 100, seams)
             times.adopt(checksums)
         first, end = sorted(int(share * len(true)) for share in (low, high))
-        spans = times.covering(100 + first, 100 + end).spans
+        spans = known_times(times, 100 + first, 100 + end).spans
         offsets = [offset for offset, _ in spans]
         told = [spans[bisect_right(offsets, 100 + at) - 1][1] for at in range(first, end)]
         assert told == true[first:end]
-        search = times.find(target, 100 + first, 100 + end)
+        search = first_since(times, target, 100 + first, 100 + end)
         try:
             while True:
                 next(search)
