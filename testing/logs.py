@@ -14,7 +14,7 @@ from ..storage.directory.deletion import DeletionQueue
 from ..storage.files import Buffer, SystemFiles
 from ..storage.log.appended import Appended
 from ..storage.log.log import Log
-from ..storage.log.opening import open_log
+from ..storage.log.log_opening import open_log
 from ..storage.log.usual_admission import admit_usual
 from ..storage.open_files import OpenFiles
 from ..storage.producers.producer_budget import ProducerBudget

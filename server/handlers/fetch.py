@@ -25,7 +25,7 @@ from ...storage.files import Buffer
 from ...storage.read.file_range import FileRange
 from ...storage.read.readable_segment import FarAway
 from ...storage.read.reader import Reader
-from ...storage.read.reading import Slice
+from ...storage.read.slices import Slice
 from ..conversions import Limits
 from ..parking import Partition
 from .base import Later, Services, each_alone

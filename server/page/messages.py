@@ -19,7 +19,7 @@ from ...protocol.records.layout import (
 from ...protocol.records.messages.message import Record, records
 from ...storage.files import Buffer
 from ...storage.log.log import Log
-from ...storage.read.reading import Slice
+from ...storage.read.slices import Slice
 from ...values import value_class
 from ..handlers.base import Services
 from .query import Query, asked_log

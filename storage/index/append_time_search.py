@@ -5,8 +5,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 
 from ..log.segment import Segment
-from ..read.reading import Slice
 from ..read.search import Found, SearchView
+from ..read.slices import Slice
 from .append_time_lookup import KnownTimes, first_since, known_times
 
 

@@ -1,7 +1,7 @@
 """One partition's log: segments in a row, appended to at the end, dropped at the start.
 
 A log belongs to one thread, the event loop's. Two things may run elsewhere: `prepare`, and the
-`FlushWork` that `Flusher.begin_flush` hands out. Opening a log is `opening.open_log`.
+`FlushWork` that `Flusher.begin_flush` hands out. Opening a log is `log_opening.open_log`.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from .appender import Appender
 from .expiry import Expiry
 from .flush import FlushWork
 from .flusher import Flusher
-from .state import REFUSED, LogParts, LogState
+from .log_state import REFUSED, LogParts, LogState
 
 if TYPE_CHECKING:
     from ..replica.replica import Replica

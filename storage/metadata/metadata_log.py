@@ -24,10 +24,10 @@ from ..log.log import Log
 from ..replica.leader_epochs import EpochWrite
 from ..seams import Seams
 from .folder import MetadataFolder
-from .reading import read_records
+from .metadata_state import MetadataState, records_of
+from .record_reading import read_records
 from .records import MalformedRecord, MetadataRecord, decode_record, encode_record
 from .snapshot import MalformedState, Snapshot, encode_state
-from .state import MetadataState, records_of
 from .state_copy import StateCopy, StateReading
 
 MIN_LOG_BYTES: Final = 1 << 20

@@ -6,13 +6,13 @@ from ...protocol.errors import OffsetOutOfRange
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..index.append_time_lookup import KnownTimes, known_times
 from ..index.append_time_search import append_times_of, find_append_time, offset_behind
-from ..log.state import LogState
+from ..log.log_state import LogState
 from ..producers.producer_states import AbortedTransaction
 from . import search
 from .readable_segment import FarAway
-from .reading import Slice, read_slice, readable_bytes
 from .search import Found, Search, SearchView
 from .search_trail import SearchTrail, trail_of
+from .slices import Slice, read_slice, readable_bytes
 from .time_lookup import look_for_time
 
 

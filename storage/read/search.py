@@ -18,8 +18,8 @@ from ...protocol.records.layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, NO
 from ...protocol.records.messages.message import Record, records
 from ...values import value_class
 from ..directory.stepped_change import Work
-from ..log.entry_opening import Steps, opened
 from ..log.segment import Segment
+from .entry_opening import Steps, opened
 from .time_lookup import Found as Found
 from .time_lookup import entry_bytes, look_for_time
 

@@ -10,10 +10,10 @@ from ...values import value_class
 from ..index.append_time_lookup import known_times
 from ..index.append_time_search import offset_behind
 from ..index.append_times import Span
+from ..log.log_state import LogState
 from ..log.segment import Segment
-from ..log.state import LogState
 from ..read.readable_segment import FarAway
-from ..read.reading import Slice, read_slice
+from ..read.slices import Slice, read_slice
 from .copy_facts import EPOCHS_MAX, NEVER, SPANS_MAX, CopyFacts
 from .epoch_history import EpochStart
 

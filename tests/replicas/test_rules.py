@@ -33,7 +33,7 @@ from horolog.replication.settings import Member as KnownMember
 from horolog.server.replication.identity_file import IdentityFile, boot_id
 from horolog.server.replication.wire import read_response
 from horolog.storage.files import SystemFiles
-from horolog.storage.read.reading import Slice
+from horolog.storage.read.slices import Slice
 from horolog.testing.broker import running_broker
 from horolog.testing.program import Program
 from horolog.testing.requests import create_topic, fetch, list_offsets, message_set, produce

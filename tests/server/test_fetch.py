@@ -17,7 +17,7 @@ from horolog.protocol.records.messages.message import records
 from horolog.server.broker import Broker
 from horolog.server.handlers.base import Later
 from horolog.server.handlers.fetch import handle_many
-from horolog.storage.read.reading import Slice
+from horolog.storage.read.slices import Slice
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import (
