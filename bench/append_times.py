@@ -22,7 +22,7 @@ from ..storage.events import ignore_events
 from ..storage.files import SystemFiles
 from ..storage.index.append_times import AppendTimes
 from ..storage.log.log import Log
-from ..storage.log.opening import open_log
+from ..storage.log.log_opening import open_log
 from ..storage.open_files import OpenFiles
 from ..storage.producers.producer_budget import ProducerBudget
 from ..storage.seams import Seams
@@ -70,7 +70,7 @@ def _processor_time(directory: Path) -> None:
 
 
 def _append(log: Log, data: bytearray) -> None:
-    log.append(bytearray(data))
+    log.appender.append(bytearray(data))
 
 
 def _best(work: Callable[[], object], repeated: int) -> float:

@@ -37,7 +37,7 @@ def lead_alone(directory: LogDirectory) -> None:
     log = metadata.log
     metadata.lead(1 + max(log.replica.last_epoch, log.epochs.highest_seen))
     epoch = log.epochs.highest_seen
-    log.flush()
+    log.flusher.flush()
     log.hold_high_watermark(None)
     metadata.apply()
 

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from importlib import import_module
@@ -15,58 +14,36 @@ from ..clock import Clock, SystemClock
 from ..compiled import PRICE, REMEDY
 from ..config.address import host_names
 from ..config.broker import BrokerSettings
-from ..config.listeners import OFF
 from ..protocol.api.kafka import frames as kafka
 from ..protocol.api.native import frames as native
-from ..protocol.errors import InvalidConfig, StorageError
 from ..protocol.records.codecs import codec as codecs
 from ..protocol.records.kernel import FORM
-from ..storage.directory.known_files import IDENTITY_FILE, UNFINISHED_SETTING_ASIDE
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.files import Files, SystemFiles
-from ..storage.log.flush import GroupCommit
 from ..storage.log.log import Log
-from .conversions import Conversions
-from .creations import Creations
 from .dispatch import Dispatcher
 from .events import Events
-from .groups.factory import set_up_groups
 from .handlers import HANDLERS, HANDLERS_OF_MANY
-from .handlers.base import Services
-from .late_appends import LateAppends
-from .listening import make_connections, make_listener
-from .logs import Logs
-from .maintenance import Maintenance
-from .memory_limit import fitting_limits, memory_left
-from .metadata_store import DirectStore, MetadataStore
+from .listening import make_connections, make_listener, shares_of_files
+from .memory_limit import within_memory
 from .metrics.figures import Figures
-from .metrics.lags import Lags
 from .metrics.loop_lag import LoopLag
 from .network.connection_slots import address_counts
-from .network.listener import HTTP_CONNECTIONS, Shares, raise_file_limit, share_files
+from .network.listener import Shares
 from .network.ports import HTTP, KAFKA, NATIVE, Port, Ports
-from .outcomes import Outcomes
-from .parking import ParkingLot
+from .opened_data import check_alone, make_room, settle_identity
 from .rights.audited import audited
 from .security.service import Security
-from .time_maps import TimeMaps
+from .services import make_services
 from .trusted_time import TrustedTime
 from .web.port import HttpLimits, HttpPort
 from .web.server import HttpServer, State
-from .work import Work
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from .quotas.meter import Meter
     from .replication.identity_file import IdentityFile
-
-MAX_PARKED_FETCHES = 10_000
-"""Fetches that wait at one time. Each holds a timer and its request; a client whose fetch finds
-no place is answered at once, with what there is."""
-
-MAX_PARKED_PARTITIONS = 500_000
-"""Partitions that waiting fetches name, all together: about 200 bytes each."""
 
 HTTP_MODULES = (f"{__package__}.page.routes", f"{__package__}.web.connection")
 """Modules that bring aiohttp along."""
@@ -135,7 +112,7 @@ class Broker:
                 clock=self.clock,
             )
             cleanups.callback(self.security.stop)
-            await self._make_room()
+            await make_room(self.settings, self._files, self.clock, self.observe)
             shares = self._open_storage(cleanups)
             if ports.any_guarded:
                 _ = self.security.users  # raises what is wrong with them
@@ -255,36 +232,12 @@ class Broker:
         files = self.security.tls_files
         return None if files is None else files.days_left(self.clock.now_ms() / 1000)
 
-    async def _make_room(self) -> None:
-        """Set aside data of another cluster where that was asked for, or begun."""
-        settings = self.settings
-        begun = self._files.exists(settings.data_dir / UNFINISHED_SETTING_ASIDE)
-        if begun or settings.cluster_discard:
-            from .replication.discarding import make_room
-
-            await make_room(settings, self._files, self.clock, self.observe)
-
     def _open_storage(self, cleanups: AsyncExitStack) -> Shares:
         """Open the data directory; returns how many connections there may be beside its files."""
-        self._fit_memory()
+        self.settings = within_memory(self.settings, self.observe)
         settings = self.settings
-        if not settings.broker_id and self._files.exists(settings.data_dir / IDENTITY_FILE):
-            raise StorageError(
-                f"{settings.data_dir} is of a broker that is one of several, and what it takes "
-                "alone would not be known for that by the others: start it with its broker.id; "
-                f"for it to be alone for good, remove {IDENTITY_FILE} there"
-            )
-        http = 0 if settings.http_listen == OFF else HTTP_CONNECTIONS
-        wanted = Shares(settings.max_connections, settings.max_open_files, http)
-        shares = share_files(raise_file_limit(), wanted)
-        if shares != wanted:
-            self.observe(
-                "limits_lowered",
-                reason="the process may not open enough files (ulimit -n)",
-                max_connections=shares.connections,
-                max_open_files=shares.files,
-                max_http_connections=shares.http_connections,
-            )
+        check_alone(settings, self._files)
+        shares = shares_of_files(settings, self.observe)
         self.directory = LogDirectory.open(
             replace(settings, max_open_files=shares.files),
             clock=self.clock,
@@ -294,19 +247,7 @@ class Broker:
             replicated=self._replicated or bool(settings.broker_id),
         )
         cleanups.callback(self.directory.close)
-        if settings.broker_id:
-            from .replication.setting_up import open_as_one
-
-            self._identity = open_as_one(self.settings, self.directory, self._files)
-        elif given := settings.of_several:
-            raise InvalidConfig(
-                f"{', '.join(given)}: only for one of several brokers, and broker.id, "
-                "its number among them, is not given"
-            )
-        elif self._replicated:
-            from .alone import lead_alone
-
-            lead_alone(self.directory)
+        self._identity = settle_identity(self.directory, settings, self._files, self._replicated)
         self.trusted_time = TrustedTime(
             self.clock,
             self.observe,
@@ -318,73 +259,22 @@ class Broker:
         self._leave_time()
         return shares
 
-    def _fit_memory(self) -> None:
-        """Lower what clients may take where the process may not take that much."""
-        fitting = fitting_limits(self.settings, memory_left())
-        lowered = {
-            name: limit for name, limit in fitting.items() if limit != getattr(self.settings, name)
-        }
-        if lowered:
-            reason = "the process may not take enough memory (ulimit -v, or its container's limit)"
-            self.observe("limits_lowered", reason=reason, **lowered)
-            self.settings = replace(self.settings, **fitting)  # type: ignore[arg-type]
-
     def _leave_time(self) -> None:
         """Tell the next start when the data was in use."""
         with contextlib.suppress(OSError):
             self.directory.seen(self.trusted_time.trusted_ms)
 
     def _make_services(self, cleanups: AsyncExitStack) -> None:
-        loop = asyncio.get_running_loop()
-        work = Work(loop)
-        cleanups.push_async_callback(work.stop)
-        commits = self._group_commit(loop, cleanups)
-        fetches = ParkingLot(loop, MAX_PARKED_FETCHES, MAX_PARKED_PARTITIONS)
-        produces = ParkingLot(loop)
-        logs = Logs(self.directory, self.settings, work, (fetches, produces))
-        self.maintenance = Maintenance(
+        self.services, self.maintenance = make_services(
             self.settings,
+            cleanups,
             directory=self.directory,
-            logs=logs,
-            commits=commits,
-            work=work,
-            clock=self.clock,
-            trusted_time=self.trusted_time,
-            observe=self.observe,
-        )
-        metadata = self._metadata_store(work, commits, logs)
-        self.services = Services(
-            settings=self.settings,
-            directory=self.directory,
-            logs=logs,
-            metadata=metadata,
-            creations=Creations(self.directory, self.settings, metadata, self.security.audit),
-            lags=Lags(logs, self.directory.committed, work, self.clock),
-            groups=set_up_groups(
-                loop,
-                self.settings,
-                positions=self.directory.committed,
-                metadata=metadata,
-                work=work,
-                clock=self.clock,
-                trusted_time=self.trusted_time,
-                maintenance=self.maintenance,
-                observe=self.observe,
-            ),
+            security=self.security,
             clock=self.clock,
             trusted_time=self.trusted_time,
             figures=self.figures,
-            outcomes=Outcomes(self.observe),
-            fetches=fetches,
-            produces=produces,
-            commits=commits,
-            work=work,
-            late_appends=LateAppends(work, loop.call_soon),
-            conversions=Conversions(work),
-            time_maps=TimeMaps(work),
+            observe=self.observe,
             kafka_address=self.addresses.kafka,
-            security=self.security,
-            rolled=self.maintenance.note_roll,
         )
         if self._identity is not None:
             from .replication.setting_up import join_cluster
@@ -406,18 +296,6 @@ class Broker:
         for dispatcher in (self.dispatcher, self.kafka_dispatcher):
             dispatcher.meter = self._meter if quotas else None
 
-    def _metadata_store(self, work: Work, commits: GroupCommit, logs: Logs) -> MetadataStore:
-        if self.directory.metadata is None:
-            return DirectStore(self.directory, work)
-        from .alone import Alone
-        from .replicated_store import ReplicatedStore
-
-        def gone(topic: str, partitions: int) -> None:
-            self.figures.forget(topic)
-            logs.went_away(topic, partitions)
-
-        return ReplicatedStore(self.directory, work, commits, self.observe, Alone(), gone)
-
     def _make_dispatchers(self) -> None:
         handlers, many, guard = audited(HANDLERS), HANDLERS_OF_MANY, None
         cluster = self.services.cluster
@@ -433,29 +311,6 @@ class Broker:
         self.security.quotas_changed = self._use_quotas
         if self.security.any_quotas:
             self._use_quotas()
-
-    def _synced(self, seconds: float) -> None:
-        self.figures.fsync.add(seconds)
-        self.maintenance.note_sync()
-
-    def _group_commit(
-        self, loop: asyncio.AbstractEventLoop, cleanups: AsyncExitStack
-    ) -> GroupCommit:
-        syncs, index_syncs = (ThreadPoolExecutor(1, name) for name in ("sync", "index-sync"))
-        for executor in (syncs, index_syncs):
-            # Now, and not when a sync is needed: then there may be no memory for a thread.
-            executor.submit(int)
-            cleanups.callback(executor.shutdown)
-        commits = GroupCommit(
-            syncs, index_syncs, loop.call_soon_threadsafe, self.clock, self._synced
-        )
-        cleanups.push_async_callback(self._commits_done, commits)
-        return commits
-
-    async def _commits_done(self, commits: GroupCommit) -> None:
-        done = asyncio.Event()
-        commits.when_idle(done.set)
-        await done.wait()
 
     def _http_server(self, shares: Shares) -> HttpServer:
         settings = self.settings

@@ -7,7 +7,7 @@ from functools import partial
 from ..config.address import split_address
 from ..config.broker import BrokerSettings
 from ..config.broker_table import AS_REACHED
-from ..config.listeners import Scheme
+from ..config.listeners import OFF, Scheme
 from ..protocol.api.kafka import frames as kafka
 from ..protocol.api.native import frames as native
 from ..storage.events import Observer
@@ -17,10 +17,32 @@ from .network.connection_slots import ConnectionSlots, address_counts, user_plac
 from .network.connections import Connections
 from .network.endpoint import Endpoint
 from .network.host import ConnectionLimits
-from .network.listener import Listener
+from .network.listener import (
+    HTTP_CONNECTIONS,
+    Listener,
+    Shares,
+    raise_file_limit,
+    share_files,
+)
 from .network.ports import KAFKA, Port, advertised
 from .security.service import Security
 from .work import Work
+
+
+def shares_of_files(settings: BrokerSettings, observe: Observer) -> Shares:
+    """How many connections there may be beside open segments, in the files of the process."""
+    http = 0 if settings.http_listen == OFF else HTTP_CONNECTIONS
+    wanted = Shares(settings.max_connections, settings.max_open_files, http)
+    shares = share_files(raise_file_limit(), wanted)
+    if shares != wanted:
+        observe(
+            "limits_lowered",
+            reason="the process may not open enough files (ulimit -n)",
+            max_connections=shares.connections,
+            max_open_files=shares.files,
+            max_http_connections=shares.http_connections,
+        )
+    return shares
 
 
 def make_connections(

@@ -7,10 +7,12 @@ what fits, and a request that is too large is refused by its size.
 
 import resource
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from ..config.broker import BrokerSettings
+from ..storage.events import Observer
 
 BUFFERED_SHARE: Final = 4
 """All clients together may make the broker hold one part in so many of what is left."""
@@ -67,3 +69,14 @@ def fitting_limits(settings: BrokerSettings, left_bytes: int | None) -> dict[str
         name: min(limit, max(left_bytes // shares[name], SMALLEST_BYTES))
         for name, limit in limits.items()
     }
+
+
+def within_memory(settings: BrokerSettings, observe: Observer) -> BrokerSettings:
+    """Settings that let clients take no more than what the process may take allows."""
+    fitting = fitting_limits(settings, memory_left())
+    lowered = {name: limit for name, limit in fitting.items() if limit != getattr(settings, name)}
+    if not lowered:
+        return settings
+    reason = "the process may not take enough memory (ulimit -v, or its container's limit)"
+    observe("limits_lowered", reason=reason, **lowered)
+    return replace(settings, **fitting)  # type: ignore[arg-type]

@@ -64,7 +64,7 @@ class DataDirectory:
 
     def append(self, topic: str, *timestamps_ms: int, partition: int = 0) -> None:
         """Append one set, with a message for each timestamp."""
-        self.directory.log(topic, partition).append(timed_set(*timestamps_ms))
+        self.directory.log(topic, partition).appender.append(timed_set(*timestamps_ms))
 
     def times(self, topic: str, partition: int = 0) -> list[int]:
         """The timestamps of all messages of a log, in order."""
@@ -97,7 +97,7 @@ def read_messages(log: Log) -> list[tuple[int, int, bytes | None, bytes | None]]
     found: list[tuple[int, int, bytes | None, bytes | None]] = []
     offset = log.log_start_offset
     while offset < log.high_watermark:
-        data = log.read(offset, 1 << 20, whole_first=True).read()
+        data = log.reader.read(offset, 1 << 20, whole_first=True).read()
         if not data:
             break  # A log that may have gaps has one at its end.
         found += [

@@ -14,7 +14,7 @@ from ..storage.directory.deletion import DeletionQueue
 from ..storage.files import Buffer, SystemFiles
 from ..storage.log.appended import Appended
 from ..storage.log.log import Log
-from ..storage.log.opening import open_log
+from ..storage.log.log_opening import open_log
 from ..storage.log.usual_admission import admit_usual
 from ..storage.open_files import OpenFiles
 from ..storage.producers.producer_budget import ProducerBudget
@@ -187,7 +187,10 @@ class LogFolder:
 
     def append(self, *timestamps_ms: int, codec: Codec = Codec.NONE) -> list[int]:
         """Append each timestamp as a set of one message; returns their offsets."""
-        return [self.log.append(timed_set(ms, codec=codec)).first_offset for ms in timestamps_ms]
+        return [
+            self.log.appender.append(timed_set(ms, codec=codec)).first_offset
+            for ms in timestamps_ms
+        ]
 
     def stored(self) -> bytes:
         """Everything below the high watermark, as a consumer fetches it."""
@@ -195,7 +198,7 @@ class LogFolder:
         parts: list[bytes] = []
         offset = log.log_start_offset
         while offset < log.high_watermark:
-            data = log.read(offset, 1 << 20, whole_first=True).read()
+            data = log.reader.read(offset, 1 << 20, whole_first=True).read()
             whole = list(entries(data))
             if not whole:
                 break
@@ -232,7 +235,7 @@ class LogFolder:
     def found(self, *targets_ms: int) -> list[tuple[int, int] | None]:
         """What a search finds for each target: timestamp and offset."""
         self.log.prepare()
-        results = [self.log.find_time(target_ms).run() for target_ms in targets_ms]
+        results = [self.log.reader.find_time(target_ms).run() for target_ms in targets_ms]
         return [(found.timestamp_ms, found.offset) if found else None for found in results]
 
     def names(self, suffix: str = "") -> list[str]:

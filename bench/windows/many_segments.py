@@ -35,7 +35,7 @@ def first_looks(segments: int = SEGMENTS) -> FirstLooks:
         folder = LogFolder(Path(path) / "t-0")
         log = folder.open(retention_ms=-1, segment_bytes=50)
         for number in range(segments):
-            log.append(timed_set(_START_MS + _SPAN_MS * number))
+            log.appender.append(timed_set(_START_MS + _SPAN_MS * number))
         wanted = segments // 2
         from_ms = _START_MS + _SPAN_MS * wanted
         window = TimeWindow.between(from_ms, from_ms + _SPAN_MS)
@@ -49,7 +49,7 @@ def first_looks(segments: int = SEGMENTS) -> FirstLooks:
             return seconds
 
         def roll() -> None:
-            log.append(timed_set(_START_MS + _SPAN_MS * (log.log_end_offset + 1)))
+            log.appender.append(timed_set(_START_MS + _SPAN_MS * (log.log_end_offset + 1)))
 
         def remove() -> None:
             log.expiry.trim(log.segments[1].base_offset)

@@ -143,7 +143,7 @@ def measured(shape: str, times: Sequence[int], path: Path) -> Row:
     log = folder.log
     try:
         for begin in range(0, len(times), _A_SET):
-            log.append(_record_set(times[begin : begin + _A_SET]))
+            log.appender.append(_record_set(times[begin : begin + _A_SET]))
         made = _make(log)
         (segment,) = log.segments
         data = segment.time_map.data()
@@ -211,7 +211,7 @@ def _scan(log: Log) -> float:
     offset = 0
     seen = array("q")
     while offset < log.high_watermark:
-        data = log.read(offset, 1 << 20, whole_first=True).read()
+        data = log.reader.read(offset, 1 << 20, whole_first=True).read()
         for columns in read_columns(data, max_decompressed_bytes=1 << 26, content=()):
             seen.frombytes(columns.timestamps[-8:])
             offset = int.from_bytes(columns.offsets[-8:], "little") + 1

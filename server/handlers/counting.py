@@ -8,6 +8,7 @@ from ...protocol.api.log.count_by_time import CountByTimeRequest, CountByTimeRes
 from ...protocol.api.log.list_offsets import BY_APPEND, BY_TIMESTAMP
 from ...protocol.errors import InvalidRequest, OffsetOutOfRange
 from ...protocol.limits import MAX_INTERVALS
+from ...storage.index.append_time_lookup import known_times
 from ...storage.index.time_mapping import Unreadable
 from ...storage.log.log import Log
 from ...storage.read.windows import TimeWindow
@@ -179,7 +180,7 @@ async def _by_append(
         while not segment.append_times.load():
             await turns.give_way()
         end = min(end_offset, max(segment.next_offset, offset + 1))
-        known = segment.append_times.covering(offset, end, _SETS)
+        known = known_times(segment.append_times, offset, end, _SETS)
         spans = [*known.spans, (min(known.end_offset, end), -1)]
         for (first, time_ms), (behind, _) in pairwise(spans):
             messages = min(behind, end) - max(first, offset)

@@ -65,7 +65,7 @@ async def _with_searches(
                 continue
             try:
                 log = services.logs.find(topic.name, result.partition)
-                found = await searched(services.work, turns, log.find_time(request.at_ms))
+                found = await searched(services.work, turns, log.reader.find_time(request.at_ms))
                 result.search = [_search(found, log, request.at_ms)]
             except Exception as error:
                 outcome = services.outcomes.of(error, api="describe-log")

@@ -25,7 +25,7 @@ from ...storage.files import Buffer
 from ...storage.read.file_range import FileRange
 from ...storage.read.readable_segment import FarAway
 from ...storage.read.reader import Reader
-from ...storage.read.reading import Slice
+from ...storage.read.slices import Slice
 from ..conversions import Limits
 from ..parking import Partition
 from .base import Later, Services, each_alone
@@ -327,7 +327,7 @@ class _Reading(msgspec.Struct):
         figures = self.services.figures.topic(topic)
         limits = Limits(part.limit_bytes, log.settings.max_decompressed_bytes)
         magic = newest_format(self.version)
-        found = log.read(wanted.fetch_offset, part.found.size)
+        found = log.reader.read(wanted.fetch_offset, part.found.size)
         data: Buffer = found.read()
         while found.magic > magic:
             try:
@@ -345,7 +345,7 @@ class _Reading(msgspec.Struct):
                 break
             # Nothing but marks of transactions, which this reader cannot pass by itself.
             following = walk(data, 0, converted.used_bytes, check_crc=False).last_offset + 1
-            found = log.read(following, part.found.size, whole_first=True)
+            found = log.reader.read(following, part.found.size, whole_first=True)
             data = found.read()
         part.result.high_watermark = found.high_watermark
         part.result.records = bytes(data)

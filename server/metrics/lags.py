@@ -149,7 +149,7 @@ class Lags:
                 return _FirstTime(log, append_ms, False)
         try:
             # Opening a compressed set may take long.
-            data = log.read(offset, 0, whole_first=True).read()
+            data = log.reader.read(offset, 0, whole_first=True).read()
             limit = log.settings.max_decompressed_bytes
             timed = await self._work.in_conversion_thread(_first_record_time(data, offset, limit))
         except (HorologError, OSError):

@@ -25,7 +25,9 @@ async def find(services: Services, query: Query) -> dict[str, object]:
         return {"refused": str(error)}
     log = await asked_log(services, query)
     turns = services.work.turns()
-    search = log.find_time(target_ms) if by == BY_TIME else log.reader.find_append_time(target_ms)
+    search = (
+        log.reader.find_time(target_ms) if by == BY_TIME else log.reader.find_append_time(target_ms)
+    )
     found = await searched(services.work, turns, search)
     answer: dict[str, object] = {
         "target_ms": target_ms,

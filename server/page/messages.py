@@ -19,7 +19,7 @@ from ...protocol.records.layout import (
 from ...protocol.records.messages.message import Record, records
 from ...storage.files import Buffer
 from ...storage.log.log import Log
-from ...storage.read.reading import Slice
+from ...storage.read.slices import Slice
 from ...values import value_class
 from ..handlers.base import Services
 from .query import Query, asked_log
@@ -101,7 +101,7 @@ async def _read_once(services: Services, log: Log, start: int, limit: int) -> tu
     """What one read gives, and how many bytes that were."""
     decoded, size = Decoded([], start), 0
     for wanted in (FIRST_READ_BYTES, LARGEST_READ_BYTES):
-        found = log.read(start, wanted)
+        found = log.reader.read(start, wanted)
         size = found.size
         if not size:
             break

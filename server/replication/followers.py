@@ -25,7 +25,7 @@ from ...replication.messages import (
     Welcome,
 )
 from ...replication.partition_log import Partition
-from ...storage.read.reading import Slice
+from ...storage.read.slices import Slice
 from ..handlers.base import Call, Later
 from .channel import Channel, Known
 from .stored_metadata import StoredMetadata

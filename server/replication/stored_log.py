@@ -183,7 +183,7 @@ class StoredLog:
     def raise_log_start(self, offset: int) -> None:
         log = self.log
         if log.recovery_point < offset:
-            log.flush()
+            log.flusher.flush()
         log.replica.begin_at(offset)
         self._secure.secure_log_start(log)
 

@@ -66,7 +66,7 @@ class StoredMetadata(StoredLog):
     def raise_log_start(self, offset: int) -> None:
         """As far as the stored state reaches; the rest comes once there is another one."""
         if self.log.recovery_point < offset:
-            self.log.flush()
+            self.log.flusher.flush()
         self.metadata.begin_at(offset)
         self.moved()
 

@@ -34,7 +34,7 @@ from ...storage.files import Buffer
 from ...storage.metadata.state_copy import StatePart
 from ...storage.names import MAX_OFFSET
 from ...storage.read.file_range import FileRange
-from ...storage.read.reading import Slice
+from ...storage.read.slices import Slice
 from ...storage.replica.copy_facts import CopyFacts, MalformedFacts
 from ...storage.replica.copying import Copied
 from ...storage.replica.epoch_history import NO_EPOCH, EpochEnd, EpochStart

@@ -220,7 +220,7 @@ class LogDirectory:
 
         Nothing is applied yet (`MetadataLog.next_change`). Raises `StorageError`, `OSError`.
         """
-        from ..metadata.opening import open_metadata
+        from ..metadata.metadata_opening import open_metadata
 
         assert self._replicated
         assert self.metadata is None

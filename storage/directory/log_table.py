@@ -16,12 +16,12 @@ from ...config.topic import TopicSettings
 from ...protocol.errors import HorologError, InvalidConfig, StorageError
 from ..files import RETRIABLE_ERRORS
 from ..log.log import Log
-from ..log.opening import open_log
-from ..log.recovery_progress import RecoveryProgress, bytes_to_scan
+from ..log.log_opening import open_log
 from ..log.segment_scan import Progress
 from ..names import folder_name
 from ..seams import Seams
 from .checkpoints import Offsets
+from .recovery_progress import RecoveryProgress, bytes_to_scan
 from .topic_registry import TopicRegistry
 
 Partition = tuple[str, int]

@@ -5,9 +5,9 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 
 from ..log.segment import Segment
-from ..read.reading import Slice
 from ..read.search import Found, SearchView
-from .append_times import KnownTimes
+from ..read.slices import Slice
+from .append_time_lookup import KnownTimes, first_since, known_times
 
 
 def append_times_of(found: Slice, offset: int, sets_max: int) -> tuple[Slice, KnownTimes]:
@@ -21,7 +21,7 @@ def append_times_of(found: Slice, offset: int, sets_max: int) -> tuple[Slice, Kn
         return found, KnownTimes([], offset, 0)
     wanted_end = min(offset_behind(segment, found.position + found.size), found.high_watermark)
     first_offset = max(offset, segment.base_offset)
-    known = segment.append_times.covering(first_offset, wanted_end, sets_max)
+    known = known_times(segment.append_times, first_offset, wanted_end, sets_max)
     size = found.size
     if known.end_offset < wanted_end:
         size = min(size, segment.locate(known.end_offset) - found.position)
@@ -60,7 +60,7 @@ def find_append_time(
 def _find_in_segment(
     view: SearchView, segment: Segment, target_ms: int
 ) -> Generator[None, None, Found | None]:
-    steps = segment.append_times.find(target_ms, view.log_start_offset, view.high_watermark)
+    steps = first_since(segment.append_times, target_ms, view.log_start_offset, view.high_watermark)
     while not segment.dropped:
         try:
             next(steps)

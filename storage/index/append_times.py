@@ -21,8 +21,7 @@ A file that is missing, or not as it should be, makes the times of its segment u
 error.
 """
 
-from bisect import bisect_right
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from operator import sub
 from pathlib import Path
@@ -30,7 +29,6 @@ from typing import Final
 from zlib import crc32
 
 from ...protocol.records.layout import NO_TIMESTAMP
-from ...values import value_class
 from ..files import NO_HANDLES, File
 from ..seams import Seams
 from .append_time_blocks import BLOCK_ENTRIES, ENTRY, Blocks
@@ -47,22 +45,10 @@ Span = tuple[int, int]
 unknown."""
 
 
-@value_class
-class KnownTimes:
-    """What is known of the messages between two offsets."""
-
-    spans: list[Span]
-    end_offset: int
-    """It is known up to here."""
-    sets: int
-    """How many entries say so."""
-
-
 class AppendTimes:
     """The append times of one segment, known from its file up to, without, `end_offset`."""
 
     __slots__ = (
-        "_blocks",
         "_count",
         "_crc",
         "_last_ms",
@@ -70,14 +56,15 @@ class AppendTimes:
         "_run_offset",
         "_seams",
         "_surplus",
-        "_sync_failed",
         "_unsynced",
         "base_offset",
+        "blocks",
         "changes",
         "end_offset",
         "largest_ms",
         "path",
         "settled",
+        "sync_failed",
     )
 
     def __init__(self, path: Path, base_offset: int, seams: Seams) -> None:
@@ -103,8 +90,9 @@ class AppendTimes:
         self._surplus = True
         """Whether the file may hold more than the entries."""
         self._unsynced = False
-        self._sync_failed = False
-        self._blocks = Blocks()
+        self.sync_failed = False
+        """Whether a sync of the file failed, so that none is ever tried again."""
+        self.blocks = Blocks()
         """Of the entries that were looked at. All were when there are as many as entries."""
 
     def __len__(self) -> int:
@@ -178,14 +166,14 @@ class AppendTimes:
     @property
     def loaded(self) -> bool:
         """Whether all entries were looked at."""
-        return self._blocks.count == self._count
+        return self.blocks.count == self._count
 
     def load(self) -> bool:
         """Look at the next entries that were not looked at yet; `True` when all are.
 
         Entries that do not fit their checksum are dropped. Raises `OSError`.
         """
-        blocks = self._blocks
+        blocks = self.blocks
         if blocks.count < self._count:
             wanted = min(self._count - blocks.count, STEP_ENTRIES)
             data = self._read(blocks.count, wanted)
@@ -198,11 +186,6 @@ class AppendTimes:
                 if blocks.crc != self._crc:
                     self._drop("checksum does not fit")
         return self.loaded
-
-    @property
-    def smallest_ms(self) -> int:
-        """The smallest time that is known, behind all times when none is; once all are loaded."""
-        return self._blocks.smallest_ms
 
     def add(self, first_offset: int, next_offset: int, append_time_ms: int) -> None:
         """Note that the messages between the two offsets were appended, all at once.
@@ -227,7 +210,7 @@ class AppendTimes:
             first_offsets = first_offsets[:1]
         if self._surplus:
             self.cut_back()
-        blocks, count = self._blocks, self._count
+        blocks, count = self.blocks, self._count
         relatives = list(map(sub, first_offsets, repeat(self.base_offset)))
         data = b"".join(map(_packed, relatives, repeat(append_time_ms)))
         crc = crc32(data, self._crc)
@@ -261,7 +244,7 @@ class AppendTimes:
             if self._surplus:
                 self.cut_back()
             self._write(entries)
-            count, blocks = self._count, self._blocks
+            count, blocks = self._count, self.blocks
             self._count = count + len(entries) // ENTRY.size
             if blocks.count == count:
                 blocks.take(bytes(entries), next_offset - self.base_offset)
@@ -300,7 +283,7 @@ class AppendTimes:
         Where there is no handle for the file, the next `add` does.
         """
         if self._surplus:
-            self._blocks = Blocks()
+            self.blocks = Blocks()
             try:
                 self.cut_back()
             except OSError as error:
@@ -320,7 +303,7 @@ class AppendTimes:
         May be called in another thread than the one that writes. Raises `OSError`. A sync that
         failed is not tried again: from then on the answer is false.
         """
-        if self._unsynced and not self._sync_failed:
+        if self._unsynced and not self.sync_failed:
             self._unsynced = False
             try:
                 file = self._seams.files.open(self.path)
@@ -332,16 +315,21 @@ class AppendTimes:
             try:
                 file.sync()
             except OSError:
-                self._sync_failed = True
+                self.sync_failed = True
                 raise
             finally:
                 file.close()
-        return not self._sync_failed
+        return not self.sync_failed
 
-    @property
-    def sync_failed(self) -> bool:
-        """Whether a sync of the file failed, so that none is ever tried again."""
-        return self._sync_failed
+    def read_block(self, number: int, skipped: int = 0) -> bytes:
+        """The entries of a block but the first ones; none if another process cut the file."""
+        first = number * BLOCK_ENTRIES
+        wanted = min(self._count - first, BLOCK_ENTRIES) - skipped
+        data = self._read(first + skipped, wanted)
+        if len(data) < wanted * ENTRY.size:
+            self._drop("shorter than it was")
+            return b""
+        return data
 
     def only_since(self, offset: int) -> int | None:
         """The time at which all messages from `offset` on were appended, if that is one and it is
@@ -351,90 +339,6 @@ class AppendTimes:
             return None
         return self._last_ms
 
-    def covering(self, first_offset: int, end_offset: int, sets_max: int = 1 << 62) -> KnownTimes:
-        """What is known of the messages from one offset on, up to another or as far as `sets_max`
-        entries reach.
-
-        The first span begins at or below `first_offset`. Loads what is not loaded. Raises
-        `OSError`.
-        """
-        while not self.load():
-            pass
-        if first_offset >= self.end_offset:
-            return KnownTimes([(self.end_offset, NO_TIMESTAMP)], end_offset, 0)
-        number = self._number_at(first_offset)
-        spans = [(self.base_offset, NO_TIMESTAMP)] if number < 0 else []
-        sets = 0
-        for offset, append_time_ms in self._entries(max(number, 0)):
-            if offset >= end_offset:
-                break
-            if sets == sets_max:
-                return KnownTimes(spans, offset, sets)
-            sets += 1
-            if not spans or spans[-1][1] != append_time_ms:
-                spans.append((offset, append_time_ms))
-        if not spans:  # the file was cut by another process meanwhile
-            return KnownTimes([(self.base_offset, NO_TIMESTAMP)], end_offset, 0)
-        if end_offset > self.end_offset and spans[-1][1] != NO_TIMESTAMP:
-            spans.append((self.end_offset, NO_TIMESTAMP))
-        return KnownTimes(spans, end_offset, sets)
-
-    def run_between(self, first_ms: int, last_ms: int, offset: int) -> tuple[int, int]:
-        """The next offsets from `offset` on of messages that were appended between two times, both
-        included: the first, and the one behind the last; equal where there are none before the
-        second, from where to ask again.
-
-        A bounded piece of work, for times that are loaded. Raises `OSError`.
-        """
-        begin: int | None = None
-        changes, blocks = self.changes, self._blocks
-        block = max(blocks.first_reaching(first_ms), blocks.holding(offset - self.base_offset), 0)
-        for _ in range(STEP_ENTRIES // BLOCK_ENTRIES):
-            if begin is None:
-                block = blocks.first_below(block, last_ms)
-            if block == len(blocks):
-                break
-            entries = self._block(block)
-            if self.changes != changes:  # another process cut the file
-                return self.run_between(first_ms, last_ms, offset)
-            block += 1
-            ends = [*(first for first, _ in entries[1:]), self._block_start(block)]
-            for (first, append_time_ms), end in zip(entries, ends, strict=True):
-                inside = first_ms <= append_time_ms <= last_ms and end > offset
-                if inside and begin is None:
-                    begin = max(first, offset)
-                elif begin is not None and not inside:
-                    return begin, first
-        reached = max(self._block_start(block), offset)
-        return (reached if begin is None else begin), reached
-
-    def find(
-        self, target_ms: int, start_offset: int, end_offset: int
-    ) -> Generator[None, None, tuple[int, int] | None]:
-        """Search `(offset, append time)` of the first message between two offsets that was
-        appended at or after `target_ms`; in bounded steps. Raises `OSError`.
-
-        Entries that are taken away meanwhile let it begin anew.
-        """
-        target_ms = max(target_ms, 0)
-        while not self.load():
-            yield
-        changes = self.changes
-        start_block = self._blocks.holding(start_offset - self.base_offset)
-        block = max(self._blocks.first_reaching(target_ms), start_block)
-        while block < len(self._blocks) and self._block_start(block) < end_offset:
-            entries = self._block(block)
-            ends = [*(offset for offset, _ in entries[1:]), self._block_start(block + 1)]
-            for (offset, append_time_ms), end in zip(entries, ends, strict=False):
-                first_offset = max(offset, start_offset)
-                if append_time_ms >= target_ms and first_offset < min(end, end_offset):
-                    return first_offset, append_time_ms
-            block += 1
-            yield
-            if self.changes != changes:
-                return (yield from self.find(target_ms, start_offset, end_offset))
-        return None
-
     def _clear(self) -> None:
         """Believe in no entry, and not that the file has none."""
         self.changes += 1
@@ -443,7 +347,7 @@ class AppendTimes:
         self._count = self._crc = 0
         self._last_ms, self._run_offset = NO_TIMESTAMP, None
         self._surplus = True
-        self._blocks = Blocks()
+        self.blocks = Blocks()
 
     def _drop(self, reason: str) -> None:
         """Believe in nothing that the file tells so far."""
@@ -456,7 +360,7 @@ class AppendTimes:
         """Take the file's first entries anew, up to the first one that makes no sense or is of
         `limit_offset` or beyond."""
         self._clear()
-        blocks = self._blocks
+        blocks = self.blocks
         wanted = STEP_ENTRIES if count_max is None else min(STEP_ENTRIES, count_max)
         limit = limit_offset - self.base_offset
         while wanted and blocks.take(self._read(blocks.count, wanted), limit):
@@ -476,52 +380,6 @@ class AppendTimes:
                 return NO_TIMESTAMP
             self._last_ms = ENTRY.unpack(data)[1]
         return self._last_ms
-
-    def _block_start(self, block: int) -> int:
-        """The offset that a block begins with, or would."""
-        if block == len(self._blocks):
-            return self.end_offset
-        return self.base_offset + self._blocks.start(block)
-
-    def _number_at(self, offset: int) -> int:
-        """The last entry of an offset at or below `offset`; -1 when there is none."""
-        block = self._blocks.holding(offset - self.base_offset)
-        if block < 0:
-            return -1
-        data = self._block_bytes(block, 0)
-        relative = offset - self.base_offset
-
-        def offset_of(number: int) -> int:
-            found: int = ENTRY.unpack_from(data, number * ENTRY.size)[0]
-            return found
-
-        entries = range(len(data) // ENTRY.size)
-        return block * BLOCK_ENTRIES + bisect_right(entries, relative, key=offset_of) - 1
-
-    def _entries(self, number: int) -> Iterator[tuple[int, int]]:
-        """`(offset, append time)` of the entries from `number` on."""
-        skipped = number % BLOCK_ENTRIES
-        block = number // BLOCK_ENTRIES
-        while block < len(self._blocks):
-            yield from self._block(block, skipped)
-            skipped = 0
-            block += 1
-
-    def _block(self, block: int, skipped: int = 0) -> list[tuple[int, int]]:
-        """`(offset, append time)` of a block's entries but the first ones; none if another process
-        cut the file."""
-        base_offset = self.base_offset
-        data = self._block_bytes(block, skipped)
-        return [(base_offset + relative, ms) for relative, ms in ENTRY.iter_unpack(data)]
-
-    def _block_bytes(self, block: int, skipped: int) -> bytes:
-        first = block * BLOCK_ENTRIES
-        wanted = min(self._count - first, BLOCK_ENTRIES) - skipped
-        data = self._read(first + skipped, wanted)
-        if len(data) < wanted * ENTRY.size:
-            self._drop("shorter than it was")
-            return b""
-        return data
 
     def _read(self, first: int, count: int) -> bytes:
         try:

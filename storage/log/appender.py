@@ -16,10 +16,10 @@ from .admitted import Admitted, LogEnd
 from .append_run import AppendRun
 from .appended import NOTHING_APPENDED, Appended
 from .light_sets import OPENED_BYTES, is_light
+from .log_state import REFUSED, LogState
 from .past_retention import PastRetention
 from .rolling import roll_reason
 from .segment import Segment
-from .state import REFUSED, LogState
 from .usual_admission import admit_usual
 
 ALONE_MAX: Final = 16

@@ -7,9 +7,9 @@ from ...protocol.records.layout import NO_TIMESTAMP
 from ...times import format_time, later
 from .appender import Appender
 from .description import LogDescription, SegmentDescription, describe_segment
+from .log_state import LogState
 from .retention import RetentionPlan, judge, plan_retention
 from .rolling import is_idle
-from .state import LogState
 
 FUTURE_MS: Final = 60_000
 """Clocks of machines differ; only a time further ahead than this is one from the future."""

@@ -2,7 +2,7 @@
 
 from ...protocol.errors import StorageError
 from .flush import FlushWork
-from .state import REFUSED, LogState
+from .log_state import REFUSED, LogState
 
 
 class Flusher:

@@ -1,7 +1,7 @@
 """One partition's log: segments in a row, appended to at the end, dropped at the start.
 
 A log belongs to one thread, the event loop's. Two things may run elsewhere: `prepare`, and the
-`FlushWork` that `Flusher.begin_flush` hands out. Opening a log is `opening.open_log`.
+`FlushWork` that `Flusher.begin_flush` hands out. Opening a log is `log_opening.open_log`.
 """
 
 from collections.abc import Iterator
@@ -10,18 +10,13 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import StorageError
 from ...protocol.records.layout import NO_TIMESTAMP
-from ..files import Buffer
 from ..read.reader import Reader
-from ..read.reading import Slice
-from ..read.search import Found, Search
 from ..read.windows import Windows
-from .appended import Appended
 from .appender import Appender
 from .expiry import Expiry
 from .flush import FlushWork
 from .flusher import Flusher
-from .retention import RetentionPlan
-from .state import REFUSED, LogParts, LogState
+from .log_state import REFUSED, LogParts, LogState
 
 if TYPE_CHECKING:
     from ..replica.replica import Replica
@@ -30,8 +25,7 @@ if TYPE_CHECKING:
 class Log(LogState):
     """The messages of one partition. Made by `open_log`.
 
-    What can be done with it is in its parts; the most usual of that, and what concerns all of
-    them, is here too.
+    What can be done with it is in its parts; what concerns all of them is here.
     """
 
     # With more than thirty attributes an object's dictionary shares its keys with no other one's:
@@ -71,30 +65,6 @@ class Log(LogState):
 
             self._replica = Replica(self)
         return self._replica
-
-    def append(self, record_set: Buffer, *, wait_for_sync: bool = False) -> Appended:
-        """`Appender.append`."""
-        return self.appender.append(record_set, wait_for_sync=wait_for_sync)
-
-    def roll(self, reason: str = "asked") -> None:
-        """`Appender.roll`."""
-        self.appender.roll(reason)
-
-    def read(self, offset: int, max_bytes: int, *, whole_first: bool = False) -> Slice:
-        """`Reader.read`."""
-        return self.reader.read(offset, max_bytes, whole_first=whole_first)
-
-    def find_time(self, target_ms: int) -> Search[Found | None]:
-        """`Reader.find_time`."""
-        return self.reader.find_time(target_ms)
-
-    def maintain(self, now_ms: int) -> RetentionPlan:
-        """`Expiry.maintain`."""
-        return self.expiry.maintain(now_ms)
-
-    def flush(self) -> None:
-        """`Flusher.flush`."""
-        self.flusher.flush()
 
     def truncate(self, offset: int) -> None:
         """Remove the messages from `offset` on; beyond the log end nothing happens.

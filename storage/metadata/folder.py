@@ -26,7 +26,7 @@ from ..directory.clean_shutdown import leave_marker, take_marker
 from ..directory.deletion import remove
 from ..files import replacing
 from ..log.log import Log
-from ..log.opening import open_log
+from ..log.log_opening import open_log
 from ..names import METADATA_FOLDER, METADATA_TOPIC, folder_name
 from ..seams import Seams
 from .records import MAX_RECORD_BYTES

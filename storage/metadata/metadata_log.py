@@ -24,10 +24,10 @@ from ..log.log import Log
 from ..replica.leader_epochs import EpochWrite
 from ..seams import Seams
 from .folder import MetadataFolder
-from .reading import read_records
+from .metadata_state import MetadataState, records_of
+from .record_reading import read_records
 from .records import MalformedRecord, MetadataRecord, decode_record, encode_record
 from .snapshot import MalformedState, Snapshot, encode_state
-from .state import MetadataState, records_of
 from .state_copy import StateCopy, StateReading
 
 MIN_LOG_BYTES: Final = 1 << 20
@@ -126,7 +126,7 @@ class MetadataLog:
     def _open(self, noted: int) -> None:
         log = self.log
         if log.recovery_point < log.log_end_offset:
-            log.flush()
+            log.flusher.flush()
         committed = max(log.high_watermark, noted)
         self._rebuild(self._stored(), min(committed, log.log_end_offset))
         if noted > max(log.log_end_offset, self.state_offset):
@@ -283,7 +283,7 @@ class MetadataLog:
         encoder = RecordEncoder()
         encoder.add(data, None, self._seams.clock.now_ms(), ())
         # Who holds the watermark waits for all brokers, and for their syncs where that is wanted.
-        self.log.append(finish_batch(encoder), wait_for_sync=not self.log.watermark.held)
+        self.log.appender.append(finish_batch(encoder), wait_for_sync=not self.log.watermark.held)
         return self.log.log_end_offset - 1
 
     # Shortening

@@ -12,8 +12,8 @@ from zlib import crc32
 
 import msgpack
 
+from .metadata_state import MetadataState
 from .records import MAX_RECORD_BYTES, MalformedRecord, MetadataRecord, decode_record, encode_record
-from .state import MetadataState
 
 HEADER: Final = b"horolog metadata 1\n"
 _FRAME = Struct(">II")

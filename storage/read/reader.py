@@ -4,16 +4,15 @@ from bisect import bisect_left
 
 from ...protocol.errors import OffsetOutOfRange
 from ...protocol.records.layout import NO_TIMESTAMP
+from ..index.append_time_lookup import KnownTimes, known_times
 from ..index.append_time_search import append_times_of, find_append_time, offset_behind
-from ..index.append_times import KnownTimes
-from ..log.light_sets import OPENED_BYTES
-from ..log.state import LogState
+from ..log.log_state import LogState
 from ..producers.producer_states import AbortedTransaction
 from . import search
 from .readable_segment import FarAway
-from .reading import Slice, read_slice, readable_bytes
 from .search import Found, Search, SearchView
 from .search_trail import SearchTrail, trail_of
+from .slices import Slice, read_slice, readable_bytes
 from .time_lookup import look_for_time
 
 
@@ -122,9 +121,9 @@ class Reader:
         looked_at = None
         if segment.largest_possible_ms >= target_ms:
             looked_at = segment
-            start = max(segment.time_index.start_for(target_ms), log.log_start_offset)
-            opened_bytes = min(log.settings.max_decompressed_bytes, OPENED_BYTES)
-            found = look_for_time(segment, start, target_ms, opened_bytes)
+            found = look_for_time(
+                segment, target_ms, log.log_start_offset, log.settings.max_decompressed_bytes
+            )
             if found is not None:
                 end_offset = log.log_end_offset if to_log_end else log.watermark.offset
                 return Search(None, found if found.offset < end_offset else None)
@@ -161,11 +160,8 @@ class Reader:
 
     def append_time_ms(self, offset: int) -> int:
         """When the message at `offset` was appended, -1 if that is unknown. Raises `OSError`."""
-        return (
-            self._log.segment_list.holding(offset)
-            .append_times.covering(offset, offset + 1)
-            .spans[-1][1]
-        )
+        times = self._log.segment_list.holding(offset).append_times
+        return known_times(times, offset, offset + 1).spans[-1][1]
 
     def find_append_time(self, target_ms: int, *, to_log_end: bool = False) -> Search[Found | None]:
         """Search the first message, in offset order, appended at or after `target_ms`.

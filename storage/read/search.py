@@ -18,9 +18,8 @@ from ...protocol.records.layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, NO
 from ...protocol.records.messages.message import Record, records
 from ...values import value_class
 from ..directory.stepped_change import Work
-from ..log.entry_opening import Steps, opened
-from ..log.light_sets import OPENED_BYTES
 from ..log.segment import Segment
+from .entry_opening import Steps, opened
 from .time_lookup import Found as Found
 from .time_lookup import entry_bytes, look_for_time
 
@@ -254,13 +253,14 @@ def _falling(bases: Sequence[int], start: int) -> list[int]:
 def _find_in_segment(  # noqa: C901, PLR0912 - one search
     view: SearchView, segment: Segment, target_ms: int, *, looked: bool = False
 ) -> Steps[Found | None]:
-    start = max(segment.time_index.start_for(target_ms), view.log_start_offset)
     found = None
     if not looked:
-        opened_bytes = min(view.max_decompressed_bytes, OPENED_BYTES)
-        found = look_for_time(segment, start, target_ms, opened_bytes)
+        found = look_for_time(
+            segment, target_ms, view.log_start_offset, view.max_decompressed_bytes
+        )
     if found is not None:
         return found
+    start = max(segment.time_index.start_for(target_ms), view.log_start_offset)
     if not segment.located(start):
         yield from _close_to(segment, start)
         if segment.dropped:

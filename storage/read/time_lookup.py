@@ -19,6 +19,7 @@ from ...protocol.records.layout import (
     TIMESTAMP_AT,
 )
 from ..check.entry_rules import walk_row
+from ..log.light_sets import OPENED_BYTES
 from ..log.segment import Segment
 
 _READ_BYTES: Final = 8 << 10
@@ -35,14 +36,16 @@ class Found(NamedTuple):
 
 
 def look_for_time(
-    segment: Segment, start: int, target_ms: int, max_decompressed_bytes: int
+    segment: Segment, target_ms: int, log_start_offset: int, max_decompressed_bytes: int
 ) -> Found | None:
-    """The first message at or behind offset `start` with a timestamp >= `target_ms`, if all from
+    """The first message at or behind the log start with a timestamp >= `target_ms`, if all from
     the index entry in front of it on are good, as they nearly always are; `None` tells nothing.
 
-    Nothing below `start` is as late. Batches are decompressed up to `max_decompressed_bytes`.
+    Batches that open to more than `max_decompressed_bytes`, or that are not light, are not opened.
     Raises `OSError`.
     """
+    # Nothing below `start` is as late.
+    start = max(segment.time_index.start_for(target_ms), log_start_offset)
     offset, position, after = segment.offset_index.around(start)
     stop = segment.readable_bytes
     if segment.gaps or position >= stop or min(after, stop) - position > FAR_BYTES:
@@ -68,7 +71,10 @@ def look_for_time(
     else:
         try:
             in_batch = find_in_batch(
-                data, at, target_ms, max_decompressed_bytes=max_decompressed_bytes
+                data,
+                at,
+                target_ms,
+                max_decompressed_bytes=min(max_decompressed_bytes, OPENED_BYTES),
             )
         except HorologError:
             return None

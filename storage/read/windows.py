@@ -8,10 +8,11 @@ from typing import Final, NamedTuple
 from ...protocol.records.kernel import count_times, time_map_counts, time_map_runs
 from ...times import INT64_MAX
 from ...values import value_class
+from ..index.append_time_lookup import run_between
 from ..index.time_mapping import StoredTimes, TimeMapping
 from ..log.closed_times import smallest_possible_ms
+from ..log.log_state import LogState
 from ..log.segment import Segment
-from ..log.state import LogState
 
 UNMAPPED_BYTES: Final = 1 << 20
 """So much of a log behind the end of its time map is read rather than mapped."""
@@ -116,8 +117,8 @@ class Windows:
             if times.largest_ms >= window.first_ms:
                 if not times.loaded:
                     return Place(offset, offset, skipped_bytes, segment)
-                if times.smallest_ms <= window.last_ms:
-                    begin, end = times.run_between(*window, offset)
+                if times.blocks.smallest_ms <= window.last_ms:
+                    begin, end = run_between(times, *window, offset)
                 if end >= times.end_offset:
                     end = segment.next_offset  # No append time is known of what is behind.
                     begin = end if begin >= times.end_offset else begin

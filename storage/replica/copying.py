@@ -7,12 +7,13 @@ from typing import Final, NamedTuple
 from ...protocol.errors import OffsetOutOfRange
 from ...protocol.records.layout import BATCH_MAGIC, CODEC_MASK
 from ...values import value_class
+from ..index.append_time_lookup import known_times
 from ..index.append_time_search import offset_behind
 from ..index.append_times import Span
+from ..log.log_state import LogState
 from ..log.segment import Segment
-from ..log.state import LogState
 from ..read.readable_segment import FarAway
-from ..read.reading import Slice, read_slice
+from ..read.slices import Slice, read_slice
 from .copy_facts import EPOCHS_MAX, NEVER, SPANS_MAX, CopyFacts
 from .epoch_history import EpochStart
 
@@ -164,7 +165,7 @@ def _facts(
     only_ms = segment.append_times.only_since(offset) if offset >= segment.base_offset else None
     if only_ms is not None and end <= segment.append_times.end_offset:
         return found, history.between(offset, end), ((offset, only_ms),), end
-    times = segment.append_times.covering(max(offset, segment.base_offset), end, SPANS_MAX)
+    times = known_times(segment.append_times, max(offset, segment.base_offset), end, SPANS_MAX)
     epochs = history.between(offset, times.end_offset)
     times_end = times.end_offset
     if len(epochs) > EPOCHS_MAX:

@@ -18,8 +18,8 @@ from ..index.index_file import RELATIVE_OFFSET_MAX
 from ..log.append_run import AppendRun
 from ..log.appended import NOTHING_APPENDED, Appended
 from ..log.appender import Appender
+from ..log.log_state import LogState
 from ..log.segment import Segment
-from ..log.state import LogState
 from .copy_facts import CopyFacts, MalformedFacts
 from .epoch_history import EpochHistory, MalformedEpochs
 from .leader_epochs import EpochWrite

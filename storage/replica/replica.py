@@ -4,21 +4,30 @@ Who leads, and what is committed, is decided elsewhere. For the loop's thread, a
 """
 
 from functools import partial
-from typing import TYPE_CHECKING
+from struct import Struct
+from typing import TYPE_CHECKING, Final
 
 from ...protocol.errors import StorageError
+from ...protocol.records.layout import (
+    BATCH_MAGIC,
+    ENTRY_OVERHEAD,
+    LEADER_EPOCH_AT,
+    MAGIC_AT,
+    SIZE_AT,
+)
 from ..files import Buffer
 from ..log.appended import Appended
 from ..producers.producer_snapshots import decode_snapshot, encode_snapshot
 from .copy_facts import CopyFacts
 from .copying import Copied, Reached, reached_by, read_copy
 from .epoch_history import NO_EPOCH
-from .epoch_stamp import stamp_epoch
 from .following import Following
 from .leader_epochs import EpochWrite
 
 if TYPE_CHECKING:
     from ..log.log import Log
+
+_INT32: Final = Struct(">i")
 
 
 class Replica:
@@ -80,7 +89,7 @@ class Replica:
         log.epochs.take(log.epochs.history.assigned(epoch, log.log_end_offset))
         log.producers.follows = False
         log.producers.abort_open(log.log_end_offset)
-        log.stamp_batches = partial(stamp_epoch, epoch=epoch)
+        log.stamp_batches = partial(_stamp_epoch, epoch=epoch)
         log.expires = True
 
     def follow(self) -> None:
@@ -95,7 +104,7 @@ class Replica:
     def read(
         self, offset: int, max_bytes: int, *, whole_first: bool = True, far: bool = True
     ) -> Copied:
-        """What a follower gets that has everything below `offset`: stored bytes, as `Log.read`
+        """What a follower gets that has everything below `offset`: stored bytes, as `Reader.read`
         gives them, but up to the log end, and what goes with them.
 
         A copy may begin below the log start, with the oldest segment. At the log end there are no
@@ -187,3 +196,15 @@ class Replica:
             log.watermark.hold(None)
             log.watermark.advance(offset)
             log.hold_high_watermark(offset)
+
+
+def _stamp_epoch(data: bytearray | memoryview, epoch: int) -> None:
+    """Write `epoch` into the batches among whole entries, in place; no CRC covers it.
+
+    Messages of older formats have no room for it.
+    """
+    position, end = 0, len(data)
+    while position < end:
+        if data[position + MAGIC_AT] == BATCH_MAGIC:
+            _INT32.pack_into(data, position + LEADER_EPOCH_AT, epoch)
+        position += ENTRY_OVERHEAD + _INT32.unpack_from(data, position + SIZE_AT)[0]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from horolog.storage.index.append_time_blocks import BLOCK_ENTRIES
+from horolog.storage.index.append_time_lookup import first_since, known_times
 from horolog.storage.index.append_times import STEP_ENTRIES, AppendTimes
 from horolog.storage.index.index_checksums import AppendTimesChecksum
 from horolog.storage.seams import Seams
@@ -42,7 +43,7 @@ def written(path: Path, seams: Seams, entries: Entries = SETS, end: int = END) -
 
 def told(times: AppendTimes, end: int = END) -> list[int]:
     """The time of every offset."""
-    return [times.covering(at, at + 1).spans[-1][1] for at in range(BASE, end)]
+    return [known_times(times, at, at + 1).spans[-1][1] for at in range(BASE, end)]
 
 
 ALL = [100, 100, 100, 105, 103, 103, 103, 103, 103, 200, 200, 200]
@@ -81,21 +82,21 @@ def test_what_is_behind_the_end_is_unknown(tmp_path: Path, seams: Seams) -> None
 def test_what_covers_a_slice(
     tmp_path: Path, seams: Seams, first: int, end: int, spans: Entries
 ) -> None:
-    found = written(tmp_path, seams).covering(BASE + first, BASE + end)
+    found = known_times(written(tmp_path, seams), BASE + first, BASE + end)
     assert [(offset - BASE, ms) for offset, ms in found.spans] == spans
     assert found.end_offset == BASE + end
 
 
 def test_neighbours_of_one_time_are_one_span(tmp_path: Path, seams: Seams) -> None:
     times = written(tmp_path, seams, [(0, 5), (1, 5), (2, 6), (3, 5), (4, 5)], BASE + 5)
-    found = times.covering(BASE, BASE + 5)
+    found = known_times(times, BASE, BASE + 5)
     assert found.spans == [(BASE, 5), (BASE + 2, 6), (BASE + 3, 5)]
     assert found.sets == 5
 
 
 @pytest.mark.parametrize(("sets", "end"), [(1, 3), (2, 4), (3, 9), (4, 12), (5, 12)])
 def test_a_slice_may_be_covered_in_part(tmp_path: Path, seams: Seams, sets: int, end: int) -> None:
-    found = written(tmp_path, seams).covering(BASE, END, sets)
+    found = known_times(written(tmp_path, seams), BASE, END, sets)
     assert found.end_offset == BASE + end
     assert [offset for offset, _ in found.spans] == [BASE + at for at in (0, 3, 4, 9)][:sets]
 
@@ -110,7 +111,7 @@ def test_unknown_times_in_front_between_and_behind(tmp_path: Path, seams: Seams)
     times.add(BASE + 7, BASE + 8, -1)
     assert (tmp_path / NAME).read_bytes() == encoded([(2, 7), (3, -1), (6, 8), (7, -1)])
     assert told(times, BASE + 8) == [-1, -1, 7, -1, -1, -1, 8, -1]
-    assert times.covering(BASE, BASE + 8).spans[0] == (BASE, -1)
+    assert known_times(times, BASE, BASE + 8).spans[0] == (BASE, -1)
 
 
 # Searching
@@ -129,7 +130,7 @@ def first_at(entries: Entries, end: int, target_ms: int, low: int, high: int) ->
 
 
 def find(times: AppendTimes, target_ms: int, low: int, high: int) -> tuple[Entries, int]:
-    return run(times.find(target_ms, low, high))
+    return run(first_since(times, target_ms, low, high))
 
 
 def run(search: Generator[None, None, tuple[int, int] | None]) -> tuple[Entries, int]:
@@ -188,7 +189,7 @@ def test_a_search_begins_anew_when_entries_are_taken_away(tmp_path: Path, seams:
     late = len(MANY)
     entries = [(0, 9), *[(number, 1) for number in range(1, late)]]
     times = written(tmp_path, seams, entries, BASE + late)
-    search = times.find(9, BASE + 1, BASE + late)
+    search = first_since(times, 9, BASE + 1, BASE + late)
     next(search)
     times.truncate(BASE + 10, BASE + 10)
     times.add(BASE + 10, BASE + 11, 9)

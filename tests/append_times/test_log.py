@@ -22,7 +22,7 @@ Times = list[int | None]
 def append(folder: LogFolder, *sizes: int, codec: Codec = Codec.NONE, step_ms: int = 10) -> None:
     """Sets of so many messages, one every ten milliseconds; the first is at `NOW`."""
     for size in sizes:
-        folder.log.append(timed_set(*[5] * size, codec=codec))
+        folder.log.appender.append(timed_set(*[5] * size, codec=codec))
         folder.clock.step(step_ms)
 
 
@@ -76,9 +76,9 @@ def test_a_clock_that_steps_back(folder: LogFolder) -> None:
 
 def test_messages_without_a_time_have_an_append_time(folder: LogFolder) -> None:
     log = folder.open()
-    log.append(untimed_set(2))
+    log.appender.append(untimed_set(2))
     folder.clock.step(7)
-    log.append(timed_set(-1))
+    log.appender.append(timed_set(-1))
     assert known(folder) == [0, 0, 7]
     assert found(folder, 1) == (2, 7)
 
@@ -119,7 +119,7 @@ def test_a_refused_set_leaves_them_untouched(folder: LogFolder, refused: bytes, 
     before = folder.content(SUFFIXES)
     folder.files.operations.clear()
     with pytest.raises(HorologError, match=error):
-        folder.log.append(refused)
+        folder.log.appender.append(refused)
     assert folder.content(SUFFIXES) == before
     assert folder.files.did("pwrite", ".appendtime") == 0
     append(folder, 1)
@@ -146,7 +146,7 @@ def test_a_failed_write_cuts_all_files_back_v14(
     before = folder.content(SUFFIXES)
     folder.files.fail("pwrite", error, name=name, written=written)
     with pytest.raises(StorageError) as refused:
-        log.append(timed_set(6, 7))
+        log.appender.append(timed_set(6, 7))
     assert (refused.value.retriable, log.failure) == (True, None)
     assert folder.content(SUFFIXES) == before
     append(folder, 1)
@@ -161,7 +161,7 @@ def test_what_cannot_be_cut_back_ends_appends(folder: LogFolder) -> None:
     folder.files.fail("pwrite", errno.ENOSPC, name=".appendtime", written=3)
     folder.files.fail("truncate", errno.EIO, name=".appendtime")
     with pytest.raises(StorageError, match="could not be taken back"):
-        log.append(timed_set(5))
+        log.appender.append(timed_set(5))
     assert log.failure is not None
     folder.kill_and_restart()
     append(folder, 1)
@@ -208,7 +208,7 @@ def test_a_kill_keeps_what_is_below_the_recovery_point(
     folder.open()
     sizes = [1, 2, 1, 2, 1]
     append(folder, *sizes[:flushed])
-    folder.log.flush()
+    folder.log.flusher.flush()
     append(folder, *sizes[flushed:])
     folder.kill_and_restart()
     times: Times = [0, 10, 10, 20, 30, 30, 40]
@@ -222,7 +222,7 @@ def test_a_kill_keeps_what_is_below_the_recovery_point(
 def test_a_kill_over_several_segments(folder: LogFolder) -> None:
     folder.open(segment_bytes=78)
     append(folder, 1, 1, 1)
-    folder.log.flush()
+    folder.log.flusher.flush()
     append(folder, 1, 1, 1)
     assert folder.bases() == [0, 2, 4]
     folder.kill_and_restart()
@@ -236,7 +236,7 @@ def test_a_kill_over_several_segments(folder: LogFolder) -> None:
 def test_without_a_checkpoint_none_is_certain(folder: LogFolder) -> None:
     folder.open(segment_bytes=78)
     append(folder, 1, 1, 1)
-    folder.log.flush()
+    folder.log.flusher.flush()
     folder.kill_and_restart(checkpointed=False)
     assert known(folder) == [None] * 3
     assert {event["path"][-13:] for event in folder.events.named("append_times_unknown")} == {
@@ -252,7 +252,7 @@ def test_the_checksums_of_a_stop_end_with_the_kill_after_it(folder: LogFolder) -
     folder.restart()
     folder.kill_and_restart(checkpointed=False)
     append(folder, 1)
-    folder.log.flush()
+    folder.log.flusher.flush()
     folder.kill_and_restart()
     assert known(folder) == [None, 10]
 
@@ -260,7 +260,7 @@ def test_the_checksums_of_a_stop_end_with_the_kill_after_it(folder: LogFolder) -
 def test_a_torn_tail_takes_its_entries_along(folder: LogFolder) -> None:
     folder.open()
     append(folder, 1, 1)
-    folder.log.flush()
+    folder.log.flusher.flush()
     append(folder, 1, 1)
     log_path = folder.log.segments[0].log_path
     folder.let_go()
@@ -384,14 +384,14 @@ def test_a_cut_takes_the_times_along(folder: LogFolder, offset: int, again: str)
     folder.open(segment_bytes=117)
     append(folder, 1, 2, 1, 1, 2)
     log = folder.log
-    log.flush()
+    log.flusher.flush()
     log.truncate(offset)
     times: Times = [0, 10, 10, 20, 30, 40, 40]
     assert known(folder) == times[:offset]
     if again == "clean":
         folder.restart()
     elif again == "kill":
-        log.flush()
+        log.flusher.flush()
         folder.kill_and_restart()
     append(folder, 2)
     assert known(folder) == [*times[:offset], 50, 50]
@@ -405,7 +405,7 @@ def test_a_cut_and_a_kill_leave_no_wrong_time(folder: LogFolder, offset: int) ->
     folder.open(segment_bytes=117)
     append(folder, 1, 2, 1, 1, 2)
     log = folder.log
-    log.flush()
+    log.flusher.flush()
     log.truncate(offset)
     append(folder, 1, 1)
     folder.kill_and_restart()
@@ -441,7 +441,7 @@ def test_emptying_a_log(folder: LogFolder) -> None:
 def test_retention_takes_the_file_along(folder: LogFolder) -> None:
     folder.open(segment_bytes=78, retention_bytes=78, retention_ms=-1, file_delete_delay_ms=0)
     append(folder, 1, 1, 1, 1, 1)
-    folder.log.maintain(folder.clock.now_ms())
+    folder.log.expiry.maintain(folder.clock.now_ms())
     kept = folder.bases()[0]
     assert kept > 0
     assert f"{0:020d}.appendtime.deleted" in folder.names(".deleted")
@@ -454,11 +454,11 @@ def test_retention_takes_the_file_along(folder: LogFolder) -> None:
 def test_they_never_decide_retention(folder: LogFolder) -> None:
     """Messages of long ago go although they were appended just now, and the other way round."""
     log = folder.open(segment_bytes=39, retention_ms=1000)
-    log.append(timed_set(NOW - 5000))
-    log.append(timed_set(NOW + 5000))
-    log.append(timed_set(NOW + 5000))
+    log.appender.append(timed_set(NOW - 5000))
+    log.appender.append(timed_set(NOW + 5000))
+    log.appender.append(timed_set(NOW + 5000))
     folder.clock.step(4000)
-    log.maintain(folder.clock.now_ms())
+    log.expiry.maintain(folder.clock.now_ms())
     assert folder.bases() == [1, 2]
 
 
@@ -476,12 +476,12 @@ def test_a_log_start_inside_a_set(folder: LogFolder) -> None:
 def test_what_consumers_do_not_see_is_not_found(folder: LogFolder) -> None:
     log = folder.open()
     append(folder, 1)
-    log.append(timed_set(5), wait_for_sync=True)
+    log.appender.append(timed_set(5), wait_for_sync=True)
     assert found(folder, 1) is None
     answer = log.reader.find_append_time(NOW + 1, to_log_end=True).run()
     assert answer is not None
     assert answer.offset == 1
-    log.flush()
+    log.flusher.flush()
     assert found(folder, 1) == (1, 10)
 
 
@@ -506,7 +506,7 @@ def test_stored_bytes_have_no_append_time(folder: LogFolder) -> None:
     log = folder.log
     append_copy(log, timed_set(5, base_offset=8))
     assert known(folder) == [*expected, None]
-    log.flush()
+    log.flusher.flush()
     folder.kill_and_restart()
     assert known(folder) == [*expected, None]
 

@@ -79,7 +79,7 @@ class Life:
 
     def append(self, *sizes: int, step_ms: int = 10) -> None:
         for size in sizes:
-            self.log.append(build_set(self.records(size, self.data.clock.now_ms())))
+            self.log.appender.append(build_set(self.records(size, self.data.clock.now_ms())))
             self.data.clock.step(step_ms)
 
     def append_stored(self, count: int) -> None:
@@ -89,7 +89,7 @@ class Life:
     def checkpoint(self, *, flush: bool = True) -> None:
         """Sync if asked to, and write down how far everything is safe."""
         if flush:
-            self.log.flush()
+            self.log.flusher.flush()
         self.data.directory.write_checkpoints()
         self.note(certain_offset=self.log.recovery_point)
 
@@ -109,7 +109,7 @@ def sets(life: Life) -> None:
     life.append(2, 1)
     life.checkpoint()
     life.append(1, 2, step_ms=-30)
-    life.log.flush()
+    life.log.flusher.flush()
     # It writes checkpoints too, without syncing append times.
     life.data.directory.secure_log_starts([life.log])
     life.append(1)
@@ -119,7 +119,7 @@ def sets(life: Life) -> None:
 
 def rolls(life: Life) -> None:
     life.append(2, 2)
-    life.log.flush()
+    life.log.flusher.flush()
     life.append(2, 2, 1)
     life.checkpoint()
     life.append(2)
@@ -179,7 +179,7 @@ def check(life: Life, state: State, path: Path) -> None:
         if offset < promise.certain_offset:
             assert ms == life.true[value], f"offset {offset} was safe"
     true = life.true | {b"more": data.clock.now_ms()}
-    log.append(build_set([NewRecord(b"more", timestamp_ms=5)]))
+    log.appender.append(build_set([NewRecord(b"more", timestamp_ms=5)]))
     for killed in (False, True):
         if killed:
             kill(data, path)

@@ -23,6 +23,7 @@ from horolog.protocol.records.messages.message import records
 from horolog.storage.directory.deletion import DeletionQueue
 from horolog.storage.files import SystemFiles
 from horolog.storage.index.append_time_blocks import BLOCK_ENTRIES
+from horolog.storage.index.append_time_lookup import first_since, known_times
 from horolog.storage.index.append_times import AppendTimes
 from horolog.storage.open_files import OpenFiles
 from horolog.storage.producers.producer_budget import ProducerBudget
@@ -80,7 +81,7 @@ class AppendTimesMachine(RuleBasedStateMachine):
     def produce(self, count: int, codec: Codec) -> None:
         log = self.folder.log
         end_offset = log.log_end_offset
-        appended = log.append(timed_set(*[5] * count, codec=codec))
+        appended = log.appender.append(timed_set(*[5] * count, codec=codec))
         time_ms = appended.append_time_ms
         if time_ms < 0:
             time_ms = self.folder.clock.now_ms()
@@ -110,11 +111,11 @@ class AppendTimesMachine(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.folder.log.roll()
+        self.folder.log.appender.roll()
 
     @rule()
     def flush(self) -> None:
-        self.folder.log.flush()
+        self.folder.log.flusher.flush()
         self.cut_since_sync = False
 
     @precondition(lambda self: self.times)
@@ -138,7 +139,7 @@ class AppendTimesMachine(RuleBasedStateMachine):
         log.prepare()
         kept_bytes = sum(segment.size_bytes for segment in log.segments[-segments:])
         self.folder.set(retention_bytes=max(kept_bytes, 1))
-        log.maintain(self.folder.clock.now_ms())
+        log.expiry.maintain(self.folder.clock.now_ms())
         self.folder.set(retention_bytes=-1)
         delete_due(self.folder.deletions)
         self.keep_what_is_stored()
@@ -189,7 +190,7 @@ class AppendTimesMachine(RuleBasedStateMachine):
         log = self.folder.log
         start = log.log_start_offset
         offset = start + int(share * (log.log_end_offset - start))
-        whole = log.read(offset, max_bytes, whole_first=True)
+        whole = log.reader.read(offset, max_bytes, whole_first=True)
         found, told = log.reader.append_times(whole, offset, sets)
         assert whole.size == 0 or 0 < found.size <= whole.size
         offsets = [at for at, _ in told.spans]
@@ -247,11 +248,11 @@ def test_a_file_beside_a_list(
             times = AppendTimes(path / "times", 100, seams)
             times.adopt(checksums)
         first, end = sorted(int(share * len(true)) for share in (low, high))
-        spans = times.covering(100 + first, 100 + end).spans
+        spans = known_times(times, 100 + first, 100 + end).spans
         offsets = [offset for offset, _ in spans]
         told = [spans[bisect_right(offsets, 100 + at) - 1][1] for at in range(first, end)]
         assert told == true[first:end]
-        search = times.find(target, 100 + first, 100 + end)
+        search = first_since(times, target, 100 + first, 100 + end)
         try:
             while True:
                 next(search)

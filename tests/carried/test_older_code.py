@@ -43,7 +43,7 @@ def test_what_it_appended_to_the_last_segment_is_found(
     assert log.log_end_offset == 22
     assert folder.found(NOW, NOW + 1, NOW + 2) == [(NOW, 19), (NOW + 1, 21), None]
     folder.set(retention_ms=DAY_MS)
-    log.maintain(NOW + DAY_MS)
+    log.expiry.maintain(NOW + DAY_MS)
     assert log.log_start_offset < 19 < log.log_end_offset
 
 
@@ -51,7 +51,7 @@ def test_what_it_appended_to_the_last_segment_is_found(
 def test_what_it_appended_before_it_rolled_is_found(folder: LogFolder, untimed: bool) -> None:
     log = folder.open(index_interval_bytes=4096)
     if untimed:
-        log.append(timed_set(-1, -1, magic=0))
+        log.appender.append(timed_set(-1, -1, magic=0))
     else:
         folder.append(100, 200)
     log.close()
@@ -64,5 +64,5 @@ def test_what_it_appended_before_it_rolled_is_found(folder: LogFolder, untimed: 
     assert (log.log_end_offset, log.segment_count) == (5, 2)
     assert folder.found(NOW - 1, NOW, NOW + 1) == [(NOW, 2), (NOW, 2), None]
     folder.set(retention_ms=DAY_MS)
-    log.maintain(NOW + DAY_MS)
+    log.expiry.maintain(NOW + DAY_MS)
     assert log.log_start_offset == 0

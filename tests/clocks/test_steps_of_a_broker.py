@@ -157,7 +157,7 @@ async def test_what_expires_by_both_clocks_goes_while_they_disagree(
         clock.step(YEAR_MS)
         await now.pass_time(5 * MINUTE_MS)
         assert now.nothing_deleted
-        now.broker.directory.log("created", 0).roll()
+        now.broker.directory.log("created", 0).appender.roll()
         clock.advance(DAY_MS)
         clock.step(-3 * HOUR_MS)
         await now.run("retention")
@@ -313,7 +313,7 @@ async def test_flush_ms_and_delete_delays_do_not_mind_steps(
     async with life(tmp_path, clock, **settings) as now:
         await now.create()
         log = now.broker.directory.log("created", 0)
-        log.append(message_set(NOW))
+        log.appender.append(message_set(NOW))
         clock.step(-YEAR_MS)
         clock.advance(1000)
         await now.run("flush")

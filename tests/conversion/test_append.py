@@ -88,8 +88,8 @@ def test_plain_sets(
     expected: list[tuple[int, int, int]],
 ) -> None:
     log = folder.open(message_format_version=version, message_timestamp_type=kind)
-    log.append(timed_set(NOW))
-    appended = log.append(sent)
+    log.appender.append(timed_set(NOW))
+    appended = log.appender.append(sent)
     assert (appended.first_offset, appended.count) == (1, len(expected))
     stored = folder.entries()[1:]  # which checks the CRCs
     assert facts(stored) == [(at, *fact) for at, fact in enumerate(expected, 1)]
@@ -103,9 +103,9 @@ def test_plain_sets(
 def test_wrappers_on_a_v0_topic_p34(folder: LogFolder, codec: Codec, magic: int, kind: str) -> None:
     """MG-1: one wrapper without a time, with absolute offsets inside and the codec's v0 form."""
     log = folder.open(message_format_version=V0, message_timestamp_type=kind)
-    log.append(untimed_set(5))
+    log.appender.append(untimed_set(5))
     times = (7, 9, 8) if magic else (-1, -1, -1)
-    appended = log.append(timed_set(*times, magic=magic, codec=codec))
+    appended = log.appender.append(timed_set(*times, magic=magic, codec=codec))
     assert (appended.first_offset, appended.last_offset, appended.append_time_ms) == (5, 7, -1)
     wrapper = folder.entries()[-1]
     assert facts([wrapper]) == [(7, 0, -1, codec)]
@@ -124,8 +124,8 @@ def test_v0_wrappers_on_a_v1_topic_p34(
 ) -> None:
     """MG-2: relative offsets inside; only the wrapper is stamped."""
     log = folder.open(message_format_version=V1, message_timestamp_type=kind)
-    log.append(untimed_set(5))
-    appended = log.append(untimed_set(3, codec=codec))
+    log.appender.append(untimed_set(5))
+    appended = log.appender.append(untimed_set(3, codec=codec))
     assert (appended.first_offset, appended.last_offset) == (5, 7)
     wrapper = folder.entries()[-1]
     assert facts([wrapper]) == [(7, 1, time, codec | attributes)]
@@ -143,8 +143,8 @@ def test_a_v1_wrapper_on_a_v1_topic_keeps_its_payload_p38(
 ) -> None:
     sent = bytes(timed_set(NOW, NOW + 9, NOW - 9, codec=codec))
     log = folder.open(message_format_version=V1, message_timestamp_type=kind)
-    log.append(untimed_set(5))
-    assert log.append(sent).conversion is None
+    log.appender.append(untimed_set(5))
+    assert log.appender.append(sent).conversion is None
     (wrapper,) = folder.entries()[5:]
     assert wrapper.offset == 7
     assert folder.stored()[-len(sent) :][26:] == sent[26:]
@@ -168,8 +168,8 @@ def test_mixtures_with_wrappers_become_one_wrapper_p30(
     folder: LogFolder, sent: bytearray, version: str, times: list[int]
 ) -> None:
     log = folder.open(message_format_version=version)
-    log.append(untimed_set(4))
-    assert log.append(sent).count == 3
+    log.appender.append(untimed_set(4))
+    assert log.appender.append(sent).count == 3
     (wrapper,) = folder.entries()[4:]
     magic = 0 if version == V0 else 1
     assert facts([wrapper]) == [(6, magic, max(times), GZIP)]
@@ -186,7 +186,7 @@ def test_the_topic_s_compression_tc37(
     folder: LogFolder, sent_codec: Codec, wanted: str, version: str, times: list[int]
 ) -> None:
     log = folder.open(compression_type=wanted, message_format_version=version)
-    log.append(timed_set(NOW, NOW + 9, NOW - 9, codec=sent_codec))
+    log.appender.append(timed_set(NOW, NOW + 9, NOW - 9, codec=sent_codec))
     codec = Codec.NONE if wanted == "uncompressed" else Codec[wanted.upper()]
     assert {entry.codec for entry in folder.entries()} == {codec}
     assert folder.times() == list(enumerate(times))
@@ -201,7 +201,7 @@ def test_unpacked_messages_are_all_stamped_tc38(folder: LogFolder, magic: int) -
         message_format_version=V1,
     )
     sent = untimed_set(2, codec=GZIP) if magic == 0 else timed_set(5, 6, codec=GZIP)
-    folder.log.append(sent)
+    folder.log.appender.append(sent)
     assert facts(folder.entries()) == [(0, 1, NOW, 8), (1, 1, NOW, 8)]
 
 
@@ -209,8 +209,8 @@ def test_a_wrapper_with_other_inner_offsets_tc34(folder: LogFolder) -> None:
     plain = timed_set(7, 9, base_offset=30)
     sent = build_wrapper(plain, offset=0, timestamp_ms=3, magic=1, codec=GZIP)
     log = folder.open(message_format_version=V0)
-    log.append(untimed_set(2))
-    log.append(sent)
+    log.appender.append(untimed_set(2))
+    log.appender.append(sent)
     assert [one.offset for one in inner(folder.entries()[-1])] == [2, 3]
 
 
@@ -229,11 +229,11 @@ def test_sizes_after_conversion_to_v1(
 ) -> None:
     log = folder.open(message_format_version=V1, max_message_bytes=limit)
     if error is None:
-        assert log.append(sent).count == 1
+        assert log.appender.append(sent).count == 1
         return
     before = folder.content()
     with pytest.raises(error, match=rf"{ENTRY_BYTES[1]} bytes.*max\.message\.bytes"):
-        log.append(sent)
+        log.appender.append(sent)
     assert folder.content() == before
     assert log.log_end_offset == 0
 
@@ -241,8 +241,8 @@ def test_sizes_after_conversion_to_v1(
 def test_a_message_is_too_large_as_sent_even_if_it_would_shrink_p21(folder: LogFolder) -> None:
     log = folder.open(message_format_version=V0, max_message_bytes=38)
     with pytest.raises(MessageTooLarge):
-        log.append(timed_set(5))
-    assert log.append(untimed_set()).count == 1
+        log.appender.append(timed_set(5))
+    assert log.appender.append(untimed_set()).count == 1
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(78, True), (77, False)])
@@ -251,18 +251,18 @@ def test_the_set_is_measured_after_conversion_tc45(
 ) -> None:
     log = folder.open(message_format_version=V1, segment_bytes=limit)
     if fits:
-        assert log.append(untimed_set(2)).size_bytes == 78
+        assert log.appender.append(untimed_set(2)).size_bytes == 78
         return
     with pytest.raises(RecordListTooLarge, match="78 bytes"):
-        log.append(untimed_set(2))
+        log.appender.append(untimed_set(2))
 
 
 def test_index_marks_fall_where_the_converted_messages_are(folder: LogFolder) -> None:
     log = folder.open(message_format_version=V1, index_interval_bytes=39)
-    log.append(untimed_set(5))
+    log.appender.append(untimed_set(5))
     assert folder.offset_entries() == [(2, 78), (4, 156)]
     folder.set(message_format_version=V0)
-    log.append(timed_set(1, 2, 3))
+    log.appender.append(timed_set(1, 2, 3))
     assert folder.offset_entries() == [(2, 78), (4, 156), (6, 226)]
     assert folder.time_entries() == []
 
@@ -287,11 +287,11 @@ def test_which_times_are_judged_p33(
     folder.set(max_message_time_difference_ms=1000, compression_type=compression)
     log = folder.open(message_format_version=version)
     if accepted:
-        log.append(sent)
+        log.appender.append(sent)
         assert {time for _, time in folder.times()} == {-1}
     else:
         with pytest.raises(InvalidTimestamp, match=r"max\.message\.time\.difference\.ms=1000"):
-            log.append(sent)
+            log.appender.append(sent)
         assert log.log_end_offset == 0
 
 
@@ -306,12 +306,12 @@ def test_a_time_that_is_not_stored_may_be_anything_d17(
     if codec:
         sent = build_wrapper(sent, offset=1, timestamp_ms=NOW, magic=1, codec=codec)
     log = folder.open(message_format_version=V0)
-    latency = log.append(bytes(sent)).latency
+    latency = log.appender.append(bytes(sent)).latency
     assert latency is not None
     assert (latency.timed, latency.untimed, latency.sum_ms, latency.max_ms) == (0, 2, 0, 0)
     folder.set(message_format_version=V1)
     with pytest.raises(InvalidTimestamp, match="0 or more"):
-        log.append(bytes(sent))
+        log.appender.append(bytes(sent))
 
 
 @pytest.mark.parametrize("version", [V0, V1, "producer"])
@@ -334,13 +334,13 @@ def test_a_producer_never_sets_bit_3_tc30(
     """P-29: whatever is stored, it is the producer that is wrong."""
     log = folder.open(message_format_version=version, message_timestamp_type=kind)
     with pytest.raises(InvalidTimestamp, match="bit 3"):
-        log.append(bytes(sent))
+        log.appender.append(bytes(sent))
 
 
 def test_bit_3_of_a_v0_message_means_nothing_m6(folder: LogFolder) -> None:
     sent = as_entry(build_message(None, b"hello", magic=0, attributes=8))
     log = folder.open(message_format_version=V1)
-    log.append(sent)
+    log.appender.append(sent)
     assert facts(folder.entries()) == [(0, 1, -1, 0)]
 
 
@@ -383,18 +383,18 @@ def test_conversion_blesses_nothing_that_is_corrupt(
     folder: LogFolder, sent: bytes, version: str
 ) -> None:
     log = folder.open(message_format_version=version)
-    log.append(untimed_set())
+    log.appender.append(untimed_set())
     before = folder.content()
     with pytest.raises(CorruptMessage):
-        log.append(bytes(untimed_set()) + bytes(timed_set(5)) + bytes(sent))
+        log.appender.append(bytes(untimed_set()) + bytes(timed_set(5)) + bytes(sent))
     assert folder.content() == before
 
 
 def test_a_trailing_piece_is_dropped_tc53(folder: LogFolder) -> None:
     log = folder.open(message_format_version=V0)
-    assert log.append(timed_set(5, 6) + timed_set(7)[:20]).count == 2
+    assert log.appender.append(timed_set(5, 6) + timed_set(7)[:20]).count == 2
     assert [entry.value for entry in folder.entries()] == [b"hello"] * 2
-    assert log.append(timed_set(7)[:20]).first_offset == -1
+    assert log.appender.append(timed_set(7)[:20]).first_offset == -1
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, GZIP])
@@ -402,20 +402,20 @@ def test_no_append_time_is_answered_where_none_is_stored_p4(
     folder: LogFolder, codec: Codec
 ) -> None:
     log = folder.open(message_timestamp_type="LogAppendTime", message_format_version=V0)
-    assert log.append(timed_set(5, codec=codec)).append_time_ms == -1
+    assert log.appender.append(timed_set(5, codec=codec)).append_time_ms == -1
     folder.set(message_format_version=V1)
-    assert log.append(untimed_set(codec=codec)).append_time_ms == NOW
+    assert log.appender.append(untimed_set(codec=codec)).append_time_ms == NOW
 
 
 def test_a_clock_that_goes_back_matters_only_where_times_are_stored(folder: LogFolder) -> None:
     log = folder.open(message_timestamp_type="LogAppendTime", message_format_version=V1)
-    log.append(untimed_set())
+    log.appender.append(untimed_set())
     folder.set(message_format_version=V0)
     folder.clock.step(-10_000)
-    log.append(untimed_set())
+    log.appender.append(untimed_set())
     assert not folder.events.named("clock_behind_log")
     folder.set(message_format_version=V1)
-    assert log.append(untimed_set()).append_time_ms == NOW - 10_000
+    assert log.appender.append(untimed_set()).append_time_ms == NOW - 10_000
 
 
 @pytest.mark.parametrize(
@@ -441,7 +441,7 @@ def test_conversions_are_told(
     expected: tuple[int, int, int] | None,
 ) -> None:
     log = folder.open(message_format_version=version, message_timestamp_type=kind)
-    conversion = log.append(sent).conversion
+    conversion = log.appender.append(sent).conversion
     if expected is None:
         assert conversion is None
     else:
@@ -460,14 +460,14 @@ def test_a_large_set_of_a_wrapper_and_many_plain_messages(folder: LogFolder) -> 
         + build_set(records[450:], codec=Codec.SNAPPY)
     )
     log = folder.open(message_format_version=V0)
-    assert log.append(sent).count == 500
+    assert log.appender.append(sent).count == 500
     assert [record.value for record in folder.records()] == values
     assert {entry.codec for entry in folder.entries()} == {Codec.SNAPPY}
 
 
 def test_gzip_payload_is_a_v0_set_that_any_reader_understands(folder: LogFolder) -> None:
     log = folder.open(message_format_version=V0)
-    log.append(timed_set(7, 9, codec=GZIP))
+    log.appender.append(timed_set(7, 9, codec=GZIP))
     (wrapper,) = folder.entries()
     assert wrapper.value is not None
     data = decompress(GZIP, wrapper.value, magic=0, max_bytes=1 << 20)

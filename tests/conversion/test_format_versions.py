@@ -80,8 +80,8 @@ def test_each_topic_goes_by_its_own_format_tc162(tmp_path: Path) -> None:
     for version in ("0.9.0", "0.10.0", "producer"):
         folder = LogFolder(tmp_path / version)
         log = folder.open(message_format_version=version)
-        log.append(timed_set(5))
-        log.append(untimed_set())
+        log.appender.append(timed_set(5))
+        log.appender.append(untimed_set())
         magics[version] = [entry.magic for entry in folder.entries()]
         folder.let_go()
     assert magics == {"0.9.0": [0, 0], "0.10.0": [1, 1], "producer": [1, 0]}
@@ -91,10 +91,10 @@ def test_a_new_version_counts_from_the_next_append_mg4(folder: LogFolder) -> Non
     log = folder.open()
     for version in ("0.9.0", "0.10.0", "producer", "0.9.0"):
         folder.set(message_format_version=version)
-        log.append(timed_set(5))
-    assert [log.read(offset, 1 << 20).magic for offset in range(4)] == [0, 1, 1, 0]
-    assert folder.restart().append(timed_set(5)).first_offset == 4
-    assert [log.read(offset, 1 << 20).magic for offset in range(4)] == [0, 1, 1, 0]
+        log.appender.append(timed_set(5))
+    assert [log.reader.read(offset, 1 << 20).magic for offset in range(4)] == [0, 1, 1, 0]
+    assert folder.restart().appender.append(timed_set(5)).first_offset == 4
+    assert [log.reader.read(offset, 1 << 20).magic for offset in range(4)] == [0, 1, 1, 0]
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_a_v0_set_with_lz4_is_stored_as_v1(
 ) -> None:
     """Decision 25."""
     folder.open(compression_type=compression, message_timestamp_type=kind)
-    appended = folder.log.append(sent)
+    appended = folder.log.appender.append(sent)
     (entry,) = folder.entries()
     assert told(entry) == (1, Codec.LZ4, OWN)
     stamp_ms = NOW if kind == "LogAppendTime" else -1
@@ -61,14 +61,14 @@ def test_a_v0_set_with_lz4_is_stored_as_v1(
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY])
 def test_other_codecs_stay_v0(folder: LogFolder, codec: Codec) -> None:
     folder.open()
-    folder.log.append(message_set(-1, -1, magic=0, codec=codec))
+    folder.log.appender.append(message_set(-1, -1, magic=0, codec=codec))
     assert {entry.magic for entry in folder.entries()} == {0}
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_a_topic_of_format_v0_keeps_v0_and_its_checksum(folder: LogFolder, magic: int) -> None:
     folder.open(message_format_version="0.9.0")
-    folder.log.append(message_set(NOW if magic else -1, magic=magic, codec=Codec.LZ4))
+    folder.log.appender.append(message_set(NOW if magic else -1, magic=magic, codec=Codec.LZ4))
     assert [told(entry) for entry in folder.entries()] == [(0, Codec.LZ4, OLD_ONE)]
 
 

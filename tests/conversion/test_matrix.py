@@ -124,7 +124,7 @@ def append(folder: LogFolder, oracle: Oracle, sent: Sent) -> None:
         compression_type=sent.compression,
     )
     first = len(oracle.messages)
-    appended = folder.log.append(sent.encoded())
+    appended = folder.log.appender.append(sent.encoded())
     oracle.add(sent)
     assert (appended.first_offset, appended.count) == (first, len(sent.records))
     stamped = sent.kind == "LogAppendTime" and sent.stored_magic == 1
@@ -138,7 +138,7 @@ def slices(folder: LogFolder, limit: int, *, old: bool) -> list[bytes]:
     found: list[bytes] = []
     offset = 0
     while offset < folder.log.high_watermark:
-        stored = folder.log.read(offset, limit, whole_first=True)
+        stored = folder.log.reader.read(offset, limit, whole_first=True)
         data = stored.read()
         assert {entry.magic for entry in entries(data)} == {stored.magic}, "decision 26"
         if old and stored.magic:

@@ -13,7 +13,7 @@ def mixed(folder: LogFolder) -> LogFolder:
     """Ten messages of v0, then five of v1, in one segment, as a migration leaves them."""
     folder.open(message_format_version="0.9.0", index_interval_bytes=39)
     for _ in range(10):
-        folder.log.append(timed_set(NOW))
+        folder.log.appender.append(timed_set(NOW))
     folder.set(message_format_version="0.10.0")
     folder.append(NOW - 5, NOW + 5, NOW - 1, NOW + 7, NOW)
     return folder
@@ -37,14 +37,14 @@ def test_a_restart_knows_the_same(mixed: LogFolder) -> None:
     assert mixed.found(0, NOW, NOW + 6, NOW + 8) == before
     mixed.kill_and_restart(checkpointed=False)
     assert mixed.found(0, NOW, NOW + 6, NOW + 8) == before
-    assert [mixed.log.read(offset, 1 << 20).magic for offset in (0, 9, 10)] == [0, 0, 1]
+    assert [mixed.log.reader.read(offset, 1 << 20).magic for offset in (0, 9, 10)] == [0, 0, 1]
 
 
 @pytest.mark.parametrize(("age_ms", "kept"), [(DAY_MS, True), (DAY_MS + 1, False)])
 def test_retention_goes_by_the_v1_messages_rt18(mixed: LogFolder, age_ms: int, kept: bool) -> None:
     """Whatever time the file has."""
     mixed.set(retention_ms=DAY_MS)
-    mixed.log.roll()
+    mixed.log.appender.roll()
     now_ms = NOW + 7 + age_ms
     assert (mixed.log.expiry.plan_retention(now_ms).delete_count == 0) is kept
 
@@ -72,7 +72,7 @@ def test_v0_sets_never_roll_a_segment_that_began_with_a_time_r9(folder: LogFolde
     folder.set(message_format_version="0.9.0")
     folder.clock.advance(DAY_MS)
     folder.append(NOW + DAY_MS)
-    folder.log.append(untimed_set(3))
+    folder.log.appender.append(untimed_set(3))
     assert folder.bases() == [0]
 
 

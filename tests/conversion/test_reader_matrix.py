@@ -139,7 +139,7 @@ def assert_read(folder: LogFolder, reader: int, expected: list[Seen]) -> None:
     offset = lost = 0
     seen: list[Seen] = []
     while offset < folder.log.high_watermark:
-        data = folder.log.read(offset, 400, whole_first=True)
+        data = folder.log.reader.read(offset, 400, whole_first=True)
         slice_ = data.read()
         if data.magic > reader:
             steps = downconversion(slice_, max_bytes=400, max_content_bytes=PLENTY, magic=reader)
@@ -177,7 +177,7 @@ def test_every_reader_gets_what_its_format_can_say_v10(
         with opened(tmp_path / f"{codec}-{compression}-0", case) as folder:
             expected: list[Seen] = []
             for records in SETS:
-                appended = folder.log.append(case.sent(records))
+                appended = folder.log.appender.append(case.sent(records))
                 assert_append_is_told(case, records, appended)
                 for record in records:
                     expected.append(case.stored(record, len(expected)))

@@ -38,7 +38,7 @@ def test_topics_whose_file_was_lost_keep_all_messages(data: DataDirectory) -> No
     """Their own retention is not known, and the default could delete what was to be kept."""
     directory = data.open()
     directory.create_topic("clicks", 1, {"retention.ms": "-1"})
-    directory.log("clicks", 0).append(timed_set(1))
+    directory.log("clicks", 0).appender.append(timed_set(1))
     directory.cluster_id()
     data.close()
     (data.path / "topics.json").unlink()
@@ -244,7 +244,7 @@ def test_a_broken_topics_file_costs_no_message(data: DataDirectory) -> None:
     assert (settings.retention_ms, settings.retention_bytes) == (-1, -1)
     log = directory.log("a", 0)
     log.prepare()
-    log.maintain(data.clock.now_ms())
+    log.expiry.maintain(data.clock.now_ms())
     assert data.times("a") == [1, 2, 3]
     data.close()
 

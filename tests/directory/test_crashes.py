@@ -47,7 +47,7 @@ def live_through(data: DataDirectory, done: list[str]) -> None:
     directory = data.open()
     done.append("opened")
     data.append("kept", 3)
-    directory.log("kept", 0).flush()
+    directory.log("kept", 0).flusher.flush()
     done.append("appended")
     directory.create_topic("new", 2, {"retention.ms": "77"})
     done.append("created")

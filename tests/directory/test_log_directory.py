@@ -155,7 +155,7 @@ def test_checkpoints_are_written_when_they_change(data: DataDirectory) -> None:
     directory.write_checkpoints()
     path = data.path / "recovery-point-offset-checkpoint"
     assert path.read_text() == "0\n2\na 0 0\na 1 0\n"
-    directory.log("a", 0).flush()
+    directory.log("a", 0).flusher.flush()
     directory.write_checkpoints()
     assert path.read_text() == "0\n2\na 0 3\na 1 0\n"
     written = files.did("rename")
@@ -277,8 +277,8 @@ def test_a_log_that_begins_earlier_does_so_after_a_kill(tmp_path: Path) -> None:
     log.expiry.trim(3)
     data.directory.write_checkpoints()
     log.replica.begin_anew(0)
-    log.append(timed_set(*range(now_ms, now_ms + 4)))
-    log.flush()
+    log.appender.append(timed_set(*range(now_ms, now_ms + 4)))
+    log.flusher.flush()
     left = data.copy(tmp_path / "second")
     data.close()
     log = left.open().log("a", 0)

@@ -50,7 +50,7 @@ def fill(data: DataDirectory) -> None:
     for ms in range(8):
         data.append("a", ms)
     log = directory.log("a", 0)
-    log.flush()
+    log.flusher.flush()
     directory.positions.commit("job", [Position("a", 0, 5, -1, 5, "")])
     log.expiry.trim(3)
     log.expiry.drop_expired()

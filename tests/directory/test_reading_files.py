@@ -17,7 +17,7 @@ def test_that_a_closed_segment_was_read_is_not_noted(tmp_path: Path) -> None:
     folder = LogFolder(tmp_path / "t-0")
     folder.open(segment_bytes=100)
     for time in range(4):
-        folder.log.append(timed_set(time))
+        folder.log.appender.append(timed_set(time))
     folder.log.close()
     paths = sorted(folder.path.glob("*.log"))
     assert len(paths) > 1
@@ -27,7 +27,7 @@ def test_that_a_closed_segment_was_read_is_not_noted(tmp_path: Path) -> None:
     log = folder.open()
     log.prepare()
     assert folder.found(0) == [(0, 0)]
-    assert log.read(0, 1000).read()
+    assert log.reader.read(0, 1000).read()
     assert paths[0].stat().st_atime_ns == OLD_NS
     folder.let_go()
 

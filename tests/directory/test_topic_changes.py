@@ -176,7 +176,7 @@ def test_a_new_topic_has_nothing_of_the_deleted_one(data: DataDirectory, tmp_pat
     directory = data.open()
     directory.create_topic("a", 1, {"retention.ms": "5"})
     data.append("a", *range(50))
-    directory.log("a", 0).flush()
+    directory.log("a", 0).flusher.flush()
     directory.log("a", 0).log_start_offset = 20
     directory.write_checkpoints()
     directory.delete_topic("a")

@@ -74,10 +74,10 @@ def fill(data: DataDirectory) -> None:
         times = [now_ms - number * 37 % 11, now_ms + number, -1]
         codec = Codec(number % 4)
         for name in ("create", "append"):
-            directory.log(name, 0).append(timed_set(*times, codec=codec))
-        directory.log("create", 1).append(timed_set(*times, codec=codec, magic=1))
+            directory.log(name, 0).appender.append(timed_set(*times, codec=codec))
+        directory.log("create", 1).appender.append(timed_set(*times, codec=codec, magic=1))
         if number % 5 == 0:
-            directory.log("create", 1).append(timed_set(-1, -1, magic=0, codec=codec))
+            directory.log("create", 1).appender.append(timed_set(-1, -1, magic=0, codec=codec))
         data.clock.advance(10)
     directory.positions.commit("job", [Position("create", 0, 1, 2, 3, "")])
     assert all(log.segment_count > 3 for log in directory.open_logs())

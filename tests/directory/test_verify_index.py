@@ -35,7 +35,7 @@ def fill(data: DataDirectory) -> None:
     log = data.directory.log("create", 0)
     for number in range(40):
         times = [1000 - number * 37 % 11, 1000 + number, -1]
-        log.append(timed_set(*times, codec=Codec(number % 4)))
+        log.appender.append(timed_set(*times, codec=Codec(number % 4)))
     assert log.segment_count > 3
     data.close()
 
@@ -86,7 +86,7 @@ def test_every_flipped_bit_of_an_index_is_judged_by_what_it_says(
     directory = data.open()
     directory.create_topic("a", 1, {"segment.bytes": "100000", "index.interval.bytes": "60"})
     for time_ms in (3, 1, 7, 7, 2, 20, 4, 40, 5, 6, 41, 42):
-        directory.log("a", 0).append(timed_set(time_ms))
+        directory.log("a", 0).appender.append(timed_set(time_ms))
     data.close()
     folder = data.path / "a-0"
     (folder / "index-checksums").unlink()

@@ -140,7 +140,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.folder.log.roll()
+        self.folder.log.appender.roll()
 
     @rule(
         ms=st.sampled_from(["-1", "-1", "0", "10", "10000"]),
@@ -153,7 +153,7 @@ class LogMachine(RuleBasedStateMachine):
         now_ms = self.folder.clock.now_ms()
         expected = retained(log, log.settings, now_ms)
         count = log.segment_count
-        log.maintain(now_ms)
+        log.expiry.maintain(now_ms)
         assert log.log_start_offset == expected.log_start_offset
         self.model.log_start_offset = log.log_start_offset
         first = log.segments[0].base_offset
@@ -224,7 +224,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        self.folder.log.flush()
+        self.folder.log.flusher.flush()
         self.synced(self.end_offset)
 
     @precondition(lambda self: self.sync is None)

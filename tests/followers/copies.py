@@ -64,7 +64,7 @@ def copy_once(leader: LogFolder, follower: LogFolder, max_bytes: int, **how: boo
 def follow_log_start(follower: LogFolder, facts: CopyFacts) -> None:
     log = follower.log
     if facts.log_start_offset > log.log_start_offset:
-        log.flush()
+        log.flusher.flush()
         log.replica.begin_at(facts.log_start_offset)
     log.expiry.drop_expired()
 
@@ -126,9 +126,9 @@ class Filling:
             encoder = RecordEncoder()
             for one in new:
                 encoder.add(one.value, one.key, one.timestamp_ms, ())
-            self.folder.log.append(finish_batch(encoder, codec=codec))
+            self.folder.log.appender.append(finish_batch(encoder, codec=codec))
         else:
-            self.folder.log.append(build_set(new, magic=magic, codec=codec))
+            self.folder.log.appender.append(build_set(new, magic=magic, codec=codec))
 
     def number(self) -> None:
         """What an idempotent producer sends."""
@@ -149,14 +149,14 @@ class Filling:
         )
         self._sequences[producer] = sequence + count
         self.last_sent.append(bytes(sent))
-        self.folder.log.append(sent)
+        self.folder.log.appender.append(sent)
 
     def retry(self) -> None:
         if self.last_sent:
-            assert self.folder.log.append(bytearray(self.last_sent[-1])).repeated
+            assert self.folder.log.appender.append(bytearray(self.last_sent[-1])).repeated
 
     def roll(self) -> None:
-        self.folder.log.roll()
+        self.folder.log.appender.roll()
 
     def idle(self) -> None:
         # Producers are forgotten after three weeks, and this one's would be.
@@ -169,7 +169,7 @@ class Filling:
     def trim(self) -> None:
         log = self.folder.log
         offset = self.random.randint(log.log_start_offset, log.log_end_offset)
-        log.flush()
+        log.flusher.flush()
         log.expiry.roll_before(offset)
         log.expiry.trim(offset)
         log.expiry.drop_expired()
@@ -177,7 +177,7 @@ class Filling:
     def retain(self) -> None:
         # Not at the end of a whole life: most of the log is to stay.
         self.folder.set(retention_bytes=self.random.choice([-1, -1, 2000, 4000]))
-        self.folder.log.maintain(self.folder.clock.now_ms())
+        self.folder.log.expiry.maintain(self.folder.clock.now_ms())
 
     def lead(self) -> None:
         self.epoch += self.random.randint(1, 3)
@@ -249,8 +249,8 @@ def assert_answers_equal(leader: Log, follower: Log) -> None:
         for record in records(segment.log_path.read_bytes(), max_decompressed_bytes=MAX_BYTES):
             times |= {record.timestamp_ms - 1, record.timestamp_ms, record.timestamp_ms + 1}
     for target_ms in times:
-        found = follower.find_time(target_ms).run()
-        assert found == leader.find_time(target_ms).run(), f"time {target_ms}"
+        found = follower.reader.find_time(target_ms).run()
+        assert found == leader.reader.find_time(target_ms).run(), f"time {target_ms}"
         before = follower.reader.offsets_before(max(target_ms, 0), 10).run()
         assert before == leader.reader.offsets_before(max(target_ms, 0), 10).run()
     assert follower.reader.find_largest().run() == leader.reader.find_largest().run()

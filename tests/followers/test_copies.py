@@ -52,9 +52,9 @@ def run(leader: LogFolder, follower: LogFolder, seed: int, *, kills: bool, steps
         elif chance < 0.42:
             follower.restart()
         elif chance < 0.5:
-            follower.log.flush()
+            follower.log.flusher.flush()
         elif chance < 0.55:
-            follower.log.maintain(follower.clock.now_ms())
+            follower.log.expiry.maintain(follower.clock.now_ms())
             follower.log.expiry.roll_if_idle(follower.clock.now_ms())
     if kills:
         follower.kill_and_restart()

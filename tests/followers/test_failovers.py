@@ -18,7 +18,7 @@ def take_over(first: LogFolder, second: LogFolder, random: Random, epoch: int) -
     filling.lead()
     first.log.hold_high_watermark(None)
     # A trim is answered when all have it; here it may have come to one alone.
-    first.log.flush()
+    first.log.flusher.flush()
     first.log.replica.begin_at(second.log.log_start_offset)
     first.log.expiry.drop_expired()
     second.log.replica.follow()

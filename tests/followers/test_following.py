@@ -135,7 +135,7 @@ def test_nothing_is_judged_stamped_or_limited_fo1_fo7(
 ) -> None:
     leader.open()
     leader.append(1, YEARS_AGO, leader.clock.now_ms() + 10**10)
-    leader.log.append(timed_set(5, value=b"x" * 500))
+    leader.log.appender.append(timed_set(5, value=b"x" * 500))
     follower.open(
         follows=True,
         message_timestamp_type="LogAppendTime",
@@ -172,7 +172,7 @@ def test_a_segment_is_begun_when_the_leader_s_is_also_without_a_message(
     leader.append(1, 2)
     follower.open(follows=True)
     copy_once(leader, follower, 1000)
-    leader.log.roll()
+    leader.log.appender.roll()
     assert follower.bases() == [0]
     copy_once(leader, follower, 1000)
     assert follower.bases() == leader.bases() == [0, 2]
@@ -186,11 +186,11 @@ def test_a_segment_that_the_new_leader_has_not_is_joined_again(
     leader.append(5, 1, 2)
     follower.open(follows=True, index_interval_bytes=0)
     copy_all(leader, follower)
-    follower.log.roll()
+    follower.log.appender.roll()
     assert follower.bases() == [0, 3]
     for again in (False, True):
         if again:
-            follower.log.roll()
+            follower.log.appender.roll()
             follower.restart()
         leader.append(6)
         copy_all(leader, follower)
@@ -205,11 +205,11 @@ def test_segments_that_were_not_begun_together_stay_until_the_next(
     leader.append(1, 2, 3, 4)
     follower.open(follows=True)
     copy_once(leader, follower, 80)
-    follower.log.roll()
+    follower.log.appender.roll()
     follower.log.replica.append(copied(leader, 2, 39)[0], facts(2, base=2))
     copy_all(leader, follower)
     assert follower.bases() == [0, 2]
-    leader.log.roll()
+    leader.log.appender.roll()
     leader.append(5)
     copy_all(leader, follower)
     assert (follower.bases(), leader.bases()) == ([0, 2, 4], [0, 4])
@@ -222,18 +222,18 @@ def test_files_without_times_are_as_old_as_the_leader_s_decision_6(
     leader.open(retention_ms=1000)
     follower.open(follows=True, retention_ms=1000)
     for number in range(3):
-        leader.log.append(untimed_set(2))
+        leader.log.appender.append(untimed_set(2))
         at_ns = (YEARS_AGO + number) * 1_000_000
         os.utime(leader.log.segments[-1].log_path, ns=(at_ns, at_ns))
         if number < 2:
-            leader.log.roll()
+            leader.log.appender.roll()
     copy_all(leader, follower, 20)
     assert [s.age_from_ms for s in follower.log.segments] == [YEARS_AGO + n for n in range(3)]
     assert_equal(leader, follower)
     # A kill between writing and dating is put right with the next segment's begin.
     follower.log.segments[-1].log_path.touch()
-    leader.log.roll()
-    leader.log.append(untimed_set(1))
+    leader.log.appender.roll()
+    leader.log.appender.append(untimed_set(1))
     copy_all(leader, follower)
     assert_equal(leader, follower)
 
@@ -244,14 +244,14 @@ def test_nothing_expires_or_rolls_by_itself(leader: LogFolder, follower: LogFold
     log = follower.open(follows=True, retention_ms=1, retention_bytes=0, segment_ms=1)
     copy_all(leader, follower)
     follower.clock.advance(10**10)
-    plan = log.maintain(follower.clock.now_ms())
+    plan = log.expiry.maintain(follower.clock.now_ms())
     assert (plan.delete_count, plan.roll_active) == (0, False)
     assert not log.expiry.roll_if_idle(follower.clock.now_ms())
     log.expiry.roll_before(5)
     assert follower.bases() == leader.bases()
     assert log.log_start_offset == 0
     log.replica.lead(1)
-    log.maintain(follower.clock.now_ms())
+    log.expiry.maintain(follower.clock.now_ms())
     assert log.log_start_offset == 5
 
 
@@ -263,7 +263,7 @@ def test_the_log_start_comes_from_the_leader_once_what_is_below_is_safe(
     log = follower.open(follows=True)
     copy_all(leader, follower)
     assert log.replica.begin_at(3) == 0
-    log.flush()
+    log.flusher.flush()
     assert log.replica.begin_at(3) == 3
     log.expiry.drop_expired()
     assert follower.bases() == [2, 4]
@@ -274,7 +274,7 @@ def test_the_log_start_comes_from_the_leader_once_what_is_below_is_safe(
 def test_a_copy_begins_with_the_oldest_segment(leader: LogFolder, follower: LogFolder) -> None:
     leader.open(segment_bytes=120)
     leader.append(1, 2, 3, 4, 5, 6, 7)
-    leader.log.flush()
+    leader.log.flusher.flush()
     leader.log.expiry.trim(4)
     leader.log.expiry.drop_expired()
     assert leader.bases() == [3, 6]
@@ -284,7 +284,7 @@ def test_a_copy_begins_with_the_oldest_segment(leader: LogFolder, follower: LogF
         leader.log.replica.read(8, 100)
     follower.open(follows=True, high_watermark=0)
     copy_all(leader, follower)
-    follower.log.flush()
+    follower.log.flusher.flush()
     assert follower.log.replica.begin_at(4) == 4
     assert follower.log.high_watermark == 4
     assert_equal(leader, follower)
@@ -367,8 +367,8 @@ def test_a_retry_after_a_failover_is_recognised(leader: LogFolder, follower: Log
     copy_all(leader, follower)
     follower.kill_and_restart()
     follower.log.replica.lead(9)
-    first = leader.log.append(bytearray(filling.last_sent[-1]))
-    again = follower.log.append(bytearray(filling.last_sent[-1]))
+    first = leader.log.appender.append(bytearray(filling.last_sent[-1]))
+    again = follower.log.appender.append(bytearray(filling.last_sent[-1]))
     assert again.repeated
     assert (again.first_offset, again.last_offset) == (first.first_offset, first.last_offset)
 

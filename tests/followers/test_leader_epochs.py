@@ -45,11 +45,11 @@ def content(folder: LogFolder) -> str:
 
 def test_without_replication_nothing_is_kept_or_stamped(leader: LogFolder) -> None:
     log = leader.open(retention_ms=-1)
-    log.append(batch(1, 2))
+    log.appender.append(batch(1, 2))
     log.appender.append_sets([batch(3), batch(4)])
     log.truncate(3)
     leader.restart()
-    log.maintain(leader.clock.now_ms())
+    log.expiry.maintain(leader.clock.now_ms())
     assert stamped(leader.log) == [-1, -1]
     assert not leader.log.has_epochs
     assert leader.names("checkpoint") == []
@@ -59,7 +59,7 @@ def test_a_line_may_be_written_before_its_message_and_is_cut_with_the_log(
     leader: LogFolder,
 ) -> None:
     log = leader.open()
-    log.append(batch(1, 2))
+    log.appender.append(batch(1, 2))
     ahead = log.replica.leading(3)
     assert ahead is not None
     ahead.run()
@@ -75,7 +75,7 @@ def test_a_line_may_be_written_before_its_message_and_is_cut_with_the_log(
     log.epochs.note(ahead)
     assert log.replica.leading(4) is None
     log.replica.lead(4)
-    log.append(batch(3))
+    log.appender.append(batch(3))
     assert stamped(log) == [-1, 4]
     log.replica.follow()
     log.truncate(2)
@@ -84,7 +84,7 @@ def test_a_line_may_be_written_before_its_message_and_is_cut_with_the_log(
 
 def test_an_older_line_does_not_take_the_place_of_a_newer_one(leader: LogFolder) -> None:
     log = leader.open()
-    log.append(batch(1))
+    log.appender.append(batch(1))
     older, newer = log.replica.leading(3), log.replica.leading(4)
     assert older is not None
     assert newer is not None
@@ -97,14 +97,14 @@ def test_an_older_line_does_not_take_the_place_of_a_newer_one(leader: LogFolder)
 
 def test_batches_are_stamped_with_the_epoch_of_their_leader(leader: LogFolder) -> None:
     log = leader.open(segment_bytes=400)
-    log.append(batch(1))
+    log.appender.append(batch(1))
     log.replica.lead(3)
-    log.append(batch(2))
+    log.appender.append(batch(2))
     log.appender.append_sets([batch(3), batch(4), batch(5, 6)])
     admitted = log.appender.begin_append(batch(7))()
     log.appender.end_append(admitted)
     log.replica.lead(8)
-    log.append(batch(8, 9))
+    log.appender.append(batch(8, 9))
     log.replica.follow()
     assert stamped(log) == [-1, 3, 3, 3, 3, 3, 8]
     assert content(leader) == "0\n2\n3 1\n8 7\n"
@@ -116,11 +116,11 @@ def test_batches_are_stamped_with_the_epoch_of_their_leader(leader: LogFolder) -
 def test_converted_and_stamped_sets_too_and_older_formats_have_no_room(leader: LogFolder) -> None:
     log = leader.open(message_timestamp_type="LogAppendTime", compression_type="gzip")
     log.replica.lead(7)
-    log.append(batch(1, 2))
+    log.appender.append(batch(1, 2))
     assert stamped(log) == [7]
     leader.set(compression_type="producer")
     before = log.size_bytes
-    log.append(timed_set(5))
+    log.appender.append(timed_set(5))
     assert log.size_bytes - before == 39
     assert log.epochs.history.epoch_at(2) == 7
 
@@ -217,7 +217,7 @@ def test_epochs_of_dropped_segments_go(leader: LogFolder) -> None:
     for epoch in (2, 4, 9):
         log.replica.lead(epoch)
         leader.append(1, 2, 3)
-    log.flush()
+    log.flusher.flush()
     log.expiry.trim(5)
     log.expiry.drop_expired()
     first_offset = log.segments[0].base_offset
@@ -311,7 +311,7 @@ def test_a_folder_of_kafka_goes_on_alone_and_can_be_led(
     before = content(leader)
     log = leader.open(clean=False, gaps=True)
     end_offset = log.log_end_offset
-    log.append(batch(1))
+    log.appender.append(batch(1))
     leader.restart()
     assert content(leader) == before == "0\n1\n0 0\n"
     log = leader.log
@@ -319,7 +319,7 @@ def test_a_folder_of_kafka_goes_on_alone_and_can_be_led(
     with pytest.raises(ValueError, match="not new"):
         log.replica.lead(0)
     log.replica.lead(1)
-    log.append(batch(2))
+    log.appender.append(batch(2))
     assert content(leader) == f"0\n2\n0 0\n1 {end_offset + 1}\n"
     follower.open(follows=True, index_interval_bytes=512)
     copy_all(leader, follower, 3000)

@@ -98,7 +98,7 @@ class Life:
                 NewRecord(b"%d %d" % (self.epoch, offset + number), timestamp_ms=5)
                 for number in range(size)
             ]
-            self.leader.log.append(build_set(new))
+            self.leader.log.appender.append(build_set(new))
 
     def copy(self, max_bytes: int = 120, *, up_to: int = 1 << 60) -> None:
         while self.log.log_end_offset < min(up_to, self.leader.log.log_end_offset):
@@ -116,7 +116,7 @@ class Life:
         assert log.log_end_offset == offset
 
     def checkpoint(self) -> None:
-        self.log.flush()
+        self.log.flusher.flush()
         self.note(least_end=self.log.log_end_offset)
         self.data.directory.write_checkpoints()
 
@@ -222,7 +222,7 @@ def check(life: Life, state: State, path: Path) -> None:
     log.replica.lead(life.epoch + 1)
     end_offset = log.log_end_offset
     new = NewRecord(b"%d %d" % (life.epoch + 1, end_offset), timestamp_ms=5)
-    log.append(build_set([new]))
+    log.appender.append(build_set([new]))
     data.restart()
     log = data.directory.log(TOPIC, 0)
     assert log.log_end_offset == end_offset + 1

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from horolog.storage.index.append_time_lookup import known_times
 from horolog.storage.log.log import Log
 from horolog.storage.replica import copying
 from horolog.storage.replica.copying import Copied
@@ -27,7 +28,7 @@ def assert_one_time(log: Log, offset: int, seed: int) -> None:
     times = log.segment_list.active.append_times
     only_ms = times.only_since(offset)
     if only_ms is not None:
-        known = times.covering(offset, times.end_offset)
+        known = known_times(times, offset, times.end_offset)
         assert {ms for first, ms in known.spans if first >= offset} <= {only_ms}, seed
         assert known.spans[0][1] == only_ms, seed
 

@@ -63,7 +63,7 @@ def test_a_checkpoint_that_cannot_be_is_the_log_start(data: DataDirectory, lines
     data.append("t", 1, 2)
     data.append("t", 3, 4)
     log = data.directory.log("t", 0)
-    log.flush()
+    log.flusher.flush()
     log.replica.begin_at(2)
     data.directory.secure_log_starts([log])
     log.expiry.drop_expired()
@@ -111,10 +111,10 @@ def test_every_log_is_opened_as_a_follower_s(data: DataDirectory) -> None:
     data.append("t", 1, 2)
     log = data.directory.log("t", 0)
     log.hold_high_watermark(2)
-    log.maintain(data.clock.now_ms())
+    log.expiry.maintain(data.clock.now_ms())
     assert log.log_start_offset == 0
     log.replica.lead(1)
-    log.maintain(data.clock.now_ms())
+    log.expiry.maintain(data.clock.now_ms())
     assert log.log_start_offset == 2
     data.close()
 

@@ -51,7 +51,7 @@ def assert_goes_on(log: Log, topic: Topic) -> None:
     following = topic.end_offset
     for number, (magic, codec) in enumerate(NEW):
         sent = timed_set(5_000_000_000_000 + number, magic=magic, codec=codec)
-        appended = log.append(sent)
+        appended = log.appender.append(sent)
         assert appended.first_offset == appended.last_offset == following + number
     read, count = list(read_all(log)), len(topic.messages)
     assert read[:count] == topic.messages

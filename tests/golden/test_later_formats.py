@@ -44,9 +44,9 @@ def test_later_formats_in_closed_segments_are_found_in_time(tmp_path: Path) -> N
     log = folder.open(clean=True, gaps=True)
     log.prepare()
     with pytest.raises(UnsupportedForMessageFormat, match="format"):
-        log.read(450, 1000)
+        log.reader.read(450, 1000)
     with pytest.raises(UnsupportedForMessageFormat, match="format"):
-        log.find_time(0).run()
+        log.reader.find_time(0).run()
     folder.let_go()
     assert folder.content() == before
 
@@ -63,6 +63,6 @@ def test_other_topics_are_served_beside_later_formats(state: str, tmp_path: Path
             directory.log("v2-plain", 0)
         directory = data.restart()
     directory.create_topic("other", 1, {})
-    assert directory.log("other", 0).append(timed_set(1)).first_offset == 0
+    assert directory.log("other", 0).appender.append(timed_set(1)).first_offset == 0
     data.close()
     assert {file.name: file.read_bytes() for file in path.iterdir()} == before

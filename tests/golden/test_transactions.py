@@ -79,7 +79,7 @@ def test_a_committed_reader_sees_nothing_of_what_was_aborted(
     assert list(read_committed(folder.log)) == TOPIC.committed_messages
     assert len(TOPIC.committed_messages) < len(TOPIC.messages)
     for _ in range(2):
-        folder.log.append(timed_set(1, magic=2))
+        folder.log.appender.append(timed_set(1, magic=2))
         folder.restart()
         assert list(read_committed(folder.log))[: len(TOPIC.committed_messages)] == (
             TOPIC.committed_messages
@@ -110,9 +110,9 @@ def append_open(log: Log, value: bytes) -> None:
 
 def test_a_committed_reader_stops_at_a_transaction_that_has_not_ended(tmp_path: Path) -> None:
     log = opened(tmp_path, clean=True).log
-    log.append(timed_set(1, magic=2))
+    log.appender.append(timed_set(1, magic=2))
     append_open(log, b"open")
-    log.append(timed_set(2, magic=2))
+    log.appender.append(timed_set(2, magic=2))
     assert (log.last_stable_offset, log.high_watermark) == (511, 513)
     assert [offset for offset, *_ in read_committed(log)][-1] == 510
     assert [offset for offset, *_ in read_all(log)][-2:] == [511, 512]
@@ -132,7 +132,7 @@ def test_a_transaction_that_can_never_end_holds_nobody_up(
     assert (said["topic"], said["partition"]) == ("t", 0)
     assert (said["producer_id"], said["first_offset"]) == (9, 510)
     for _ in range(2):
-        folder.log.append(timed_set(folder.log.log_end_offset, magic=2))
+        folder.log.appender.append(timed_set(folder.log.log_end_offset, magic=2))
         log = folder.log
         assert log.last_stable_offset == log.high_watermark == log.log_end_offset
         later = range(511, log.log_end_offset)

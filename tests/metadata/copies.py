@@ -120,7 +120,7 @@ class Copy:
 
     def apply(self) -> None:
         if self.metadata.unsynced:
-            self.log.flush()
+            self.log.flusher.flush()
         self.metadata.apply()
 
     def plain(self) -> Plain:
@@ -190,7 +190,7 @@ def copy_some(
     facts = CopyFacts.decode(stretch.facts.encode())
     log.replica.append(stretch.found.read(), facts)
     if sync:
-        log.flush()
+        log.flusher.flush()
     follower.metadata.begin_at(leader.log.log_start_offset)
     tell(leader, follower)
 
@@ -210,7 +210,7 @@ def tell(leader: Copy, follower: Copy) -> None:
 
 def commit(leader: Copy, in_sync: Sequence[Copy]) -> None:
     """Move the leader's watermark to what all in sync have."""
-    leader.log.flush()
+    leader.log.flusher.flush()
     end = min(copy.log.recovery_point for copy in in_sync)
     if end > leader.log.high_watermark:
         leader.log.hold_high_watermark(end)

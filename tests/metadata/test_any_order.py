@@ -60,7 +60,7 @@ class Cluster:
     def append(self, _: int, random: Random) -> None:
         record = some_record(random, self.leader.metadata.state.topics)
         if random.random() < 0.2:
-            self.leader.log.roll()  # So that what is below the log start can go.
+            self.leader.log.appender.roll()  # So that what is below the log start can go.
         self.appended[self.epoch, self.leader.metadata.append(record)] = record
 
     def follower(self, number: int) -> Copy:

@@ -60,7 +60,7 @@ def alone(path: Path, *, files: object = None) -> Copy:
 
 def lead(copy: Copy, epoch: int) -> None:
     copy.metadata.lead(epoch)
-    copy.log.flush()
+    copy.log.flusher.flush()
     copy.log.hold_high_watermark(None)
 
 
@@ -113,7 +113,7 @@ def test_a_follower_stops_at_what_it_cannot_read(folder: Path, name: str) -> Non
     first.metadata.append(created("a", A))
     first.metadata.append(committed(A, "a", 3))
     first.log.settings = replace(first.log.settings, max_decompressed_bytes=1 << 30)
-    first.log.append(HOSTILE[name])
+    first.log.appender.append(HOSTILE[name])
     first.metadata.append(committed(A, "a", 7))
     copy_all(first, second)
     commit(first, [first, second])
@@ -134,7 +134,7 @@ def test_a_follower_stops_at_what_it_cannot_read(folder: Path, name: str) -> Non
     assert second.metadata.failure is None
     lead(second, 2)
     second.metadata.append(committed(A, "a", 8))
-    second.log.flush()
+    second.log.flusher.flush()
     second.apply()
     assert offsets(second) == {"a": 8}
 
@@ -150,7 +150,7 @@ def test_what_is_not_synced_here_is_not_applied(folder: Path) -> None:
     assert second.metadata.unsynced
     second.metadata.apply()
     assert (second.metadata.applied, second.data.directory.topics()) == (0, {})
-    second.log.flush()
+    second.log.flusher.flush()
     second.metadata.apply()
     assert (second.metadata.applied, offsets(second)) == (2, {"a": 3})
 
@@ -158,7 +158,7 @@ def test_what_is_not_synced_here_is_not_applied(folder: Path) -> None:
 def test_a_watermark_that_was_not_written_down_costs_no_topic(folder: Path) -> None:
     copy = alone(folder / "data")
     copy.metadata.append(created("a", A))
-    copy.log.flush()
+    copy.log.flusher.flush()
     copy.apply()
     copy.data.append("a", 1, 2, 3)
     copy.kill(folder / "killed")
@@ -182,7 +182,7 @@ def test_a_leader_appends_nothing_that_cannot_be_read(folder: Path) -> None:
 def test_a_state_that_is_none_changes_nothing(folder: Path, state: bytes) -> None:
     copy = alone(folder / "data")
     copy.metadata.append(created("a", A))
-    copy.log.flush()
+    copy.log.flusher.flush()
     copy.apply()
     with pytest.raises((StorageError, InvalidRequest), match=r"cannot be read|a state is of 0"):
         copy.metadata.copying_state().take(StatePart(5, len(state), 0, state))
@@ -289,7 +289,7 @@ def test_topics_of_a_lost_topics_file_are_taken_over(folder: Path) -> None:
     copy = alone(folder / "data")
     copy.metadata.append(created("a", A, 2))
     copy.metadata.append(committed(A, "a", 3))
-    copy.log.flush()
+    copy.log.flusher.flush()
     copy.apply()
     copy.data.append("a", 1, 2, 3, partition=1)
     before = copy.plain()
@@ -308,7 +308,7 @@ def test_topics_of_a_lost_topics_file_are_taken_over(folder: Path) -> None:
 def test_a_missing_folder_keeps_the_topic_s_id(folder: Path) -> None:
     copy = alone(folder / "data")
     copy.metadata.append(created("a", A))
-    copy.log.flush()
+    copy.log.flusher.flush()
     copy.apply()
     copy.data.close()
     for each in (copy.data.path / "a-0").iterdir():
@@ -323,11 +323,11 @@ def test_a_missing_folder_keeps_the_topic_s_id(folder: Path) -> None:
 def test_a_lost_state_leaves_the_topics(folder: Path, content: bytes | None) -> None:
     copy = alone(folder / "data")
     copy.metadata.append(created("a", A))
-    copy.log.flush()
+    copy.log.flusher.flush()
     copy.apply()
     copy.metadata.write_state()
     copy.metadata.append(committed(A, "a", 3))
-    copy.log.flush()
+    copy.log.flusher.flush()
     copy.apply()
     before = copy.plain()
     copy.data.close()
@@ -348,7 +348,7 @@ def test_a_lost_state_leaves_the_topics(folder: Path, content: bytes | None) -> 
 def test_a_log_that_lost_its_end_deletes_nothing(folder: Path) -> None:
     copy = alone(folder / "data")
     copy.metadata.append(created("a", A))
-    copy.log.flush()
+    copy.log.flusher.flush()
     copy.apply()
     copy.data.close()
     for each in (copy.data.path / "metadata-log" / "__metadata-0").iterdir():
@@ -359,7 +359,7 @@ def test_a_log_that_lost_its_end_deletes_nothing(folder: Path) -> None:
     assert list(copy.data.directory.topics()) == ["a"]
     lead(copy, 5)
     copy.metadata.append(created("b", B))
-    copy.log.flush()
+    copy.log.flusher.flush()
     copy.apply()
     copy.restart()
     assert list(copy.data.directory.topics()) == ["a", "b"]
@@ -371,7 +371,7 @@ def test_a_folder_in_the_way_is_set_aside(folder: Path) -> None:
     stray.mkdir()
     (stray / "note").write_text("mine")
     copy.metadata.append(created("a", A))
-    copy.log.flush()
+    copy.log.flusher.flush()
     copy.apply()
     kept = [name for name in copy.data.names() if name.endswith(".broken")]
     assert len(kept) == 1
@@ -397,7 +397,7 @@ def test_a_disk_that_refuses_is_tried_again(folder: Path) -> None:
     copy = alone(folder / "data", files=files)
     copy.metadata.append(created("a", A))
     copy.metadata.append(committed(A, "a", 3))
-    copy.log.flush()
+    copy.log.flusher.flush()
     files.fail("rename", 28)
     with pytest.raises(StorageError, match="topic 'a' cannot be made"):
         copy.apply()

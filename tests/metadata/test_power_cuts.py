@@ -73,13 +73,13 @@ class Life:
     def lead(self) -> None:
         log = self.copy.log
         self.copy.metadata.lead(1 + log.epochs.highest_seen)
-        log.flush()
+        log.flusher.flush()
         log.hold_high_watermark(None)
 
     def make(self, *records: MetadataRecord) -> None:
         for record in records:
             self.records[self.copy.metadata.append(record)] = record
-        self.copy.log.flush()
+        self.copy.log.flusher.flush()
         self.copy.apply()
         self.promise()
 
@@ -134,7 +134,7 @@ def check(life: Life, state: State, path: Path) -> None:
     assert copy.log.log_end_offset >= promised
     # It leads again: what was promised is there, and what comes next goes on from it.
     copy.metadata.lead(100)
-    copy.log.flush()
+    copy.log.flusher.flush()
     copy.log.hold_high_watermark(None)
     copy.apply()
     assert copy.metadata.applied == copy.log.log_end_offset >= promised
@@ -142,7 +142,7 @@ def check(life: Life, state: State, path: Path) -> None:
     assert copy.plain() == expected
     last = created("last", topic_id(9))
     copy.metadata.append(last)
-    copy.log.flush()
+    copy.log.flusher.flush()
     copy.apply()
     expected.apply(last)
     assert copy.plain() == expected
@@ -232,7 +232,7 @@ def migrated(life: Life, state: State, path: Path) -> None:
     assert copy.plain() == life.base
     copy.metadata.lead(1)
     copy.metadata.append(TopicDeleted("a", life.base.topics["a"][0]))
-    copy.log.flush()
+    copy.log.flusher.flush()
     copy.log.hold_high_watermark(None)
     copy.apply()
     assert copy.plain() == Plain({"b": life.base.topics["b"]})

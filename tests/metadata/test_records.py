@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from horolog.storage.directory.position_records import Position
 from horolog.storage.directory.topics import TopicEntry
+from horolog.storage.metadata.metadata_state import MetadataState, records_of
 from horolog.storage.metadata.records import (
     MAX_PARTITIONS,
     MAX_RECORD_BYTES,
@@ -28,7 +29,6 @@ from horolog.storage.metadata.records import (
     encode_record,
 )
 from horolog.storage.metadata.snapshot import MalformedState, decode_state, encode_state
-from horolog.storage.metadata.state import MetadataState, records_of
 
 ID = "6lLnpQzLQv6Rlvh8YUXcFA"
 NAMES = st.from_regex(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,20}", fullmatch=True)

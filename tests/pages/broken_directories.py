@@ -25,7 +25,7 @@ def _filled(folder: Path) -> tuple[DataDirectory, LogDirectory]:
     log = directory.log("clicks", 0)
     for number in range(9):
         value = b"click %d" % number
-        log.append(build_set([NewRecord(value, timestamp_ms=FIRST_MS + 1000 * number)]))
+        log.appender.append(build_set([NewRecord(value, timestamp_ms=FIRST_MS + 1000 * number)]))
     directory.positions.commit("counter", [Position("clicks", 0, 4, -1, FIRST_MS, "")])
     return data, directory
 

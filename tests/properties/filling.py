@@ -22,7 +22,9 @@ def produce(
     log = folder.log
     stamp_ms = max(folder.clock.now_ms(), model.last_stamp_ms)
     expected = sent_as_stored(sent, log.settings, log.log_end_offset, stamp_ms)
-    appended = _append(folder, lambda: log.append(sent.encoded(), wait_for_sync=wait_for_sync))
+    appended = _append(
+        folder, lambda: log.appender.append(sent.encoded(), wait_for_sync=wait_for_sync)
+    )
     if appended is None:
         return []
     assert appended.first_offset == expected[0].offset
@@ -97,7 +99,7 @@ def read_from(log: Log, offset: int, max_bytes: int = 300) -> list[Message]:
     log.prepare()
     read: list[Message] = []
     while offset < log.high_watermark:
-        data = log.read(offset, max_bytes, whole_first=True).read()
+        data = log.reader.read(offset, max_bytes, whole_first=True).read()
         found = list(
             records(data, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES, from_offset=offset)
         )
@@ -122,7 +124,7 @@ def read_from(log: Log, offset: int, max_bytes: int = 300) -> list[Message]:
 
 def search(log: Log, target_ms: int) -> tuple[int, int] | None:
     """The answer of the log's own search, in the shape of `Model.find_time`."""
-    found = log.find_time(target_ms).run()
+    found = log.reader.find_time(target_ms).run()
     return None if found is None else (found.offset, found.timestamp_ms)
 
 

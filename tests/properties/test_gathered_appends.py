@@ -46,7 +46,7 @@ def one_by_one(folder: LogFolder, sets: Sequence[bytes]) -> list[Appended | Exce
     outcomes: list[Appended | Exception] = []
     for data in sets:
         try:
-            outcomes.append(folder.log.append(bytearray(data)))
+            outcomes.append(folder.log.appender.append(bytearray(data)))
         except CodedError as error:
             outcomes.append(error)
     return outcomes
@@ -171,7 +171,7 @@ def test_a_message_that_lies_in_two_sets_is_in_neither() -> None:
     """Joined they would be good."""
     whole = bytes(build_set([NewRecord(b"value", timestamp_ms=1)]))
     with log_folder({}) as folder:
-        folder.log.append(whole)
+        folder.log.appender.append(whole)
         assert folder.usual([whole[:20], whole[20:] + whole]) == 0
         assert folder.usual([whole + whole[:20], whole[20:]]) == 0
         assert folder.usual([whole, b"", whole]) == 1
@@ -187,7 +187,7 @@ def test_unusual_sets_are_admitted_alone_in_their_place(unusual: int, together: 
     wrapped = bytes(build_set([NewRecord(b"value", timestamp_ms=1)], codec=Codec.GZIP))
     with log_folder({}) as folder, log_folder({}) as other:
         for each in (folder, other):
-            each.log.append(plain)
+            each.log.appender.append(plain)
         sets = [plain, plain, *[wrapped] * unusual, plain, plain, plain]
         outcomes = folder.log.appender.append_sets(sets)
         taken = [len(one.first_offsets) for one in outcomes if isinstance(one, Appended)]
@@ -199,7 +199,7 @@ def test_unusual_sets_are_admitted_alone_in_their_place(unusual: int, together: 
 def test_a_failed_write_is_raised_for_all_and_takes_all() -> None:
     whole = bytes(build_set([NewRecord(b"value", timestamp_ms=1)]))
     with log_folder({}) as folder:
-        folder.log.append(whole)
+        folder.log.appender.append(whole)
         before = known_of(folder)
         folder.files.fail("pwrite", errno.ENOSPC, name=".log", written=40)
         outcomes = folder.log.appender.append_sets([whole, whole])

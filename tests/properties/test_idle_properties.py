@@ -25,7 +25,7 @@ def answers(log: Log, model: Model, now_ms: int) -> list[object]:
     log.prepare()
     targets = model.targets()
     told: list[object] = [read_from(log, log.log_start_offset), log.reader.find_largest().run()]
-    told += [log.find_time(target_ms).run() for target_ms in targets]
+    told += [log.reader.find_time(target_ms).run() for target_ms in targets]
     told += [log.reader.find_append_time(target_ms).run() for target_ms in (0, now_ms, now_ms + 1)]
     told += [
         log.reader.offsets_before(target_ms, 100).run()

@@ -46,7 +46,7 @@ def test_closed_indexes_are_true_and_complete_v2_v3_v4(
     with log_folder(overrides) as folder:
         fill(folder, sets)
         if roll:
-            folder.log.roll()
+            folder.log.appender.roll()
         folder.log.close()
         assert_closed_files(folder)
 

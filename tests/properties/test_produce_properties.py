@@ -187,7 +187,7 @@ def test_a_refused_set_changes_nothing_v14(what: str, compression: str) -> None:
             before = everything_of(folder)
             data = build_set([IN_RANGE] * good_before) + BROKEN[what]()
             with pytest.raises(HorologError):
-                folder.log.append(data)
+                folder.log.appender.append(data)
             assert everything_of(folder) == before
 
     check()
@@ -225,7 +225,7 @@ def test_damaged_sets_are_taken_whole_or_not_at_all_v14(
         before = everything_of(folder)
         end = folder.log.log_end_offset
         try:
-            appended = folder.log.append(data)
+            appended = folder.log.appender.append(data)
         except HorologError:
             assert everything_of(folder) == before
             assert read_from(folder.log, 0) == model.messages
@@ -263,7 +263,7 @@ def test_append_times_never_fall(events: list[tuple[str, Any]]) -> None:
                 case "cut":
                     truncate(folder, model, int(folder.log.log_end_offset * how))
                 case "roll":
-                    folder.log.roll()
+                    folder.log.appender.roll()
                 case "restart":
                     RESTARTS[how](folder)
         read = read_from(folder.log, 0)

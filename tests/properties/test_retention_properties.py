@@ -42,7 +42,7 @@ def test_retention_takes_the_oldest_and_keeps_the_rest_v12(
             log.hold_high_watermark(held_at)
             before = log.segments
             expected = retained(log, log.settings, folder.clock.now_ms())
-            plan = log.maintain(folder.clock.now_ms())
+            plan = log.expiry.maintain(folder.clock.now_ms())
             assert log.log_start_offset == expected.log_start_offset
             assert (log.segments[-1] is not before[-1]) == expected.rolled
             left = [segment for segment in log.segments if segment in before]

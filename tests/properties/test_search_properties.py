@@ -81,7 +81,7 @@ def test_a_search_answers_for_the_log_as_it_was_when_it_began_tc90(
         model = fill(folder, before)
         targets = data.draw(st.lists(st.sampled_from(model.targets()), min_size=1, max_size=5))
         expected = [model.find_time(target_ms) for target_ms in targets]
-        searches = [folder.log.find_time(target_ms) for target_ms in targets]
+        searches = [folder.log.reader.find_time(target_ms) for target_ms in targets]
         waiting = list(searches)
         for sent in meanwhile:
             produce(folder, model, sent)

@@ -364,7 +364,7 @@ async def test_epochs_that_are_beyond_what_there_can_be(place: Path) -> None:
         leader = all_[1]
         async with running_broker(leader.data_dir) as broker:
             broker.directory.create_topic("a", 1, {})
-            broker.directory.log("a", 0).append(bytearray(message_set(5)))
+            broker.directory.log("a", 0).appender.append(bytearray(message_set(5)))
         checkpoint = leader.data_dir / "a-0" / "leader-epoch-checkpoint"
         checkpoint.write_text(f"0\n1\n{2**31 - 1} 0\n")
         with pytest.raises(StorageError, match="has messages of leader epoch"):

@@ -33,7 +33,7 @@ from horolog.replication.settings import Member as KnownMember
 from horolog.server.replication.identity_file import IdentityFile, boot_id
 from horolog.server.replication.wire import read_response
 from horolog.storage.files import SystemFiles
-from horolog.storage.read.reading import Slice
+from horolog.storage.read.slices import Slice
 from horolog.testing.broker import running_broker
 from horolog.testing.program import Program
 from horolog.testing.requests import create_topic, fetch, list_offsets, message_set, produce
@@ -532,7 +532,7 @@ async def test_a_follower_logs_in(place: Path) -> None:
         horolog.ok("user", "add", "copies", "--password-file", str(password), *where)
         async with running_broker(leader.data_dir) as broker:
             broker.directory.create_topic(TOPIC, 1, {})
-            broker.directory.log(TOPIC, 0).append(bytearray(message_set(5)))
+            broker.directory.log(TOPIC, 0).appender.append(bytearray(message_set(5)))
         guarded["super_users"] = "User:copies"
         await leader.start(cluster_create=True, **guarded)
         await follower.start(follow=leader)

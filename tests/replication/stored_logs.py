@@ -119,7 +119,7 @@ class StoredToo(SimulatedLog):
         self.check()
 
     def store(self, entry: Entry) -> None:
-        self.stored.log.append(bytearray(encoded(entry)))
+        self.stored.log.appender.append(bytearray(encoded(entry)))
 
     def decoded(self, data: bytes) -> list[Any]:
         return decoded(data)
@@ -164,7 +164,7 @@ class StoredToo(SimulatedLog):
 
     def sync(self) -> None:
         super().sync()
-        self.stored.log.flush()
+        self.stored.log.flusher.flush()
         assert self.stored.synced_offset == len(self.entries)
 
     def lose(self, random: Random) -> None:

@@ -267,7 +267,7 @@ async def test_retention_beside_a_sync(faulty: Broker, clock: ManualClock) -> No
         await client.call(create_topic("a", retention_ms=1000, segment_bytes=2 * ENTRY_BYTES))
         log = faulty.directory.log("a", 0)
         for _ in range(7):
-            log.append(message_set(NOW))
+            log.appender.append(message_set(NOW))
         work = log.flusher.begin_flush()
         assert work is not None
         clock.advance(5000)

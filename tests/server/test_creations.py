@@ -132,7 +132,7 @@ async def test_sets_that_wait_for_their_topic_stay_as_they_were_sent(
     slow.let_go()
     assert await offsets(client, 30) == [(0, number) for number in range(30)]
     log = broker.services.logs.find("new", 0)
-    stored = records(log.read(0, 1 << 20).read(), max_decompressed_bytes=1)
+    stored = records(log.reader.read(0, 1 << 20).read(), max_decompressed_bytes=1)
     assert [one.value for one in stored] == sent
 
 

@@ -17,7 +17,7 @@ from horolog.protocol.records.messages.message import records
 from horolog.server.broker import Broker
 from horolog.server.handlers.base import Later
 from horolog.server.handlers.fetch import handle_many
-from horolog.storage.read.reading import Slice
+from horolog.storage.read.slices import Slice
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import (
@@ -401,7 +401,7 @@ async def test_waiting_is_bounded_by_the_broker(tmp_path: Path) -> None:
 async def test_without_a_place_to_wait_the_answer_comes_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("horolog.server.broker.MAX_PARKED_FETCHES", 1)
+    monkeypatch.setattr("horolog.server.services.MAX_PARKED_FETCHES", 1)
     request = fetch("a", (0, 1), max_wait_ms=FOREVER_MS, min_bytes=1)
     async with (
         running_broker(tmp_path, http_listen="off") as broker,

@@ -96,7 +96,7 @@ def stored(broker: Broker, topic: str = "t", partition: int = 0) -> list[Record]
     log = broker.services.logs.find(topic, partition)
     found: list[Record] = []
     while (offset := found[-1].offset + 1 if found else 0) < log.high_watermark:
-        data = log.read(offset, 1 << 24, whole_first=True).read()
+        data = log.reader.read(offset, 1 << 24, whole_first=True).read()
         found += records(data, max_decompressed_bytes=1 << 24, from_offset=offset)
     return found
 
@@ -360,7 +360,7 @@ async def test_the_append_time_is_that_of_the_append(
     log = broker.services.logs.find("t", 0)
     assert log.segments[0].largest_timestamp_ms == NOW + 5_000
     assert log.reader.append_time_ms(1) == NOW + 5_000
-    found = log.find_time(NOW + 1).run()
+    found = log.reader.find_time(NOW + 1).run()
     assert found is not None
     assert found.offset == 1
 

@@ -117,11 +117,11 @@ def test_refused_without_a_trace_v14(
         message_timestamp_type=kind, max_message_bytes=500, index_interval_bytes=0, segment_ms=1
     )
     folder.append(NOW, NOW)
-    folder.log.append(untimed_set())
+    folder.log.appender.append(untimed_set())
     before = folder.content()
     facts = (log.log_end_offset, log.high_watermark, log.segment_count, folder.time_entries())
     with pytest.raises(error, match=words):
-        log.append(sent)
+        log.appender.append(sent)
     assert folder.content() == before
     assert facts == (
         log.log_end_offset,
@@ -155,11 +155,11 @@ def test_the_limit_of_a_message(
 ) -> None:
     log = folder.open(max_message_bytes=100, message_timestamp_type=kind)
     if accepted:
-        assert log.append(sent).first_offset == 0
+        assert log.appender.append(sent).first_offset == 0
         return
     before = folder.content()
     with pytest.raises(MessageTooLarge):
-        log.append(sent)
+        log.appender.append(sent)
     assert folder.content() == before
 
 
@@ -172,10 +172,10 @@ def test_a_wrapper_counts_as_it_was_sent(folder: LogFolder, missing: int, accept
     log = folder.open(max_message_bytes=len(sent) - missing)
     assert len(sent) < 50 * 39 / 2
     if accepted:
-        assert log.append(sent).count == 50
+        assert log.appender.append(sent).count == 50
     else:
         with pytest.raises(MessageTooLarge):
-            log.append(sent)
+            log.appender.append(sent)
 
 
 def test_a_rebuilt_wrapper_is_measured_again_p3c(folder: LogFolder) -> None:
@@ -185,7 +185,7 @@ def test_a_rebuilt_wrapper_is_measured_again_p3c(folder: LogFolder) -> None:
     limit = max(len(sent) * 3 // 4, 1)
     log = folder.open(max_message_bytes=limit)
     with pytest.raises(MessageTooLarge):
-        log.append(sent)
+        log.appender.append(sent)
     assert log.log_end_offset == 0
 
 
@@ -204,7 +204,7 @@ def test_a_rebuilt_wrapper_is_measured_again_p3c(folder: LogFolder) -> None:
 def test_order_of_judgement(folder: LogFolder, sent: bytearray, error: type[HorologError]) -> None:
     log = folder.open(max_message_bytes=100)
     with pytest.raises(error):
-        log.append(sent)
+        log.appender.append(sent)
 
 
 @pytest.mark.parametrize(
@@ -220,11 +220,11 @@ def test_the_limit_of_a_set(folder: LogFolder, set_bytes: int, kind: str, accept
     log = folder.open(segment_bytes=390, message_timestamp_type=kind)
     sent = timed_set(*[NOW] * 9) + sized(set_bytes - 9 * 39)
     if accepted:
-        assert log.append(sent).size_bytes == set_bytes
+        assert log.appender.append(sent).size_bytes == set_bytes
         return
     before = folder.content()
     with pytest.raises(RecordListTooLarge, match=r"391 bytes.*390 \(segment\.bytes\)") as refused:
-        log.append(sent)
+        log.appender.append(sent)
     assert refused.value.code == 18
     assert folder.content() == before
 
@@ -234,7 +234,7 @@ def test_a_set_too_large_for_a_segment_does_not_roll_v14(folder: LogFolder) -> N
     folder.append(NOW, NOW)
     before = folder.content()
     with pytest.raises(RecordListTooLarge):
-        log.append(timed_set(NOW, NOW, NOW))
+        log.appender.append(timed_set(NOW, NOW, NOW))
     assert folder.content() == before
 
 
@@ -250,10 +250,10 @@ def test_a_set_too_large_for_a_segment_does_not_roll_v14(folder: LogFolder) -> N
 )
 def test_nothing_complete_is_success_and_appends_nothing(folder: LogFolder, sent: bytes) -> None:
     log = folder.open(segment_ms=1)
-    log.append(untimed_set())
+    log.appender.append(untimed_set())
     folder.clock.advance(100)  # The segment is past its time: an empty set still does not roll it.
     before = folder.content()
-    appended = log.append(sent)
+    appended = log.appender.append(sent)
     assert (appended.first_offset, appended.last_offset, appended.append_time_ms) == (-1, -1, -1)
     assert (appended.count, appended.size_bytes, appended.rolled) == (0, 0, None)
     assert folder.content() == before
@@ -272,7 +272,7 @@ def test_nothing_complete_is_success_and_appends_nothing(folder: LogFolder, sent
 def test_a_partial_tail_is_dropped(folder: LogFolder, tail: bytes, kind: str, codec: Codec) -> None:
     log = folder.open(message_timestamp_type=kind)
     sent = timed_set(NOW, NOW, codec=codec)
-    appended = log.append(sent + tail)
+    appended = log.appender.append(sent + tail)
     assert (appended.first_offset, appended.last_offset, appended.count) == (0, 1, 2)
     assert appended.size_bytes == len(sent)
     assert log.size_bytes == len(sent)
@@ -283,16 +283,16 @@ def test_what_a_wrapper_may_open_to_is_limited(folder: LogFolder) -> None:
     log = folder.open(max_decompressed_bytes=2000)
     zeros = b"\0" * 2001
     with pytest.raises(MessageTooLarge, match=r"max\.decompressed\.bytes"):
-        log.append(timed_set(NOW, codec=GZIP, value=zeros))
-    assert log.append(timed_set(NOW, codec=GZIP, value=zeros[: 2000 - 34])).count == 1
+        log.appender.append(timed_set(NOW, codec=GZIP, value=zeros))
+    assert log.appender.append(timed_set(NOW, codec=GZIP, value=zeros[: 2000 - 34])).count == 1
 
 
 def test_all_wrappers_of_a_set_share_that_limit(folder: LogFolder) -> None:
     log = folder.open(max_decompressed_bytes=2000)
     half = timed_set(NOW, codec=GZIP, value=b"\0" * 1000)
-    log.append(half)
+    log.appender.append(half)
     with pytest.raises(MessageTooLarge, match=r"max\.decompressed\.bytes"):
-        log.append(half + half)
+        log.appender.append(half + half)
     assert log.log_end_offset == 1
 
 
@@ -300,7 +300,7 @@ def test_a_read_only_buffer_is_not_changed(folder: LogFolder) -> None:
     folder.open(message_timestamp_type="LogAppendTime")
     sent = bytes(timed_set(5))
     kept = bytes(bytearray(sent))
-    folder.log.append(memoryview(sent))
+    folder.log.appender.append(memoryview(sent))
     assert sent == kept
     assert folder.times() == [(0, NOW)]
 
@@ -313,8 +313,8 @@ def test_a_part_of_a_frame_is_stored_as_it_is_and_what_is_around_it_stays(
     log = folder.open(message_timestamp_type=kind)
     sent = timed_set(NOW, NOW)
     frame = bytearray(b"front" + sent + b"end")
-    log.append(timed_set(NOW))
-    log.append(memoryview(frame)[5:-3])
+    log.appender.append(timed_set(NOW))
+    log.appender.append(memoryview(frame)[5:-3])
     assert (bytes(frame[:5]), bytes(frame[-3:])) == (b"front", b"end")
     assert bytes(frame[5:-3]) == folder.stored()[len(sent) // 2 :]
 
@@ -322,7 +322,7 @@ def test_a_part_of_a_frame_is_stored_as_it_is_and_what_is_around_it_stays(
 def test_null_and_empty_values_are_messages_p26(folder: LogFolder) -> None:
     folder.open()
     for value in (None, b""):
-        folder.log.append(entry(build_message(b"", value, timestamp_ms=NOW)))
+        folder.log.appender.append(entry(build_message(b"", value, timestamp_ms=NOW)))
     assert [(record.key, record.value) for record in folder.records()] == [
         (b"", None),
         (b"", b""),
@@ -331,7 +331,7 @@ def test_null_and_empty_values_are_messages_p26(folder: LogFolder) -> None:
 
 def test_a_topic_that_wants_one_codec_gets_one_wrapper(folder: LogFolder) -> None:
     folder.open(compression_type="lz4")
-    folder.log.append(timed_set(NOW, NOW - 1, NOW + 1))
+    folder.log.appender.append(timed_set(NOW, NOW - 1, NOW + 1))
     stored = folder.entries()
     assert [(one.codec, one.offset, one.timestamp_ms) for one in stored] == [
         (Codec.LZ4, 2, NOW + 1)
@@ -342,5 +342,7 @@ def test_a_topic_that_wants_one_codec_gets_one_wrapper(folder: LogFolder) -> Non
 def test_a_wrapper_with_unusual_bits_keeps_them_m5(folder: LogFolder) -> None:
     inner = compress(GZIP, timed_set(NOW, NOW), magic=1)
     folder.open()
-    folder.log.append(entry(build_message(None, inner, timestamp_ms=NOW, attributes=0xF1), 1))
+    folder.log.appender.append(
+        entry(build_message(None, inner, timestamp_ms=NOW, attributes=0xF1), 1)
+    )
     assert [one.attributes for one in folder.entries()] == [0xF1]

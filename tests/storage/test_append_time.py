@@ -13,7 +13,7 @@ DAY_MS = 86_400_000
 
 
 def stamp(folder: LogFolder) -> int:
-    return folder.log.append(timed_set(1)).append_time_ms
+    return folder.log.appender.append(timed_set(1)).append_time_ms
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_a_clock_that_steps_back_is_not_followed(
     log = folder.open(message_timestamp_type="LogAppendTime")
     assert stamp(folder) == NOW
     folder.clock.step(-10_000)
-    assert log.append(sent).append_time_ms == NOW
+    assert log.appender.append(sent).append_time_ms == NOW
     assert folder.times() == [(offset, NOW) for offset in range(count + 1)]
     folder.clock.step(10_001)
     assert stamp(folder) == NOW + 1
@@ -54,7 +54,7 @@ def test_latency_goes_by_the_clock_not_by_the_stamp(folder: LogFolder) -> None:
     log = folder.open(message_timestamp_type="LogAppendTime")
     stamp(folder)
     folder.clock.step(-10_000)
-    latency = log.append(timed_set(NOW - 10_005)).latency
+    latency = log.appender.append(timed_set(NOW - 10_005)).latency
     assert latency is not None
     assert latency.sum_ms == 5
 
@@ -68,30 +68,30 @@ def unclean(folder: LogFolder) -> None:
 
 
 def unclean_after_sync(folder: LogFolder) -> None:
-    folder.log.flush()
+    folder.log.flusher.flush()
     folder.kill_and_restart()
 
 
 def clean_after_roll(folder: LogFolder) -> None:
-    folder.log.roll()
+    folder.log.appender.roll()
     folder.restart()
 
 
 def clean_after_roll_without_indexes(folder: LogFolder) -> None:
-    folder.log.roll()
+    folder.log.appender.roll()
     folder.log.close()
     (folder.path / "index-checksums").unlink(missing_ok=True)
     folder.open()
 
 
 def unclean_after_roll(folder: LogFolder) -> None:
-    folder.log.roll()
+    folder.log.appender.roll()
     folder.kill_and_restart()
 
 
 def unclean_after_roll_and_sync(folder: LogFolder) -> None:
-    folder.log.roll()
-    folder.log.flush()
+    folder.log.appender.roll()
+    folder.log.flusher.flush()
     folder.kill_and_restart()
 
 
@@ -113,7 +113,7 @@ def test_the_last_stamp_is_found_again_at_start(
 ) -> None:
     folder.open(message_timestamp_type="LogAppendTime", index_interval_bytes=50)
     for _ in range(10):
-        folder.log.append(timed_set(1, 2, codec=codec))
+        folder.log.appender.append(timed_set(1, 2, codec=codec))
         folder.clock.advance(1)
     folder.clock.step(-10_000)
     again(folder)

@@ -54,7 +54,7 @@ def batch(
 def send(folder: LogFolder, sequence: int, count: int = 1, *, epoch: int = 0) -> Appended:
     """What idempotent producer 7 sends."""
     times = [folder.clock.now_ms()] * count
-    return folder.log.append(batch(*times, producer=(7, epoch, sequence)))
+    return folder.log.appender.append(batch(*times, producer=(7, epoch, sequence)))
 
 
 def snapshots(folder: LogFolder) -> list[int]:
@@ -65,8 +65,8 @@ def snapshots(folder: LogFolder) -> list[int]:
 def test_stored_as_sent(folder: LogFolder, codec: Codec) -> None:
     log = folder.open()
     sent = batch(START_MS, START_MS + 5, START_MS - 3, codec=codec)
-    log.append(timed_set(START_MS))
-    appended = log.append(bytes(sent))
+    log.appender.append(timed_set(START_MS))
+    appended = log.appender.append(bytes(sent))
     assert (appended.first_offset, appended.last_offset, appended.count) == (1, 3, 3)
     assert appended.conversion is None
     stored = folder.stored()[-len(sent) :]
@@ -85,7 +85,7 @@ def test_stored_as_sent(folder: LogFolder, codec: Codec) -> None:
 @every_codec
 def test_an_append_time_is_that_of_all_its_messages(folder: LogFolder, codec: Codec) -> None:
     log = folder.open(message_timestamp_type="LogAppendTime")
-    appended = log.append(batch(5, 9, 7, codec=codec))
+    appended = log.appender.append(batch(5, 9, 7, codec=codec))
     assert appended.append_time_ms == START_MS
     assert folder.times() == [(0, START_MS), (1, START_MS), (2, START_MS)]
     assert folder.found(START_MS, START_MS + 1) == [(START_MS, 0), None]
@@ -96,7 +96,7 @@ def test_the_message_itself_is_found(folder: LogFolder, codec: Codec) -> None:
     log = folder.open(index_interval_bytes=100, segment_bytes=600)
     times = [START_MS + ms for ms in (0, 3, 1, 10, 7, 12, 11, 30, 20, 25)]
     for first in range(0, 10, 2):
-        log.append(batch(times[first], times[first + 1], codec=codec))
+        log.appender.append(batch(times[first], times[first + 1], codec=codec))
     for target in range(START_MS - 1, START_MS + 32):
         expected = next(((at, o) for o, at in enumerate(times) if at >= target), None)
         assert folder.found(target) == [expected], target
@@ -112,23 +112,23 @@ def test_a_largest_time_that_is_not_true_is_put_right(folder: LogFolder) -> None
     log = folder.open()
     sent = batch(START_MS, START_MS + 9)
     write_header(sent, read_header(sent)._replace(max_timestamp_ms=START_MS + 1000))
-    log.append(sent)
+    log.appender.append(sent)
     assert folder.found(START_MS + 10) == [None]
     assert folder.found(START_MS + 5) == [(START_MS + 9, 1)]
 
 
 def offset_behind(folder: LogFolder, offset: int) -> list[int]:
     """The offsets that a consumer gets who asks for `offset`."""
-    data = folder.log.read(offset, 1 << 20, whole_first=True).read()
+    data = folder.log.reader.read(offset, 1 << 20, whole_first=True).read()
     return [r.offset for r in folder.records() if r.offset >= offset] if data else []
 
 
 def test_reading_from_the_middle_of_a_batch(folder: LogFolder) -> None:
     folder.open(segment_bytes=700, index_interval_bytes=50)
     for _ in range(5):
-        folder.log.append(batch(*[START_MS] * 4))
+        folder.log.appender.append(batch(*[START_MS] * 4))
     for offset in range(20):
-        data = folder.log.read(offset, 10, whole_first=True).read()
+        data = folder.log.reader.read(offset, 10, whole_first=True).read()
         header = read_header(data)
         assert header.base_offset <= offset <= header.last_offset
 
@@ -136,11 +136,11 @@ def test_reading_from_the_middle_of_a_batch(folder: LogFolder) -> None:
 def test_a_cut_takes_the_whole_batch(folder: LogFolder) -> None:
     log = folder.open(index_interval_bytes=0)
     for _ in range(4):
-        log.append(batch(*[START_MS] * 3))
+        log.appender.append(batch(*[START_MS] * 3))
     log.truncate(7)
     assert log.log_end_offset == 7
     assert [offset for offset, _ in folder.times()] == list(range(6))
-    assert log.append(batch(START_MS)).first_offset == 7
+    assert log.appender.append(batch(START_MS)).first_offset == 7
 
 
 @pytest.mark.parametrize(
@@ -161,21 +161,21 @@ def test_a_cut_takes_the_whole_batch(folder: LogFolder) -> None:
 def test_refused(folder: LogFolder, sent: bytes, error: type[HorologError]) -> None:
     log = folder.open()
     with pytest.raises(error):
-        log.append(sent)
+        log.appender.append(sent)
     assert log.log_end_offset == 0
-    assert log.append(batch(START_MS)).first_offset == 0
+    assert log.appender.append(batch(START_MS)).first_offset == 0
 
 
 def test_too_early_and_too_late(folder: LogFolder) -> None:
     log = folder.open(max_message_time_difference_ms=1000)
     with pytest.raises(InvalidTimestamp, match="message 1 of the set"):
-        log.append(batch(START_MS, START_MS + 1001))
-    assert log.append(batch(START_MS - 1000, START_MS + 1000, -1)).count == 3
+        log.appender.append(batch(START_MS, START_MS + 1001))
+    assert log.appender.append(batch(START_MS - 1000, START_MS + 1000, -1)).count == 3
 
 
 def test_several_batches_in_a_set(folder: LogFolder) -> None:
     log = folder.open()
-    appended = log.append(batch(1, 2) + batch(3, codec=Codec.ZSTD) + batch(4, 5))
+    appended = log.appender.append(batch(1, 2) + batch(3, codec=Codec.ZSTD) + batch(4, 5))
     assert (appended.first_offset, appended.last_offset) == (0, 4)
     assert folder.times() == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
 
@@ -237,7 +237,7 @@ def test_a_start_reads_no_more_than_one_segment(folder: LogFolder) -> None:
     for number in range(12):
         send(folder, number)
     assert folder.log.segment_count > 3
-    folder.log.flush()
+    folder.log.flusher.flush()
     last = folder.log.segments[-1].base_offset
     assert max(snapshots(folder)) == last
     assert len(snapshots(folder)) == 2
@@ -287,8 +287,8 @@ def test_a_cut_forgets_snapshots_behind_it(folder: LogFolder) -> None:
         send(folder, number)
     log.truncate(5)
     send(folder, 5)
-    log.roll()
-    log.flush()
+    log.appender.roll()
+    log.flusher.flush()
     assert max(snapshots(folder)) == 6
 
 
@@ -359,10 +359,10 @@ def test_batches_that_go_on_are_appended_together(
             assert isinstance(appended, Appended)
             offsets = list(appended.first_offsets)
         else:
-            offsets = [log.append(bytearray(one)).first_offset for one in sets]
+            offsets = [log.appender.append(bytearray(one)).first_offset for one in sets]
         known.append((offsets, list(log.producers.states.items())))
-        log.roll()
-        log.flush()
+        log.appender.roll()
+        log.flusher.flush()
         contents.append(folder.content())
     assert known[0] == known[1]
     assert contents[0] == contents[1]
@@ -495,7 +495,7 @@ def test_a_cut_forgets_what_it_takes_away(folder: LogFolder) -> None:
     folder.open(segment_bytes=300)
     for number in range(12):
         send(folder, number)
-    folder.log.flush()
+    folder.log.flusher.flush()
     folder.log.truncate(4)
     assert all(offset <= 4 for offset in snapshots(folder))
     assert send(folder, 3).repeated
@@ -509,27 +509,27 @@ def test_silent_producers_expire(folder: LogFolder) -> None:
     folder.open(producer_id_expiration_ms=1000, retention_ms=-1)
     send(folder, 0)
     folder.clock.advance(1000)
-    folder.log.maintain(folder.clock.now_ms())
+    folder.log.expiry.maintain(folder.clock.now_ms())
     assert send(folder, 0).repeated
     folder.clock.advance(1)
-    folder.log.maintain(folder.clock.now_ms())
+    folder.log.expiry.maintain(folder.clock.now_ms())
     assert not send(folder, 0).repeated
 
 
 def test_so_many_producers_are_remembered(folder: LogFolder) -> None:
     log = folder.open(max_producer_ids=3)
     for producer_id in range(4):
-        log.append(batch(START_MS, producer=(producer_id, 0, 0)))
-    assert log.append(batch(START_MS, producer=(1, 0, 0))).repeated
-    assert not log.append(batch(START_MS, producer=(0, 0, 0))).repeated
+        log.appender.append(batch(START_MS, producer=(producer_id, 0, 0)))
+    assert log.appender.append(batch(START_MS, producer=(1, 0, 0))).repeated
+    assert not log.appender.append(batch(START_MS, producer=(0, 0, 0))).repeated
 
 
 def test_retention_takes_old_snapshots(folder: LogFolder) -> None:
     folder.open(segment_bytes=300, retention_bytes=100, retention_ms=-1)
     for number in range(12):
         send(folder, number)
-        folder.log.flush()
+        folder.log.flusher.flush()
     (folder.path / f"{1:020d}.snapshot").write_bytes(b"Kafka's")
-    folder.log.maintain(folder.clock.now_ms())
+    folder.log.expiry.maintain(folder.clock.now_ms())
     assert folder.names(".snapshot") == []
     assert send(folder, 11).repeated

@@ -64,33 +64,33 @@ def test_creation_time_is_kept(
     folder.open(index_interval_bytes=0, segment_ms=100)
     for data in sets:
         folder.clock.advance(10)
-        folder.log.append(data)
+        folder.log.appender.append(data)
     folder.clock.advance(20)
     again(folder)
     assert folder.log.segments[-1].created_ms == NOW
     assert mtime_ms(folder) == NOW
     if sets:
         folder.clock.step(NOW + 100 - folder.clock.now_ms())
-        assert folder.log.append(untimed_set()).rolled is None
+        assert folder.log.appender.append(untimed_set()).rolled is None
         folder.clock.advance(1)
-        assert folder.log.append(untimed_set()).rolled == "time"
+        assert folder.log.appender.append(untimed_set()).rolled == "time"
         assert folder.log.segments[-1].created_ms == NOW + 101
 
 
 def test_an_empty_segment_counts_from_its_creation_too(folder: LogFolder) -> None:
     folder.open(segment_ms=100)
     folder.append(NOW)
-    folder.log.roll()
+    folder.log.appender.roll()
     folder.clock.advance(90)
     folder.restart()
-    folder.log.append(untimed_set())
+    folder.log.appender.append(untimed_set())
     folder.clock.advance(11)
-    assert folder.log.append(untimed_set()).rolled == "time"
+    assert folder.log.appender.append(untimed_set()).rolled == "time"
 
 
 def test_a_lost_time_index_starts_the_clock_anew(folder: LogFolder) -> None:
     folder.open()
-    folder.log.append(untimed_set())
+    folder.log.appender.append(untimed_set())
     folder.log.close()
     (folder.path / "00000000000000000000.timeindex").unlink(missing_ok=True)
     folder.clock.advance(50)
@@ -101,9 +101,9 @@ def test_a_lost_time_index_starts_the_clock_anew(folder: LogFolder) -> None:
 
 def test_a_closed_segment_keeps_its_creation_time_through_a_rebuild(folder: LogFolder) -> None:
     folder.open(index_interval_bytes=0)
-    folder.log.append(untimed_set())
+    folder.log.appender.append(untimed_set())
     folder.append(5, 7)
-    folder.log.roll()
+    folder.log.appender.roll()
     folder.log.close()
     (folder.path / "index-checksums").unlink(missing_ok=True)
     folder.clock.advance(50)
@@ -119,16 +119,16 @@ def test_truncation_to_nothing_starts_the_clock_anew_r8(folder: LogFolder) -> No
     log.truncate(0)
     assert log.segments[-1].created_ms == NOW + 50
     assert mtime_ms(folder) == NOW + 50
-    log.append(untimed_set())
+    log.appender.append(untimed_set())
     folder.clock.advance(100)
-    assert log.append(untimed_set()).rolled is None
+    assert log.appender.append(untimed_set()).rolled is None
     folder.clock.advance(1)
-    assert log.append(untimed_set()).rolled == "time"
+    assert log.appender.append(untimed_set()).rolled == "time"
 
 
 def test_truncation_that_leaves_something_keeps_it(folder: LogFolder) -> None:
     log = folder.open(index_interval_bytes=0)
-    log.append(untimed_set())
+    log.appender.append(untimed_set())
     folder.append(5, 7, 9)
     folder.clock.advance(50)
     log.truncate(2)
@@ -140,6 +140,6 @@ def test_truncation_takes_the_first_time_away(folder: LogFolder) -> None:
     log = folder.open(segment_ms=100)
     folder.append(5)
     log.truncate(0)
-    log.append(untimed_set())
-    assert log.append(timed_set(106)).rolled is None
+    log.appender.append(untimed_set())
+    assert log.appender.append(timed_set(106)).rolled is None
     assert log.segments[-1].first_timestamp_ms == -1

@@ -13,8 +13,8 @@ def test_a_log_of_three_segments(folder: LogFolder) -> None:
     folder.append(NOW - 3000, NOW - 5000)
     folder.clock.advance(10)
     folder.append(NOW, NOW - 1)
-    log.flush()
-    log.append(untimed_set())
+    log.flusher.flush()
+    log.appender.append(untimed_set())
     log.hold_high_watermark(4)
     for number, segment in enumerate(log.segments):
         at_ns = (NOW + number) * 1_000_000
@@ -53,7 +53,7 @@ def test_some_of_the_segments_are_told_as_all_are(folder: LogFolder) -> None:
     log = folder.open(segment_bytes=39, index_interval_bytes=0, retention_ms=1000)
     for number in range(6):
         folder.append(NOW - 1500 + 300 * number)
-    log.flush()
+    log.flusher.flush()
     told = list(log.expiry.describe(NOW).segments)
     assert [one.verdict for one in told] == ["expired"] * 2 + ["kept"] * 4
     for start in range(7):

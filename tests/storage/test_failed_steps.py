@@ -36,16 +36,16 @@ def check_from(folder: LogFolder, start: int) -> None:
 def test_retention_that_fails_at_its_nth_operation(folder: LogFolder, number: int) -> None:
     fill(folder)
     folder.set(retention_bytes=39 * 4, file_delete_delay_ms=0)
-    folder.log.flush()
+    folder.log.flusher.flush()
     folder.files.fail("", errno.EIO, passing=number)
     try:
-        folder.log.maintain(NOW)
+        folder.log.expiry.maintain(NOW)
     except OSError:
         start = folder.log.log_start_offset
         assert start >= folder.bases()[0], "what is not dropped can be read"
         assert folder.times() == EXPECTED[start:]
     folder.files.heal()
-    folder.log.maintain(NOW)
+    folder.log.expiry.maintain(NOW)
     assert folder.bases() == [6, 9]
     delete_due(folder.deletions)
     assert folder.names(".deleted") == []
@@ -60,10 +60,10 @@ def test_a_restart_after_a_deletion_that_failed_half_way(
 ) -> None:
     fill(folder)
     folder.set(retention_bytes=39 * 4)
-    folder.log.flush()
+    folder.log.flusher.flush()
     folder.files.fail("", errno.EIO, passing=number)
     with suppress(OSError):
-        folder.log.maintain(NOW)
+        folder.log.expiry.maintain(NOW)
     folder.files.heal()
     start = folder.log.log_start_offset
     if again == "clean":
@@ -82,11 +82,11 @@ def test_idle_rolls_that_fail_at_their_nth_operation(folder: LogFolder, number: 
     folder.set(retention_ms=1000, file_delete_delay_ms=0)
     folder.files.fail("", errno.ENOSPC, passing=number)
     try:
-        folder.log.maintain(NOW)
+        folder.log.expiry.maintain(NOW)
     except OSError:
         assert folder.log.log_end_offset == 10
     folder.files.heal()
-    folder.log.maintain(NOW)
+    folder.log.expiry.maintain(NOW)
     delete_due(folder.deletions)
     assert folder.bases() == [10]
     assert len(folder.names(".log")) == 1
@@ -101,7 +101,7 @@ def test_truncation_that_fails_at_its_nth_operation(
     folder: LogFolder, number: int, offset: int
 ) -> None:
     fill(folder)
-    folder.log.flush()
+    folder.log.flusher.flush()
     folder.files.fail("", errno.EIO, passing=number)
     try:
         folder.log.truncate(offset)
@@ -239,7 +239,7 @@ def test_a_sync_that_fails_at_its_nth_operation(folder: LogFolder, number: int) 
     fill(folder)
     folder.files.fail("", errno.EIO, passing=number)
     try:
-        folder.log.flush()
+        folder.log.flusher.flush()
     except StorageError:
         begun = folder.files.did("sync", ".log") > 0
         assert (folder.log.recovery_point, folder.log.failure is not None) == (0, begun)
@@ -255,7 +255,7 @@ def test_a_search_that_fails_at_its_nth_operation(folder: LogFolder, number: int
     folder.log.prepare()
     folder.files.fail("", errno.EIO, passing=number)
     try:
-        found = folder.log.find_time(65).run()
+        found = folder.log.reader.find_time(65).run()
     except OSError:
         pass
     else:

@@ -44,7 +44,7 @@ def test_a_full_disk_passes(
     state = (folder.time_entries(), folder.offset_entries(), log.segments[0].largest)
     folder.files.fail(kind, error, name=file, written=written)
     with pytest.raises(StorageError, match="could not be written") as refused:
-        log.append(timed_set(40, 50))
+        log.appender.append(timed_set(40, 50))
     assert (refused.value.code, refused.value.retriable) == (56, True)
     assert folder.content(SUFFIXES) == before
     assert state == (folder.time_entries(), folder.offset_entries(), log.segments[0].largest)
@@ -62,18 +62,18 @@ def test_a_full_disk_at_the_very_first_append(folder: LogFolder, error: int) -> 
     log = folder.open(segment_ms=100)
     folder.files.fail("pwrite", error, name=".log", written=30)
     with pytest.raises(StorageError):
-        log.append(timed_set(NOW))
-    log.append(untimed_set())
+        log.appender.append(timed_set(NOW))
+    log.appender.append(untimed_set())
     assert log.segments[0].first_timestamp_ms == -1
     folder.clock.advance(101)
-    assert log.append(timed_set(NOW)).rolled == "time"
+    assert log.appender.append(timed_set(NOW)).rolled == "time"
 
 
 def test_a_wait_for_a_sync_is_not_left_over(folder: LogFolder) -> None:
     some_messages(folder)
     folder.files.fail("pwrite", errno.ENOSPC, name=".log")
     with pytest.raises(StorageError):
-        folder.log.append(timed_set(40), wait_for_sync=True)
+        folder.log.appender.append(timed_set(40), wait_for_sync=True)
     folder.append(40)
     assert folder.log.high_watermark == 4
 
@@ -84,9 +84,9 @@ def test_the_last_stamp_does_not_move_with_a_failed_append(folder: LogFolder) ->
     folder.clock.step(1000)
     folder.files.fail("pwrite", errno.ENOSPC, name=".log")
     with pytest.raises(StorageError):
-        log.append(timed_set(1))
+        log.appender.append(timed_set(1))
     folder.clock.step(-1000)
-    assert log.append(timed_set(1)).append_time_ms == NOW
+    assert log.appender.append(timed_set(1)).append_time_ms == NOW
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_an_io_error_is_final(folder: LogFolder, kind: str, file: str, written: 
     told: list[bool] = []
     log.on_advance = lambda log: told.append(log.failure is not None)
     with pytest.raises(StorageError):
-        log.append(timed_set(40, 50))
+        log.appender.append(timed_set(40, 50))
     assert told == [True]
     assert folder.content(SUFFIXES) == before
     assert len(folder.events.named("log_failed")) == 1
@@ -137,7 +137,7 @@ def test_a_write_that_cannot_be_taken_back_is_final(
     folder.files.fail("pwrite", errno.ENOSPC, name=".log", written=written)
     folder.files.fail(cut_back[0], errno.EIO, name=cut_back[1])
     with pytest.raises(StorageError, match="restarted"):
-        log.append(timed_set(40, 50))
+        log.appender.append(timed_set(40, 50))
     assert log.failure is not None
     assert (log.log_end_offset, log.high_watermark) == (3, 3)
     assert folder.times() == [(0, 10), (1, 30), (2, 20)]

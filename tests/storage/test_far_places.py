@@ -23,7 +23,7 @@ def fill(folder: LogFolder) -> Log:
     folder.open(index_interval_bytes=10**9, retention_ms=-1)
     for first in range(0, COUNT, 500):
         times = range(first + 1, first + 501)
-        folder.log.append(timed_set(*times, value=b"x" * (ENTRY_BYTES - 34)))
+        folder.log.appender.append(timed_set(*times, value=b"x" * (ENTRY_BYTES - 34)))
     return folder.log
 
 
@@ -47,7 +47,7 @@ def test_a_far_offset_is_found_in_bounded_steps(folder: LogFolder, offset: int) 
     assert most <= STEP_BYTES + HEAD_BYTES
     assert steps >= offset * ENTRY_BYTES // STEP_BYTES
     before = folder.files.bytes_read
-    found = log.read(offset, 100)
+    found = log.reader.read(offset, 100)
     assert found.position == offset * ENTRY_BYTES
     assert folder.files.bytes_read - before <= 2 * STEP_BYTES
 
@@ -58,20 +58,20 @@ def test_nobody_goes_the_same_way_again(folder: LogFolder) -> None:
     for offset in (2999, 2900, 1500, 300, 0):
         assert log.reader.located(offset)
         before = folder.files.bytes_read
-        assert log.read(offset, 100).position == offset * ENTRY_BYTES
+        assert log.reader.read(offset, 100).position == offset * ENTRY_BYTES
         assert folder.files.bytes_read - before <= 2 * STEP_BYTES + 10 * HEAD_BYTES
 
 
 def test_reading_without_looking_before_remembers_places_too(folder: LogFolder) -> None:
     log = fill(folder)
-    assert log.read(2999, 100).position == 2999 * ENTRY_BYTES
+    assert log.reader.read(2999, 100).position == 2999 * ENTRY_BYTES
     assert log.reader.located(2999)
 
 
 def test_an_indexed_log_needs_no_look(folder: LogFolder) -> None:
     folder.open(retention_ms=-1)
     for _ in range(20):
-        folder.log.append(timed_set(*range(1, 1001)))
+        folder.log.appender.append(timed_set(*range(1, 1001)))
     before = folder.files.bytes_read
     assert all(folder.log.reader.located(offset) for offset in range(0, 20_000, 7))
     assert folder.files.bytes_read == before
@@ -101,12 +101,15 @@ def test_a_high_watermark_far_behind_is_looked_for_too(folder: LogFolder) -> Non
 def test_entries_larger_than_a_step(folder: LogFolder) -> None:
     folder.open(index_interval_bytes=10**9, max_message_bytes=10**8, retention_ms=-1)
     for time_ms in range(1, 5):
-        folder.log.append(timed_set(time_ms, value=b"x" * 600_000))
+        folder.log.appender.append(timed_set(time_ms, value=b"x" * 600_000))
         folder.append(time_ms)
     for offset in (7, 3, 5, 0, 6):
         most, _ = most_in_a_step(folder, partial(folder.log.reader.located, offset))
         assert most <= STEP_BYTES + HEAD_BYTES
-        assert folder.log.read(offset, 100).position == offset // 2 * 600_073 + offset % 2 * 600_034
+        assert (
+            folder.log.reader.read(offset, 100).position
+            == offset // 2 * 600_073 + offset % 2 * 600_034
+        )
 
 
 def test_a_cut_forgets_what_was_behind_it(folder: LogFolder) -> None:
@@ -114,9 +117,9 @@ def test_a_cut_forgets_what_was_behind_it(folder: LogFolder) -> None:
     most_in_a_step(folder, lambda: log.reader.located(2999))
     log.truncate(1000)
     for first in range(0, 2000, 500):
-        log.append(timed_set(*range(first + 1, first + 501), value=b"y" * 777))
+        log.appender.append(timed_set(*range(first + 1, first + 501), value=b"y" * 777))
     most_in_a_step(folder, lambda: log.reader.located(2900))
-    assert log.read(2900, 100).position == 1000 * ENTRY_BYTES + 1900 * (777 + 34)
+    assert log.reader.read(2900, 100).position == 1000 * ENTRY_BYTES + 1900 * (777 + 34)
 
 
 def test_a_search_reads_bounded_steps_up_to_its_start(folder: LogFolder) -> None:
@@ -124,7 +127,7 @@ def test_a_search_reads_bounded_steps_up_to_its_start(folder: LogFolder) -> None
     log.close()
     folder.open(recovery_point=COUNT, log_start_offset=2500)
     folder.log.prepare()
-    most, steps = most_in_a_step(folder, folder.log.find_time(2600).step)
+    most, steps = most_in_a_step(folder, folder.log.reader.find_time(2600).step)
     # The last one also reads what is in front of the message found, to check it.
     assert most <= 4 * STEP_BYTES
     assert steps > 5
@@ -133,7 +136,7 @@ def test_a_search_reads_bounded_steps_up_to_its_start(folder: LogFolder) -> None
 def test_a_wrong_offset_is_not_remembered(folder: LogFolder) -> None:
     """It is as large as the next ones', so that no offset above it would be found."""
     log = fill(folder)
-    log.flush()
+    log.flusher.flush()
     path = log.segments[0].log_path
     at = 253 * ENTRY_BYTES  # the entry behind the first 256 KiB
     assert at - ENTRY_BYTES < STEP_BYTES <= at + ENTRY_BYTES
@@ -144,7 +147,7 @@ def test_a_wrong_offset_is_not_remembered(folder: LogFolder) -> None:
         path.write_bytes(bytes(data))
     most_in_a_step(folder, lambda: log.reader.located(2000))
     with pytest.raises(StorageError):
-        log.read(2000, 100)
+        log.reader.read(2000, 100)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -155,7 +158,7 @@ def test_places_change_no_answer(folder: LogFolder, seed: int) -> None:
         times = range(1, chance.randrange(2, 60))
         value = chance.randbytes(chance.choice([10, 3000, 9000]))
         codec = chance.choice([Codec.NONE, Codec.NONE, Codec.SNAPPY])
-        folder.log.append(timed_set(*times, codec=codec, value=value))
+        folder.log.appender.append(timed_set(*times, codec=codec, value=value))
     end = folder.log.log_end_offset
     for offset in [chance.randrange(end + 1) for _ in range(20)]:
         remembering = folder.log.segments[0]

@@ -13,15 +13,15 @@ NOW = 1_479_144_272_509
 
 
 def append_waiting(log: Log, *timestamps_ms: int) -> int:
-    return log.append(timed_set(*timestamps_ms), wait_for_sync=True).first_offset
+    return log.appender.append(timed_set(*timestamps_ms), wait_for_sync=True).first_offset
 
 
 def test_nothing_to_sync(folder: LogFolder) -> None:
     log = folder.open()
-    log.flush()
+    log.flusher.flush()
     assert log.flusher.begin_flush() is None
     folder.append(1)
-    log.flush()
+    log.flusher.flush()
     assert log.flusher.begin_flush() is None
     assert log.recovery_point == 1
 
@@ -43,7 +43,7 @@ def test_what_is_not_synced_is_counted(folder: LogFolder) -> None:
     log.flusher.end_flush(work)
     assert (log.recovery_point, log.unflushed_messages) == (3, 1)
     assert log.unflushed_since == began + 1
-    log.flush()
+    log.flusher.flush()
     assert log.recovery_point == 4
     assert folder.log.unflushed_since is None
 
@@ -51,10 +51,10 @@ def test_what_is_not_synced_is_counted(folder: LogFolder) -> None:
 def test_order_s39(folder: LogFolder) -> None:
     log = folder.open(index_interval_bytes=0)
     folder.append(1, 2)
-    log.roll()
+    log.appender.roll()
     folder.append(3)
     folder.files.operations.clear()
-    log.flush()
+    log.flusher.flush()
     done = [
         (kind, name)
         for kind, name in folder.files.operations
@@ -76,11 +76,11 @@ def test_the_name_of_a_new_segment_is_synced_before_its_checksums_are_trusted(
 ) -> None:
     log = folder.open()
     folder.append(1)
-    log.flush()
-    log.roll()
+    log.flusher.flush()
+    log.appender.roll()
     folder.append(2)
     folder.files.operations.clear()
-    log.flush()
+    log.flusher.flush()
     names = [name for kind, name in folder.files.operations if kind in ("sync_directory", "rename")]
     assert names == ["t-0", "index-checksums.tmp", "t-0"]
 
@@ -89,11 +89,11 @@ def test_a_sync_covers_all_earlier_segments_decision_20(folder: LogFolder) -> No
     log = folder.open(segment_bytes=39)
     folder.append(1, 2, 3)
     folder.files.operations.clear()
-    log.flush()
+    log.flusher.flush()
     assert [folder.files.did("sync", f"{base}.log") for base in (0, 1, 2)] == [1, 1, 1]
     folder.append(4)
     folder.files.operations.clear()
-    log.flush()
+    log.flusher.flush()
     assert [folder.files.did("sync", f"{base}.log") for base in (0, 1, 2, 3)] == [0, 0, 0, 1]
 
 
@@ -101,7 +101,7 @@ def test_handles_of_closed_segments_are_given_up_once_synced(folder: LogFolder) 
     log = folder.open(segment_bytes=39)
     folder.append(*range(6))
     held = folder.files.open_count
-    log.flush()
+    log.flusher.flush()
     assert held - folder.files.open_count == 5
 
 
@@ -110,9 +110,9 @@ def test_the_high_watermark_waits_for_the_sync_decision_29(
     folder: LogFolder, waiting: bool
 ) -> None:
     log = folder.open()
-    log.append(timed_set(1, 2), wait_for_sync=waiting)
+    log.appender.append(timed_set(1, 2), wait_for_sync=waiting)
     assert log.high_watermark == (0 if waiting else 2)
-    log.flush()
+    log.flusher.flush()
     assert log.high_watermark == 2
 
 
@@ -125,9 +125,9 @@ def test_sets_around_a_waiting_one(folder: LogFolder) -> None:
     folder.append(4)
     assert (log.high_watermark, log.log_end_offset) == (1, 4)
     assert folder.times() == [(0, 1)]
-    assert log.read(2, 1000).size == 0
+    assert log.reader.read(2, 1000).size == 0
     assert folder.found(2) == [None]
-    log.flush()
+    log.flusher.flush()
     assert log.high_watermark == 4
     assert folder.found(2) == [(2, 1)]
     assert advanced == [1, 4]
@@ -143,7 +143,7 @@ def test_sets_appended_during_a_sync_wait_for_the_next(folder: LogFolder) -> Non
     first.run()
     log.flusher.end_flush(first)
     assert (log.high_watermark, log.recovery_point) == (1, 1)
-    log.flush()
+    log.flusher.flush()
     assert (log.high_watermark, log.recovery_point) == (3, 3)
 
 
@@ -153,7 +153,7 @@ def test_a_held_watermark_stays_where_it_is_held(folder: LogFolder) -> None:
     log.hold_high_watermark(1)
     assert log.high_watermark == 1
     append_waiting(log, 4)
-    log.flush()
+    log.flusher.flush()
     assert log.high_watermark == 1
     advanced: list[int] = []
     log.on_advance = lambda log: advanced.append(log.high_watermark)
@@ -168,7 +168,7 @@ def test_truncation_takes_waiting_sets_away(folder: LogFolder) -> None:
     append_waiting(log, 2)
     log.truncate(1)
     assert log.high_watermark == 0
-    log.flush()
+    log.flusher.flush()
     assert log.high_watermark == 1
     folder.append(9)
     assert (log.high_watermark, folder.times()) == (2, [(0, 1), (1, 9)])
@@ -194,13 +194,13 @@ def test_a_restart_shows_everything_that_is_there(folder: LogFolder) -> None:
 def test_a_failed_sync_is_final_decision_22(folder: LogFolder, kind: str, name: str) -> None:
     log = folder.open()
     folder.append(1)
-    log.roll()
+    log.appender.roll()
     append_waiting(log, 2)
     folder.files.fail(kind, errno.EIO, name=name)
     told: list[StorageError | None] = []
     log.on_advance = lambda log: told.append(log.failure)
     with pytest.raises(StorageError, match="restarted"):
-        log.flush()
+        log.flusher.flush()
     assert [failure is not None for failure in told] == [True], "whoever waits is told"
     assert (log.recovery_point, log.high_watermark) == (0, 1)
     before = folder.content()
@@ -215,7 +215,7 @@ def test_a_failed_sync_is_final_decision_22(folder: LogFolder, kind: str, name: 
     folder.files.operations.clear()
     assert log.flusher.begin_flush() is None
     with pytest.raises(StorageError):
-        log.flush()
+        log.flusher.flush()
     with pytest.raises(StorageError):
         log.close()
     assert folder.files.did("sync") == folder.files.did("sync_directory") == 0
@@ -235,7 +235,7 @@ def test_a_sync_that_cannot_begin_is_tried_again(folder: LogFolder) -> None:
     folder.files.heal()
     assert log.unflushed_since == folder.clock.monotonic()
     assert len(folder.events.named("sync_not_started")) == 1
-    log.flush()
+    log.flusher.flush()
     assert log.recovery_point == 3
     assert log.segment_count == 3
     checksum = (folder.path / "index-checksums").read_bytes()
@@ -249,7 +249,7 @@ def test_segments_dropped_during_a_sync_do_not_fail_it(folder: LogFolder, remove
     folder.append(1, 2, 3)
     work = log.flusher.begin_flush()
     assert work is not None
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert folder.bases() == [2]
     if remove:
         assert delete_due(folder.deletions) == 8
@@ -264,12 +264,12 @@ def test_a_roll_during_a_sync(folder: LogFolder) -> None:
     folder.append(1)
     work = log.flusher.begin_flush()
     assert work is not None
-    log.roll()
+    log.appender.roll()
     folder.append(2)
     work.run()
     log.flusher.end_flush(work)
     assert log.recovery_point == 1
-    log.flush()
+    log.flusher.flush()
     assert log.recovery_point == 2
     assert (folder.path / "index-checksums").read_bytes().splitlines()[1].startswith(b"0 ")
 
@@ -277,7 +277,7 @@ def test_a_roll_during_a_sync(folder: LogFolder) -> None:
 def test_a_close_syncs_everything_s3(folder: LogFolder) -> None:
     log = folder.open(index_interval_bytes=0)
     folder.append(1, 2)
-    log.roll()
+    log.appender.roll()
     folder.append(3, 4)
     folder.files.operations.clear()
     log.close()

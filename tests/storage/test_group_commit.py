@@ -94,7 +94,7 @@ def folders(folder: LogFolder) -> Iterator[list[LogFolder]]:
 
 
 def append_waiting(log: Log) -> None:
-    log.append(timed_set(1), wait_for_sync=True)
+    log.appender.append(timed_set(1), wait_for_sync=True)
 
 
 def test_a_request_syncs(folder: LogFolder, commits: Commits) -> None:
@@ -182,7 +182,7 @@ def test_a_log_that_fails_does_not_keep_the_others(
 
 def test_nothing_to_do_starts_nothing(folder: LogFolder, commits: Commits) -> None:
     log = folder.open()
-    log.flush()
+    log.flusher.flush()
     commits.group.request(log.flusher)
     commits.begin()
     assert (commits.group.busy, commits.executor.submitted) == (False, [])
@@ -208,7 +208,7 @@ def test_a_request_from_within_an_advance_is_not_lost(folder: LogFolder, commits
 def rolled(folder: LogFolder, commits: Commits) -> None:
     """A round is about to begin in which a segment was closed."""
     append_waiting(folder.open())
-    folder.log.roll()
+    folder.log.appender.roll()
     append_waiting(folder.log)
     commits.group.request(folder.log.flusher)
     commits.begin()
@@ -241,7 +241,7 @@ def test_nobody_waits_for_indexes(folder: LogFolder, commits: Commits) -> None:
 def test_indexes_are_synced_in_the_order_of_the_rolls(folder: LogFolder, commits: Commits) -> None:
     rolled(folder, commits)
     commits.round()
-    folder.log.roll()
+    folder.log.appender.roll()
     append_waiting(folder.log)
     commits.group.request(folder.log.flusher)
     commits.begin()
@@ -257,8 +257,8 @@ def test_indexes_are_synced_in_the_order_of_the_rolls(folder: LogFolder, commits
 def batches_rolled(folder: LogFolder, commits: Commits, times: int) -> None:
     """Rolls of a log of batches, each with a round of messages behind it, and none of indexes."""
     for _ in range(times):
-        folder.log.append(build_batch([NewRecord(b"v", timestamp_ms=1)]))
-        folder.log.roll()
+        folder.log.appender.append(build_batch([NewRecord(b"v", timestamp_ms=1)]))
+        folder.log.appender.roll()
         commits.group.request(folder.log.flusher)
         commits.begin()
         commits.round()

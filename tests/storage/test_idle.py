@@ -31,7 +31,7 @@ def date_log(log: Log, at_ms: int) -> None:
 def filled(folder: LogFolder) -> LogFolder:
     """A log with a message, appended just now."""
     folder.open(segment_ms=SEGMENT_MS, retention_ms=-1)
-    folder.log.append(timed_set(NOW))
+    folder.log.appender.append(timed_set(NOW))
     return folder
 
 
@@ -41,7 +41,7 @@ def test_a_segment_is_closed_when_nothing_came_for_so_long(
 ) -> None:
     """By the broker's clock, whatever times the messages have (R-10)."""
     folder.open(segment_ms=SEGMENT_MS, retention_ms=-1)
-    folder.log.append(untimed_set() if message_ms is None else timed_set(message_ms))
+    folder.log.appender.append(untimed_set() if message_ms is None else timed_set(message_ms))
     folder.clock.advance(SEGMENT_MS)
     assert not look(folder)
     folder.clock.advance(1)
@@ -51,7 +51,7 @@ def test_a_segment_is_closed_when_nothing_came_for_so_long(
     assert (rolled["base_offset"], rolled["reason"]) == (1, "idle")
     folder.clock.advance(YEAR_MS)
     assert not look(folder), "an empty segment stays"
-    assert folder.log.append(timed_set(NOW)).first_offset == 1
+    assert folder.log.appender.append(timed_set(NOW)).first_offset == 1
     assert not look(folder)
     assert folder.bases() == [0, 1]
 
@@ -83,7 +83,7 @@ def test_a_failed_append_is_none(filled: LogFolder) -> None:
     filled.clock.advance(SEGMENT_MS)
     filled.files.fail("pwrite", errno.ENOSPC, name=".log")
     with pytest.raises(StorageError):
-        filled.log.append(timed_set(NOW))
+        filled.log.appender.append(timed_set(NOW))
     filled.files.heal()
     filled.clock.advance(1)
     assert look(filled)
@@ -131,7 +131,7 @@ def test_a_file_from_the_future_waits_from_the_first_look_on(filled: LogFolder) 
 
 def test_the_jitter_is_taken_off(folder: LogFolder) -> None:
     folder.open(segment_ms=SEGMENT_MS, segment_jitter_ms=SEGMENT_MS, retention_ms=-1)
-    folder.log.append(timed_set(NOW))
+    folder.log.appender.append(timed_set(NOW))
     jitter_ms = folder.log.segments[-1].jitter_ms
     assert jitter_ms > 0
     folder.clock.advance(SEGMENT_MS - jitter_ms)
@@ -142,7 +142,7 @@ def test_the_jitter_is_taken_off(folder: LogFolder) -> None:
 
 def test_no_wait_is_long_enough_without_a_limit(folder: LogFolder) -> None:
     folder.open(segment_ms=2**63 - 1, retention_ms=-1)
-    folder.log.append(timed_set(NOW))
+    folder.log.appender.append(timed_set(NOW))
     folder.clock.advance(1000 * YEAR_MS)
     assert not look(folder)
 
@@ -150,7 +150,7 @@ def test_no_wait_is_long_enough_without_a_limit(folder: LogFolder) -> None:
 def test_a_log_that_takes_no_appends_is_left_as_it_is(filled: LogFolder) -> None:
     filled.files.fail("pwrite", errno.EIO, name=".log")
     with pytest.raises(StorageError):
-        filled.log.append(timed_set(NOW))
+        filled.log.appender.append(timed_set(NOW))
     filled.files.heal()
     filled.clock.advance(YEAR_MS)
     assert not look(filled)
@@ -162,7 +162,7 @@ def test_a_closed_one_is_there_after_a_kill(filled: LogFolder, synced: bool) -> 
     filled.clock.advance(SEGMENT_MS + 1)
     assert look(filled)
     if synced:
-        filled.log.flush()
+        filled.log.flusher.flush()
     log = filled.kill_and_restart()
     assert filled.times() == [(0, NOW)]
     assert (log.log_end_offset, filled.bases()) == (1, [0, 1])

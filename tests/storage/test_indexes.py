@@ -39,7 +39,7 @@ def test_all_v0_tc95(folder: LogFolder) -> None:
     """D5."""
     log = folder.open(index_interval_bytes=0)
     for _ in range(5):
-        log.append(untimed_set())
+        log.appender.append(untimed_set())
     log.close()
     assert folder.content([".timeindex"]) == {"00000000000000000000.timeindex": b""}
     assert len(folder.content(["0.index"])["00000000000000000000.index"]) == 4 * 8
@@ -72,7 +72,7 @@ def test_the_closing_entry_tc98(folder: LogFolder) -> None:
 def test_a_roll_and_a_close_write_one_closing_entry_tc99(folder: LogFolder) -> None:
     log = folder.open()
     folder.append(10, 20)
-    log.roll()
+    log.appender.roll()
     log.close()
     assert folder.content(["0.timeindex"])["00000000000000000000.timeindex"].hex() == (
         "000000000000001400000002"
@@ -97,7 +97,7 @@ def test_entries_per_message_not_per_append(
     """decision 3."""
     folder.open(index_interval_bytes=0)
     for times in sets:
-        folder.log.append(timed_set(*times))
+        folder.log.appender.append(timed_set(*times))
     assert folder.offset_entries() == offset_entries
     assert folder.time_entries() == time_entries
 
@@ -120,7 +120,7 @@ def test_the_interval(
     """D13."""
     folder.open(index_interval_bytes=interval)
     if in_one_set:
-        folder.log.append(timed_set(1, 2, 3, 4))
+        folder.log.appender.append(timed_set(1, 2, 3, 4))
     else:
         folder.append(1, 2, 3, 4)
     assert [position for _, position in folder.offset_entries()] == positions
@@ -144,9 +144,9 @@ def test_the_interval_goes_on_after_a_restart(folder: LogFolder, again: str) -> 
 def test_wrappers_are_indexed_by_their_last_message_p3e(folder: LogFolder) -> None:
     folder.open(index_interval_bytes=0)
     folder.append(1)
-    folder.log.append(timed_set(100, 300, 200, codec=Codec.GZIP))
+    folder.log.appender.append(timed_set(100, 300, 200, codec=Codec.GZIP))
     wrapper_end = folder.log.size_bytes
-    folder.log.append(timed_set(400, 350, codec=Codec.GZIP))
+    folder.log.appender.append(timed_set(400, 350, codec=Codec.GZIP))
     assert folder.offset_entries() == [(3, 39), (5, wrapper_end)]
     assert folder.time_entries() == [(300, 4), (400, 6)]
     assert folder.log.segments[0].largest == (400, 5)
@@ -160,16 +160,16 @@ def write_some(folder: LogFolder, random: Random) -> None:
         ]
         codec = random.choice((Codec.NONE, Codec.NONE, Codec.GZIP))
         if random.random() < 0.2:
-            folder.log.append(untimed_set(len(times), codec=codec))
+            folder.log.appender.append(untimed_set(len(times), codec=codec))
         else:
-            folder.log.append(timed_set(*times, codec=codec))
+            folder.log.appender.append(timed_set(*times, codec=codec))
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_rebuilt_indexes_equal_live_ones_v5(folder: LogFolder, seed: int) -> None:
     folder.open(index_interval_bytes=100, segment_bytes=2000)
     write_some(folder, Random(seed))
-    folder.log.roll()
+    folder.log.appender.roll()
     live = folder.content(SUFFIXES)
     largest = [segment.largest_timestamp_ms for segment in folder.log.segments]
     time_bytes = sum(len(data) for name, data in live.items() if name.endswith(".timeindex"))
@@ -302,9 +302,9 @@ def test_a_damaged_index_deletes_nothing_tc106_b1(
     three_segments(folder)
     damage(folder)
     folder.open(clean=clean)
-    folder.log.maintain(1080)
+    folder.log.expiry.maintain(1080)
     assert folder.bases() == [0, 4, 8]
-    folder.log.maintain(1091)
+    folder.log.expiry.maintain(1091)
     assert folder.bases() == [8]
 
 
@@ -312,9 +312,9 @@ def test_the_file_s_time_is_no_way_around_a_lost_index_tc140(folder: LogFolder) 
     three_segments(folder)
     time_index_gone(folder)
     folder.open()
-    folder.log.maintain(1080)
+    folder.log.expiry.maintain(1080)
     folder.kill_and_restart()
-    folder.log.maintain(1090)
+    folder.log.expiry.maintain(1090)
     assert folder.bases() == [0, 4, 8]
 
 

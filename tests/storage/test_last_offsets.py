@@ -30,18 +30,20 @@ def test_a_log_at_the_end_of_offsets_takes_no_more(
     empty_at(folder, MAX_OFFSET - left, message_timestamp_type=kind, message_format_version=version)
     records = [NewRecord(b"v", timestamp_ms=NOW if magic else -1)] * 3
     with pytest.raises(InvalidRequest, match="offsets end at 2\\*\\*63"):
-        folder.log.append(bytes(build_set(records, magic=magic, codec=codec)))
+        folder.log.appender.append(bytes(build_set(records, magic=magic, codec=codec)))
     assert folder.log.log_end_offset == MAX_OFFSET - left
     folder.log.close()
 
 
 def test_the_last_first_offset_is_taken(folder: LogFolder) -> None:
     empty_at(folder, MAX_OFFSET - RELATIVE_MAX)
-    assert folder.log.append(timed_set(NOW, NOW)).last_offset == MAX_OFFSET - RELATIVE_MAX + 1
+    assert (
+        folder.log.appender.append(timed_set(NOW, NOW)).last_offset == MAX_OFFSET - RELATIVE_MAX + 1
+    )
     # Many at a time, and one by one: neither takes the next.
     assert folder.usual([timed_set(NOW)]) == 0
     with pytest.raises(InvalidRequest, match="go on with another topic"):
-        folder.log.append(timed_set(NOW))
+        folder.log.appender.append(timed_set(NOW))
 
 
 def with_offsets(*offsets: int) -> bytearray:
@@ -61,7 +63,7 @@ def test_an_entry_too_far_for_its_segment_is_set_aside(folder: LogFolder, distan
     log = folder.open(gaps=True, clean=False, retention_ms=-1)
     assert log.log_end_offset == 6
     assert [path.name for path in folder.path.glob("*.broken")]
-    assert log.append(timed_set(NOW + 4)).first_offset == 6
+    assert log.appender.append(timed_set(NOW + 4)).first_offset == 6
     log.close()
 
 
@@ -77,7 +79,7 @@ def test_the_last_offset_of_a_segment_is_closed(folder: LogFolder, distance: int
         log = folder.open(gaps=True, retention_ms=-1)
         assert log.segments[0].largest_timestamp_ms == NOW + 3
         assert folder.found(NOW + 3) == [(NOW + 3, distance)]
-        assert log.append(timed_set(NOW + 4)).first_offset == distance + 1
+        assert log.appender.append(timed_set(NOW + 4)).first_offset == distance + 1
         log.close()
         (folder.path / f"{0:020d}.log").write_bytes(data)
         for path in folder.path.glob("*"):

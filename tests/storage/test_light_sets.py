@@ -83,9 +83,9 @@ def test_an_append_in_two_parts_stores_the_same(
         begun = outcome_of(partial(begun_append, twin, sent))
         folder.clock.advance(1000)
         twin.clock.advance(1000)
-        twin.log.roll()
-        folder.log.roll()
-        expected = outcome_of(partial(folder.log.append, sent))
+        twin.log.appender.roll()
+        folder.log.appender.roll()
+        expected = outcome_of(partial(folder.log.appender.append, sent))
         if not isinstance(begun, type):
             begun = outcome_of(partial(twin.log.appender.end_append, begun))
         assert told(begun) == told(expected)
@@ -96,7 +96,7 @@ def test_an_append_in_two_parts_stores_the_same(
 
 def test_a_log_that_was_cut_meanwhile_refuses_the_second_part(folder: LogFolder) -> None:
     log = folder.open()
-    log.append(timed_set(NOW, NOW))
+    log.appender.append(timed_set(NOW, NOW))
     begun = log.appender.begin_append(HEAVY)()
     log.truncate(1)
     with pytest.raises(StorageError, match="ends at offset 1 and ended at 2"):

@@ -28,16 +28,16 @@ def with_segments(folder: LogFolder, count: int) -> None:
     folder.open(retention_ms=10**15, retention_bytes=10**12)
     for number in range(count):
         folder.append(1000 * number + 1)
-        folder.log.roll()
-    folder.log.flush()
+        folder.log.appender.roll()
+    folder.log.flusher.flush()
 
 
 def pass_over_a_new_segment(folder: LogFolder) -> None:
     """What follows a roll: the sync of the closed segment, and a look at retention."""
     folder.append(10**9)
-    folder.log.roll()
-    folder.log.flush()
-    folder.log.maintain(2 * 10**9)
+    folder.log.appender.roll()
+    folder.log.flusher.flush()
+    folder.log.expiry.maintain(2 * 10**9)
 
 
 def test_a_roll_costs_as_much_with_many_segments(folder: LogFolder, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_search_by_time_costs_as_much_with_many_segments(
     with_segments(folder, 5)
     with_segments(another_folder, 200)
     for some in (folder, another_folder):
-        some.log.find_time(1).run()
-    few = calls_of(lambda: folder.log.find_time(2001).run())
-    many = calls_of(lambda: another_folder.log.find_time(100_001).run())
+        some.log.reader.find_time(1).run()
+    few = calls_of(lambda: folder.log.reader.find_time(2001).run())
+    many = calls_of(lambda: another_folder.log.reader.find_time(100_001).run())
     assert many <= few + 10  # the bisection takes some steps more

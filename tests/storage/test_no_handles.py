@@ -43,7 +43,7 @@ def test_appends_are_refused_for_now(scarce: LogFolder, error: int, passing: int
     for time_ms in range(30, 130, 10):
         end = folder.log.log_end_offset
         try:
-            folder.log.append(timed_set(time_ms))
+            folder.log.appender.append(timed_set(time_ms))
         except StorageError:
             refused += 1
             assert folder.log.log_end_offset == end
@@ -77,14 +77,14 @@ def test_a_sync_that_could_not_begin_is_tried_again(
     without_handles(folder.files, error, passing, kind)
     for _ in range(2):
         with suppress(StorageError):
-            log.flush()
+            log.flusher.flush()
         assert log.failure is None
         synced = folder.files.did("sync_directory")
         assert log.recovery_point in (0, 3)
         assert log.recovery_point == 0 or synced
     assert log.unflushed_since is not None or log.recovery_point == 3
     folder.files.heal()
-    log.flush()
+    log.flusher.flush()
     assert log.recovery_point == 3
     assert folder.append(40) == [3]
     folder.restart()

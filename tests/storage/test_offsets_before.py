@@ -71,8 +71,8 @@ def untimed(folder: LogFolder) -> Log:
     log = folder.open()
     for number, count in enumerate((4, 4, 1)):
         if number:
-            log.roll()
-        log.append(untimed_set(count))
+            log.appender.roll()
+        log.appender.append(untimed_set(count))
     for number in range(3):
         date(log, number, 100 * (number + 1))
     return log
@@ -140,8 +140,8 @@ def test_segments_of_both_kinds_decision_8(
     folder: LogFolder, file_ms: int, target: int, expected: list[int]
 ) -> None:
     log = folder.open()
-    log.append(untimed_set(4))
-    log.roll()
+    log.appender.append(untimed_set(4))
+    log.appender.roll()
     folder.append(5000, 6000)
     date(log, 0, file_ms)
     assert offsets(log, target) == expected
@@ -169,5 +169,5 @@ def test_the_log_start_is_the_lowest_offset(folder: LogFolder) -> None:
 
 def test_inside_a_wrapper(folder: LogFolder) -> None:
     log = folder.open()
-    log.append(timed_set(100, 300, 200, codec=Codec.GZIP))
+    log.appender.append(timed_set(100, 300, 200, codec=Codec.GZIP))
     assert offsets(log, 150) == [1, 0]

@@ -73,7 +73,7 @@ def test_a_kill_loses_nothing_tc135(folder: LogFolder, checkpointed: bool, synce
     """S-37."""
     fill(folder, 100)
     if synced:
-        folder.log.flush()
+        folder.log.flusher.flush()
         assert folder.log.recovery_point == 100
     live = folder.content(SUFFIXES)
     before = facts(folder)
@@ -89,15 +89,15 @@ def test_recovery_starts_at_the_segment_that_holds_the_recovery_point_s30(
 ) -> None:
     """D16."""
     fill(folder, 8)
-    folder.log.flush()
+    folder.log.flusher.flush()
     folder.append(80, 90)
-    folder.log.roll()
+    folder.log.appender.roll()
     log = folder.kill_and_restart()
     recovered = folder.events.named("segment_recovered")
     assert [event["next_offset"] for event in recovered] == [10, 10]
     assert (log.recovery_point, log.unflushed_messages) == (8, 2)
     assert log.unflushed_since == folder.clock.monotonic()
-    log.flush()
+    log.flusher.flush()
     assert log.recovery_point == 10
     assert folder.log.unflushed_since is None
 
@@ -285,8 +285,8 @@ def test_any_recovery_point_opens_tc144(folder: LogFolder, recovery_point: int) 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "killed"])
 def test_lower_limits_lose_nothing_tc145(folder: LogFolder, clean: bool) -> None:
     folder.open()
-    folder.log.append(timed_set(5, value=b"x" * 1000))
-    folder.log.append(timed_set(7, 9, codec=Codec.GZIP, value=b"y" * 5000))
+    folder.log.appender.append(timed_set(5, value=b"x" * 1000))
+    folder.log.appender.append(timed_set(7, 9, codec=Codec.GZIP, value=b"y" * 5000))
     before = folder.times()
     if clean:
         folder.log.close()
@@ -355,8 +355,8 @@ def test_the_log_start_decision_32(
 def test_segments_of_v0_and_wrappers_survive_a_kill(folder: LogFolder) -> None:
     folder.open(segment_bytes=200, index_interval_bytes=50)
     for number in range(8):
-        folder.log.append(untimed_set(3, codec=Codec.GZIP if number % 2 else Codec.NONE))
-        folder.log.append(timed_set(number, number + 1, codec=Codec(number % 4)))
+        folder.log.appender.append(untimed_set(3, codec=Codec.GZIP if number % 2 else Codec.NONE))
+        folder.log.appender.append(timed_set(number, number + 1, codec=Codec(number % 4)))
     before = facts(folder)
     folder.kill_and_restart(checkpointed=False)
     assert facts(folder) == before
@@ -366,7 +366,7 @@ def test_the_first_sync_also_syncs_the_folder(folder: LogFolder) -> None:
     folder.open()
     folder.append(1)
     folder.files.operations.clear()
-    folder.log.flush()
+    folder.log.flusher.flush()
     assert folder.files.did("sync_directory", "t-0") >= 1
 
 
@@ -375,7 +375,7 @@ def test_checksums_of_recovered_segments_are_written_with_the_next_sync(
 ) -> None:
     fill(folder)
     folder.kill_and_restart(checkpointed=False)
-    folder.log.flush()
+    folder.log.flusher.flush()
     folder.let_go()
     folder.events.seen.clear()
     folder.open(clean=False, recovery_point=10).prepare()
@@ -395,7 +395,7 @@ def test_two_logs_do_not_share_anything(folder: LogFolder) -> None:
 def test_an_open_log_holds_few_files(folder: LogFolder) -> None:
     folder.open_files = type(folder.open_files)(folder.files, 2)
     fill(folder, 40)
-    folder.log.flush()
+    folder.log.flusher.flush()
     folder.log.prepare()
     assert folder.times() == [(offset, 10 * offset) for offset in range(40)]
     assert folder.files.open_count <= 3

@@ -50,9 +50,9 @@ def test_one_producer_too_many_is_refused_in_whichever_log(
     room = other.producer_room = room_for(folder, 3)
     folder.open()
     other.open()
-    folder.log.append(batch(1))
-    folder.log.append(batch(2 | SELF_CHOSEN))
-    other.log.append(batch(1))
+    folder.log.appender.append(batch(1))
+    folder.log.appender.append(batch(2 | SELF_CHOSEN))
+    other.log.appender.append(batch(1))
     assert room.used_bytes == 3 * ONE_BYTES
     for each in (folder, other):
         log, before = each.log, each.log.log_end_offset
@@ -60,20 +60,20 @@ def test_one_producer_too_many_is_refused_in_whichever_log(
         assert each.usual([batch(1, 1), batch(9)]) == 1
         assert each.usual([batch(8), batch(9)]) == 0
         with pytest.raises(PolicyViolation) as refused:
-            log.append(batch(9))
+            log.appender.append(batch(9))
         assert f"max.producer.states.bytes={3 * ONE_BYTES}" in refused.value.message
         assert f"take {3 * ONE_BYTES} bytes" in refused.value.message
         assert log.log_end_offset == before
     for sequence in range(1, 10):
-        assert folder.log.append(batch(1, sequence)).count == 1, "who is known goes on"
-    assert folder.log.append(batch(1, 9)).repeated
+        assert folder.log.appender.append(batch(1, sequence)).count == 1, "who is known goes on"
+    assert folder.log.appender.append(batch(1, 9)).repeated
     assert room.used_bytes == 3 * ONE_BYTES, "a full room takes no more batches either"
 
 
 def test_several_new_producers_together_take_no_more_than_there_is(folder: LogFolder) -> None:
     room = room_for(folder, 3)
     log = folder.open()
-    log.append(batch(1))
+    log.appender.append(batch(1))
     assert folder.usual([batch(2), batch(3), batch(4)]) == 2
     outcomes = by_set(log.appender.append_sets([batch(2), batch(3), batch(4)]))
     assert [isinstance(outcome, PolicyViolation) for outcome in outcomes] == [False, False, True]
@@ -84,17 +84,17 @@ def test_silent_producers_make_room_in_every_log(folder: LogFolder, other: LogFo
     room = other.producer_room = room_for(folder, 3)
     folder.open()
     other.open()
-    other.log.append(batch(1))
-    folder.log.append(batch(2))
+    other.log.appender.append(batch(1))
+    folder.log.appender.append(batch(2))
     folder.clock.advance(QUIET_MS)
-    folder.log.append(batch(3))
+    folder.log.appender.append(batch(3))
     with pytest.raises(PolicyViolation):
-        folder.log.append(batch(4))
+        folder.log.appender.append(batch(4))
     folder.clock.advance(1)
     with pytest.raises(PolicyViolation):
-        folder.log.append(batch(4))  # the logs were looked at a moment ago
+        folder.log.appender.append(batch(4))  # the logs were looked at a moment ago
     folder.clock.advance(int(LOOK_SECONDS * 1000))
-    folder.log.append(batch(4))
+    folder.log.appender.append(batch(4))
     assert room.used_bytes == 2 * ONE_BYTES
     assert [one for one, _ in folder.log.producers.states.items()] == [3, 4]
     assert len(other.log.producers.states) == 0
@@ -104,11 +104,11 @@ def test_a_log_that_goes_makes_room(folder: LogFolder, other: LogFolder) -> None
     room = other.producer_room = room_for(folder, 2)
     folder.open()
     other.open()
-    folder.log.append(batch(1))
-    other.log.append(batch(1))
+    folder.log.appender.append(batch(1))
+    other.log.appender.append(batch(1))
     folder.log.truncate_fully(7)
     assert room.used_bytes == ONE_BYTES
-    folder.log.append(batch(2))
+    folder.log.appender.append(batch(2))
     other.log.abandon()
     assert room.used_bytes == ONE_BYTES
     folder.log.close()
@@ -120,21 +120,21 @@ def test_more_producers_than_there_is_room_for_are_known_after_a_restart(
 ) -> None:
     folder.open()
     for producer_id in range(5):
-        folder.log.append(batch(producer_id))
+        folder.log.appender.append(batch(producer_id))
     folder.log.close()
     room = room_for(folder, 3)
     log = folder.open()
     assert room.used_bytes == 5 * ONE_BYTES
-    assert log.append(batch(4)).repeated
-    assert log.append(batch(4, 1)).count == 1
+    assert log.appender.append(batch(4)).repeated
+    assert log.appender.append(batch(4, 1)).count == 1
     with pytest.raises(PolicyViolation):
-        log.append(batch(9))
+        log.appender.append(batch(9))
 
 
 def test_a_failed_write_takes_no_room(folder: LogFolder) -> None:
     room = room_for(folder, 100)
     log = folder.open()
-    log.append(batch(1))
+    log.appender.append(batch(1))
     folder.files.fail("pwrite", 28, name=".log")
     log.appender.append_sets([batch(1, 1), batch(2)])
     assert room.used_bytes == ONE_BYTES

@@ -20,7 +20,7 @@ def first_of(entry_bytes: int, timestamp_ms: int) -> bytearray:
 def write_across(folder: LogFolder, boundary: int, in_first_read: int) -> None:
     """Offset 0 up to just before the boundary, offsets 1 to 3 behind it, without index entries."""
     folder.open(index_interval_bytes=10**9, max_message_bytes=10**8)
-    folder.log.append(first_of(boundary - in_first_read, 10))
+    folder.log.appender.append(first_of(boundary - in_first_read, 10))
     folder.append(20, 40, 30)
 
 
@@ -68,7 +68,7 @@ def test_a_torn_entry_larger_than_what_is_read_at_once(
 ) -> None:
     folder.open(max_message_bytes=10**8)
     folder.append(10)
-    folder.log.append(first_of(3 * MIB, 20))
+    folder.log.appender.append(first_of(3 * MIB, 20))
     path = folder.log.segments[0].log_path
     folder.let_go()
     with path.open("r+b") as file:
@@ -83,7 +83,7 @@ def test_a_torn_entry_larger_than_what_is_read_at_once(
 def test_recovery_of_entries_as_large_as_a_read(folder: LogFolder, entry_bytes: int) -> None:
     folder.open(max_message_bytes=10**8, index_interval_bytes=0)
     for timestamp_ms in (10, 30, 20):
-        folder.log.append(first_of(entry_bytes, timestamp_ms))
+        folder.log.appender.append(first_of(entry_bytes, timestamp_ms))
     folder.append(40)
     live = folder.content(SUFFIXES)
     folder.kill_and_restart()
@@ -94,8 +94,8 @@ def test_recovery_of_entries_as_large_as_a_read(folder: LogFolder, entry_bytes: 
 def test_recovery_of_many_reads_counts_intervals_across_them(folder: LogFolder) -> None:
     folder.open(index_interval_bytes=4096, max_message_bytes=10**8)
     for number in range(40):
-        folder.log.append(timed_set(*range(number, number + 700, 7), value=b"v" * 500))
-        folder.log.append(timed_set(number, codec=Codec.GZIP, value=b"w" * 300))
+        folder.log.appender.append(timed_set(*range(number, number + 700, 7), value=b"v" * 500))
+        folder.log.appender.append(timed_set(number, codec=Codec.GZIP, value=b"w" * 300))
     assert folder.log.size_bytes > 2 * MIB
     live = folder.content(SUFFIXES)
     folder.kill_and_restart()

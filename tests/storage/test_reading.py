@@ -16,7 +16,7 @@ GZIP = Codec.GZIP
 
 def offsets(log: Log, offset: int, max_bytes: int = PLENTY) -> list[int]:
     """The offsets of the whole entries in a slice."""
-    return [entry.offset for entry in entries(log.read(offset, max_bytes).read())]
+    return [entry.offset for entry in entries(log.reader.read(offset, max_bytes).read())]
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def five(folder: LogFolder) -> Log:
     ],
 )
 def test_inside_of_the_log(five: Log, offset: int, size: int) -> None:
-    read = five.read(offset, PLENTY)
+    read = five.reader.read(offset, PLENTY)
     assert (read.size, len(read.read()), read.high_watermark) == (size, size, 15)
 
 
@@ -53,7 +53,7 @@ def test_inside_of_the_log(five: Log, offset: int, size: int) -> None:
 )
 def test_outside_of_the_log(five: Log, offset: int) -> None:
     with pytest.raises(OffsetOutOfRange, match=rf"offset {offset} .* 10 .* 15") as refused:
-        five.read(offset, PLENTY)
+        five.reader.read(offset, PLENTY)
     assert refused.value.code == 1
 
 
@@ -73,7 +73,7 @@ def test_consumers_see_up_to_the_high_watermark(
 ) -> None:
     five.hold_high_watermark(high_watermark)
     assert offsets(five, offset) == expected
-    assert five.read(offset, PLENTY).high_watermark == high_watermark
+    assert five.reader.read(offset, PLENTY).high_watermark == high_watermark
 
 
 @pytest.mark.parametrize(
@@ -91,17 +91,17 @@ def test_consumers_see_up_to_the_high_watermark(
     ],
 )
 def test_limits(five: Log, max_bytes: int, whole_first: bool, size: int) -> None:
-    read = five.read(12, max_bytes, whole_first=whole_first)
+    read = five.reader.read(12, max_bytes, whole_first=whole_first)
     assert len(read.read()) == read.size == size
-    assert five.read(12, PLENTY).read().startswith(read.read())
+    assert five.reader.read(12, PLENTY).read().startswith(read.read())
 
 
 def test_a_whole_first_entry_larger_than_every_chunk(folder: LogFolder) -> None:
     log = folder.open()
     big = timed_set(NOW, value=b"x" * 500_000)
-    log.append(big)
-    log.append(timed_set(NOW))
-    assert log.read(0, 1, whole_first=True).size == len(big)
+    log.appender.append(big)
+    log.appender.append(timed_set(NOW))
+    assert log.reader.read(0, 1, whole_first=True).size == len(big)
     assert offsets(log, 1) == [1]
 
 
@@ -110,9 +110,9 @@ def test_a_wrapper_is_returned_whole_tc71(folder: LogFolder, offset: int) -> Non
     log = folder.open()
     folder.append(1, 2, 3, 4, 5)
     wrapper = timed_set(100, 300, 200, codec=GZIP)
-    log.append(bytes(wrapper))
+    log.appender.append(bytes(wrapper))
     folder.append(6)
-    read = log.read(offset, PLENTY)
+    read = log.reader.read(offset, PLENTY)
     assert read.position == 5 * 39
     assert read.size == len(wrapper) + 39
     assert offsets(log, offset) == [7, 8]
@@ -122,7 +122,7 @@ def test_a_wrapper_is_returned_whole_tc71(folder: LogFolder, offset: int) -> Non
 def test_every_offset_leads_to_the_entry_that_holds_it(folder: LogFolder, interval: int) -> None:
     log = folder.open(index_interval_bytes=interval, segment_bytes=700)
     for number in range(12):
-        log.append(timed_set(*range(number + 1), codec=GZIP if number % 2 else Codec.NONE))
+        log.appender.append(timed_set(*range(number + 1), codec=GZIP if number % 2 else Codec.NONE))
     stored = folder.entries()
     holding = {offset: next(e.offset for e in stored if e.offset >= offset) for offset in range(78)}
     assert {offset: offsets(log, offset)[0] for offset in range(78)} == holding
@@ -141,7 +141,7 @@ def gappy(folder: LogFolder) -> Log:
     log = folder.open()
     for offset in (2, 5, 6):
         append_copy(log, timed_set(NOW, base_offset=offset))
-    log.roll()
+    log.appender.roll()
     append_copy(log, timed_set(NOW, base_offset=9) + timed_set(NOW, base_offset=15))
     log.truncate(15)
     append_copy(log, timed_set(NOW, base_offset=20))
@@ -219,9 +219,9 @@ def test_readable_bytes(
 def mixed(folder: LogFolder) -> Log:
     """v0: offsets 0, 1; v1: 2, 3; v0: 4; v1: 5."""
     log = folder.open()
-    log.append(untimed_set(2))
-    log.append(timed_set(1) + timed_set(2))
-    log.append(untimed_set() + timed_set(3))
+    log.appender.append(untimed_set(2))
+    log.appender.append(timed_set(1) + timed_set(2))
+    log.appender.append(untimed_set() + timed_set(3))
     return log
 
 
@@ -246,35 +246,35 @@ def test_a_slice_never_mixes_formats_decision_26(
     elif again == "unclean":
         log = folder.kill_and_restart(checkpointed=False)
     elif again == "rolled":
-        log.roll()
+        log.appender.roll()
         log = folder.restart()
         log.prepare()
     elif again == "rebuilt":
-        log.roll()
+        log.appender.roll()
         log.close()
         (folder.path / "index-checksums").unlink()
         log = folder.open()
         log.prepare()
-    data = log.read(offset, PLENTY, whole_first=True).read()
+    data = log.reader.read(offset, PLENTY, whole_first=True).read()
     assert [(entry.offset, entry.magic) for entry in entries(data)] == expected
 
 
 def test_formats_after_a_restart_and_more_appends(folder: LogFolder) -> None:
     mixed(folder)
     log = folder.restart()
-    log.append(timed_set(4))
-    log.append(untimed_set())
+    log.appender.append(timed_set(4))
+    log.appender.append(untimed_set())
     assert [offsets(log, offset) for offset in (5, 7)] == [[5, 6], [7]]
 
 
 def test_formats_after_a_restart_a_roll_and_a_kill(folder: LogFolder) -> None:
     """Checksums of the first stop would still fit the indexes, which got no entry since."""
     folder.open()
-    folder.log.append(untimed_set())
+    folder.log.appender.append(untimed_set())
     folder.restart()
     folder.append(-1)
-    folder.log.flush()
-    folder.log.roll()
+    folder.log.flusher.flush()
+    folder.log.appender.roll()
     log = folder.kill_and_restart()
     log.prepare()
     assert [offsets(log, offset) for offset in (0, 1)] == [[0], [1]]
@@ -283,17 +283,17 @@ def test_formats_after_a_restart_a_roll_and_a_kill(folder: LogFolder) -> None:
 def test_formats_after_a_truncation(folder: LogFolder) -> None:
     log = mixed(folder)
     log.truncate(4)
-    log.append(timed_set(4))
+    log.appender.append(timed_set(4))
     assert offsets(log, 2) == [2, 3, 4]
     log.truncate(1)
-    log.append(untimed_set(2))
+    log.appender.append(untimed_set(2))
     assert offsets(log, 0) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(("offset", "magic"), [(0, 0), (2, 1), (4, 0), (5, 1), (6, -1)])
 def test_a_slice_tells_its_format(folder: LogFolder, offset: int, magic: int) -> None:
     log = mixed(folder)
-    assert log.read(offset, PLENTY).magic == magic
+    assert log.reader.read(offset, PLENTY).magic == magic
 
 
 def test_damage_on_the_way_is_told(folder: LogFolder) -> None:
@@ -303,16 +303,16 @@ def test_damage_on_the_way_is_told(folder: LogFolder) -> None:
     with log.segments[0].log_path.open("r+b") as file:
         file.seek(39 + 8)
         file.write((5).to_bytes(4, "big"))
-    assert log.read(0, 39).size == 39
+    assert log.reader.read(0, 39).size == 39
     with pytest.raises(StorageError, match="damaged at byte 39"):
-        log.read(2, PLENTY)
+        log.reader.read(2, PLENTY)
 
 
 def test_a_slice_of_a_closed_segment_outlives_other_reads_of_its_log(folder: LogFolder) -> None:
     log = folder.open(segment_bytes=39)
     folder.append(*range(7))
-    log.flush()
-    first = log.read(0, PLENTY)
+    log.flusher.flush()
+    first = log.reader.read(0, PLENTY)
     for offset in range(1, 7):
         assert offsets(log, offset) == [offset]
     assert [entry.timestamp_ms for entry in entries(first.read())] == [0]

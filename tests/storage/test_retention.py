@@ -28,8 +28,8 @@ def open_with(folder: LogFolder, ages_ms: list[int | None], **settings: object) 
     log = folder.open()
     for number, age_ms in enumerate(ages_ms):
         if number:
-            log.roll()
-        log.append(untimed_set() if age_ms is None else timed_set(NOW - age_ms))
+            log.appender.roll()
+        log.appender.append(untimed_set() if age_ms is None else timed_set(NOW - age_ms))
     return log
 
 
@@ -43,7 +43,7 @@ def open_with(folder: LogFolder, ages_ms: list[int | None], **settings: object) 
 )
 def test_age(folder: LogFolder, age_ms: int, bases: list[int]) -> None:
     log = open_with(folder, [age_ms, 0], retention_ms=1000)
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert folder.bases() == bases
     assert log.log_start_offset == bases[0]
 
@@ -61,7 +61,7 @@ def test_age(folder: LogFolder, age_ms: int, bases: list[int]) -> None:
 )
 def test_oldest_first(folder: LogFolder, ages_ms: list[int], bases: list[int], start: int) -> None:
     log = open_with(folder, list(ages_ms), retention_ms=1000)
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert folder.bases() == bases
     assert (log.log_start_offset, log.log_end_offset) == (start, len(ages_ms))
     assert log.high_watermark == len(ages_ms)
@@ -70,24 +70,24 @@ def test_oldest_first(folder: LogFolder, ages_ms: list[int], bases: list[int], s
 
 def test_an_idle_active_segment_past_retention_is_rolled_decision_17(folder: LogFolder) -> None:
     log = open_with(folder, [0, 2000], retention_ms=1000)
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert folder.bases() == [0, 1, 2]
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert folder.bases() == [0, 1, 2]
-    log.maintain(NOW + 1001)
+    log.expiry.maintain(NOW + 1001)
     assert folder.bases() == [2]
 
 
 def test_retention_0_deletes_what_is_older_than_now_rt16(folder: LogFolder) -> None:
     log = open_with(folder, [1, 0], retention_ms=0)
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert folder.bases() == [1]
 
 
 def test_an_empty_active_segment_is_never_deleted_tc122(folder: LogFolder) -> None:
     log = folder.open(retention_ms=1000, retention_bytes=0)
     set_mtime(log.segments[0].log_path, 0)
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert folder.bases() == [0]
     assert folder.names(".deleted") == []
 
@@ -105,21 +105,21 @@ def test_without_times_the_file_s_time_counts(
     """MG-8."""
     log = open_with(folder, [None, 0], retention_ms=1000)
     set_mtime(log.segments[0].log_path, NOW - file_age_ms)
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert folder.bases() == bases
 
 
 def test_one_timed_message_decides_for_its_segment_tc124(folder: LogFolder) -> None:
     """D15."""
     log = folder.open(retention_ms=1000)
-    log.append(untimed_set(3))
-    log.append(timed_set(NOW))
-    log.append(untimed_set(3))
-    log.roll()
+    log.appender.append(untimed_set(3))
+    log.appender.append(timed_set(NOW))
+    log.appender.append(untimed_set(3))
+    log.appender.roll()
     set_mtime(log.segments[0].log_path, 0)
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert folder.bases() == [0, 7]
-    log.maintain(NOW + 1001)
+    log.expiry.maintain(NOW + 1001)
     assert folder.bases() == [7]
 
 
@@ -130,7 +130,7 @@ def test_the_file_s_time_of_a_timed_segment_means_nothing_tc125(
     log = open_with(folder, [2000, 500, 0], retention_ms=1000)
     for segment in log.segments[:2]:
         set_mtime(segment.log_path, file_ms)
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert folder.bases() == [1, 2]
 
 
@@ -141,18 +141,18 @@ def test_a_future_time_keeps_its_segment_tc126(folder: LogFolder, again: str) ->
         log = folder.restart()
     elif again == "unclean":
         log = folder.kill_and_restart(checkpointed=False)
-    log.maintain(NOW + YEAR_MS + 1000)
+    log.expiry.maintain(NOW + YEAR_MS + 1000)
     assert folder.bases() == [1, 2, 3]
-    log.maintain(NOW + YEAR_MS + 1001)
+    log.expiry.maintain(NOW + YEAR_MS + 1001)
     assert folder.bases() == [3]
 
 
 def test_the_largest_time_that_there_is_breaks_nothing(folder: LogFolder) -> None:
     log = folder.open(retention_ms=1000)
     folder.append(2**63 - 1, NOW)
-    log.roll()
+    log.appender.roll()
     plan = log.expiry.plan_retention(NOW)
-    assert log.maintain(NOW).delete_count == 0
+    assert log.expiry.maintain(NOW).delete_count == 0
     assert [verdict.delete for verdict in plan.verdicts] == [False, False]
     assert str(2**63 - 1) in plan.verdicts[0].reason
 
@@ -173,17 +173,17 @@ def test_size(folder: LogFolder, retention_bytes: int, bases: list[int]) -> None
     log = folder.open(retention_ms=-1, retention_bytes=retention_bytes)
     for number in range(3):
         if number:
-            log.roll()
-        log.append(timed_set(NOW, value=b"x" * 16))
+            log.appender.roll()
+        log.appender.append(timed_set(NOW, value=b"x" * 16))
     assert [segment.size_bytes for segment in log.segments] == [50, 50, 50]
-    log.maintain(NOW + YEAR_MS)
+    log.expiry.maintain(NOW + YEAR_MS)
     assert folder.bases() == bases
     assert log.log_end_offset == 3
 
 
 def test_time_first_then_size_rt5(folder: LogFolder) -> None:
     log = open_with(folder, [2000, 0, 0, 0], retention_ms=1000, retention_bytes=39 * 2)
-    plan = log.maintain(NOW)
+    plan = log.expiry.maintain(NOW)
     assert folder.bases() == [2, 3]
     assert ["retention.ms" in verdict.reason for verdict in plan.verdicts[:2]] == [True, False]
     assert ["retention.bytes" in verdict.reason for verdict in plan.verdicts[:2]] == [False, True]
@@ -206,17 +206,17 @@ def test_never_past_the_high_watermark(
 ) -> None:
     log = open_with(folder, [2000, 2000, 2000], **settings)
     log.hold_high_watermark(high_watermark)
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert folder.bases() == bases
     assert log.log_start_offset <= high_watermark
 
 
 def test_a_segment_half_above_the_high_watermark_stays_rt9(folder: LogFolder) -> None:
     log = folder.open(retention_ms=1000)
-    log.append(timed_set(NOW - 2000, NOW - 2000))
-    log.roll()
+    log.appender.append(timed_set(NOW - 2000, NOW - 2000))
+    log.appender.roll()
     log.hold_high_watermark(1)
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert folder.bases() == [0, 2]
 
 
@@ -229,20 +229,20 @@ def test_retention_off_keeps_everything_tc129(folder: LogFolder, again: str) -> 
         log = folder.kill_and_restart(checkpointed=False)
     set_mtime(log.segments[-1].log_path, 0)
     plan = log.expiry.plan_retention(NOW + 1000 * YEAR_MS)
-    log.maintain(NOW + 1000 * YEAR_MS)
+    log.expiry.maintain(NOW + 1000 * YEAR_MS)
     assert folder.bases() == [0, 1, 2]
     assert {verdict.expires_ms for verdict in plan.verdicts} == {None}
 
 
 def test_deleted_files_wait_for_their_delay_tc130(folder: LogFolder) -> None:
     log = open_with(folder, [2000, 0], retention_ms=1000, file_delete_delay_ms=1000)
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     kinds = ("appendtime", "index", "log", "timeindex")
     deleted = [f"{0:020d}.{kind}.deleted" for kind in kinds]
     assert folder.names(".deleted") == deleted
     assert not any(name.startswith(f"{0:020d}") for name in folder.names(".log"))
     with pytest.raises(OffsetOutOfRange) as refused:
-        log.read(0, 1000)
+        log.reader.read(0, 1000)
     assert refused.value.code == 1
     folder.clock.advance(999)
     assert delete_due(folder.deletions) == 0
@@ -256,7 +256,7 @@ def test_deleted_files_wait_for_their_delay_tc130(folder: LogFolder) -> None:
 @pytest.mark.parametrize("again", ["clean", "unclean"])
 def test_a_restart_removes_what_waits_tc131(folder: LogFolder, again: str) -> None:
     log = open_with(folder, [2000, 0], retention_ms=1000)
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert len(folder.names(".deleted")) == 4
     log = folder.restart() if again == "clean" else folder.kill_and_restart()
     assert folder.names(".deleted") == []
@@ -268,7 +268,7 @@ def test_a_restart_removes_what_waits_tc131(folder: LogFolder, again: str) -> No
 
 def test_deletion_is_told(folder: LogFolder) -> None:
     log = open_with(folder, [2000, 0], retention_ms=1000)
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     (event,) = folder.events.named("segment_deleted")
     assert (event["topic"], event["base_offset"], event["size_bytes"]) == ("t", 0, 39)
     assert "retention.ms=1000" in event["reason"]
@@ -302,10 +302,10 @@ def test_a_plan_gives_one_verdict_for_each_segment_in_order(folder: LogFolder) -
 
 def test_settings_change_for_the_next_pass_c3(folder: LogFolder) -> None:
     log = open_with(folder, [2000, 0], retention_ms=-1)
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert folder.bases() == [0, 1]
     folder.set(retention_ms=1000)
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert folder.bases() == [1]
 
 
@@ -313,9 +313,9 @@ def test_the_running_maximum_follows_deletion(folder: LogFolder) -> None:
     log = folder.open(retention_ms=-1, retention_bytes=39 * 2)
     for timestamp_ms in (900, 100, 200):
         folder.append(timestamp_ms)
-        log.roll()
+        log.appender.roll()
     assert folder.found(150) == [(900, 0)]
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert folder.bases() == [1, 2, 3]
     assert folder.found(100, 150, 201, 900) == [(100, 1), (200, 2), None, None]
     folder.append(300)
@@ -326,9 +326,9 @@ def test_a_search_after_a_deletion_starts_at_the_right_segment(folder: LogFolder
     log = folder.open(retention_ms=-1, retention_bytes=39 * 3)
     for timestamp_ms in (10, 20, 30, 40):
         folder.append(timestamp_ms)
-        log.roll()
+        log.appender.roll()
     assert folder.found(15) == [(20, 1)]
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert folder.bases() == [1, 2, 3, 4]
     assert folder.found(15, 25, 35) == [(20, 1), (30, 2), (40, 3)]
 
@@ -349,14 +349,14 @@ def test_messages_that_are_past_retention_are_told_of_once_an_hour(
     """B-20."""
     log = folder.open(retention_ms=1000)
     if earlier:
-        log.append(timed_set(NOW))
+        log.appender.append(timed_set(NOW))
 
     def send(timestamp_ms: int) -> None:
         if earlier:
             (together,) = log.appender.append_sets([timed_set(timestamp_ms)] * 2)
             assert isinstance(together, Appended)
         else:
-            log.append(timed_set(timestamp_ms))
+            log.appender.append(timed_set(timestamp_ms))
 
     send(NOW - 1000)
     assert not tell_of_old(folder)
@@ -383,7 +383,7 @@ def test_messages_that_are_past_retention_are_told_of_once_an_hour(
 def test_no_message_is_past_retention(folder: LogFolder, settings: dict[str, Any]) -> None:
     log = folder.open(**settings)
     for _ in range(2):
-        log.append(timed_set(1))
+        log.appender.append(timed_set(1))
     assert not tell_of_old(folder)
 
 
@@ -391,21 +391,21 @@ def test_a_log_that_becomes_pinned_is_told_of_once(folder: LogFolder) -> None:
     """B-20."""
     minute_ms = 60_000
     log = open_with(folder, [0, -minute_ms, 0, 0], retention_ms=DAY_MS)
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert folder.events.named("segments_pinned") == []
-    log.roll()
-    log.append(timed_set(NOW + minute_ms + 1))
-    log.roll()
-    log.append(timed_set(NOW))
+    log.appender.roll()
+    log.appender.append(timed_set(NOW + minute_ms + 1))
+    log.appender.roll()
+    log.appender.append(timed_set(NOW))
     for _ in range(2):
-        log.maintain(NOW)
+        log.expiry.maintain(NOW)
     (event,) = folder.events.named("segments_pinned")
     assert event["segment"] == 4
     assert event["newest"] == format_time(NOW + minute_ms + 1)
     assert event["until"] == format_time(NOW + minute_ms + DAY_MS + 2)
-    log.maintain(NOW + 1)  # it is pinned no more
-    log.append(timed_set(NOW + DAY_MS))
-    log.maintain(NOW + 1)
+    log.expiry.maintain(NOW + 1)  # it is pinned no more
+    log.appender.append(timed_set(NOW + DAY_MS))
+    log.expiry.maintain(NOW + 1)
     assert len(folder.events.named("segments_pinned")) == 2
 
 
@@ -431,7 +431,7 @@ def test_a_time_that_64_bits_do_not_hold_is_the_last_one(
     log = open_with(folder, [NOW - newest_ms, 0], retention_ms=retention_ms)
     [first, _] = log.expiry.describe(NOW).segments
     assert first.expires_ms == expires_ms
-    log.maintain(NOW)
+    log.expiry.maintain(NOW)
     assert folder.bases() == [0, 1]
     if newest_ms > NOW + DAY_MS and expires_ms is not None:
         [told] = folder.events.named("segments_pinned")

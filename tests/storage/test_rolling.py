@@ -20,8 +20,8 @@ DAY_MS = 86_400_000
 def test_size(folder: LogFolder, room: int, rolled: str | None, count: int) -> None:
     """R-1."""
     log = folder.open(segment_bytes=39 * 5 + 39 * count + room)
-    log.append(timed_set(*[NOW] * 5))
-    assert log.append(timed_set(*[NOW] * count)).rolled == rolled
+    log.appender.append(timed_set(*[NOW] * 5))
+    assert log.appender.append(timed_set(*[NOW] * count)).rolled == rolled
     assert folder.bases() == ([0] if rolled is None else [0, 5])
     assert log.log_end_offset == 5 + count
 
@@ -46,35 +46,35 @@ def test_message_time_tc108_tc117(
 ) -> None:
     """D3."""
     folder.open(segment_ms=100)
-    folder.log.append(timed_set(*first))
+    folder.log.appender.append(timed_set(*first))
     folder.clock.advance(10 * DAY_MS)
     if again == "clean":
         folder.restart()
     elif again == "unclean":
         folder.kill_and_restart()
-    assert folder.log.append(timed_set(*later)).rolled == rolled
+    assert folder.log.appender.append(timed_set(*later)).rolled == rolled
 
 
 def test_the_time_of_a_first_wrapper_is_its_own(folder: LogFolder) -> None:
     log = folder.open(segment_ms=100)
-    log.append(timed_set(1000, 2000, codec=Codec.GZIP))
-    assert log.append(timed_set(2100)).rolled is None
+    log.appender.append(timed_set(1000, 2000, codec=Codec.GZIP))
+    assert log.appender.append(timed_set(2100)).rolled is None
     folder.restart()
-    assert folder.log.append(timed_set(2101)).rolled == "time"
+    assert folder.log.appender.append(timed_set(2101)).rolled == "time"
 
 
 def test_message_time_ignores_the_clock_tc109(folder: LogFolder) -> None:
     log = folder.open(segment_ms=100)
     folder.append(1000)
     folder.clock.advance(10 * DAY_MS)
-    assert log.append(timed_set(1050)).rolled is None
+    assert log.appender.append(timed_set(1050)).rolled is None
 
 
 def test_v0_sets_never_roll_a_timed_segment_tc111(folder: LogFolder) -> None:
     log = folder.open(segment_ms=100)
     folder.append(1000)
     folder.clock.advance(1000 * DAY_MS)
-    assert log.append(untimed_set()).rolled is None
+    assert log.appender.append(untimed_set()).rolled is None
 
 
 @pytest.mark.parametrize(
@@ -89,16 +89,16 @@ def test_without_a_time_the_clock_counts(
     folder: LogFolder, waited_ms: int, rolled: str | None, first: bytearray, later_ms: int
 ) -> None:
     log = folder.open(segment_ms=100)
-    log.append(first)
+    log.appender.append(first)
     folder.clock.advance(waited_ms)
-    assert log.append(timed_set(later_ms)).rolled == rolled
+    assert log.appender.append(timed_set(later_ms)).rolled == rolled
 
 
 def test_an_empty_segment_never_rolls_tc112(folder: LogFolder) -> None:
     log = folder.open(segment_ms=1)
     folder.clock.advance(1000 * DAY_MS)
-    log.roll()
-    assert log.append(timed_set(NOW)).rolled is None
+    log.appender.roll()
+    assert log.appender.append(timed_set(NOW)).rolled is None
     assert folder.bases() == [0]
 
 
@@ -120,32 +120,32 @@ def test_a_far_future_first_message_holds_its_segment_r11(folder: LogFolder) -> 
     log = folder.open(segment_ms=100)
     folder.append(NOW, NOW + 1000 * DAY_MS)
     assert folder.bases() == [0, 1]
-    assert log.append(timed_set(NOW + 5)).rolled is None
-    assert log.append(timed_set(NOW + 1000 * DAY_MS + 100)).rolled is None
+    assert log.appender.append(timed_set(NOW + 5)).rolled is None
+    assert log.appender.append(timed_set(NOW + 1000 * DAY_MS + 100)).rolled is None
 
 
 def test_the_pinned_sequence_r15(folder: LogFolder) -> None:
     log = folder.open(segment_ms=3600)
     folder.clock.advance(3601)
-    log.append(untimed_set())
+    log.appender.append(untimed_set())
     assert log.segment_count == 1, "the empty segment takes the set, however late"
     folder.clock.advance(3601)
     # created long ago, first message without a time: the clock decides, for any set
-    assert log.append(untimed_set()).rolled == "time"
+    assert log.appender.append(untimed_set()).rolled == "time"
     folder.clock.advance(3601)
-    assert log.append(timed_set(NOW)).rolled == "time"
+    assert log.appender.append(timed_set(NOW)).rolled == "time"
     folder.clock.advance(3601)
-    assert log.append(timed_set(NOW)).rolled is None
-    assert log.append(timed_set(NOW + 3601)).rolled == "time"
+    assert log.appender.append(timed_set(NOW)).rolled is None
+    assert log.appender.append(timed_set(NOW + 3601)).rolled == "time"
     folder.clock.advance(3601)
-    assert log.append(b"").rolled is None
+    assert log.appender.append(b"").rolled is None
     assert log.segment_count == 4
 
 
 def test_a_roll_changes_no_offset_and_closes_the_time_index_r13(folder: LogFolder) -> None:
     log = folder.open()
     folder.append(5, 9, 7)
-    log.roll()
+    log.appender.roll()
     assert (log.log_end_offset, log.high_watermark, log.log_start_offset) == (3, 3, 0)
     assert folder.bases() == [0, 3]
     assert (folder.time_entries(0), folder.time_entries(1)) == ([(9, 3)], [])
@@ -168,10 +168,10 @@ def test_a_full_time_index_rolls(
     folder: LogFolder, index_bytes: int, appends_before_roll: int
 ) -> None:
     log = folder.open(segment_index_bytes=index_bytes, index_interval_bytes=0)
-    rolled = [log.append(timed_set(ms)).rolled for ms in range(appends_before_roll)]
+    rolled = [log.appender.append(timed_set(ms)).rolled for ms in range(appends_before_roll)]
     assert rolled == [None] * appends_before_roll
     assert len(folder.time_entries()) == appends_before_roll - 1
-    assert log.append(timed_set(99)).rolled == "index full"
+    assert log.appender.append(timed_set(99)).rolled == "index full"
     assert folder.bases() == [0, appends_before_roll]
     closed = folder.time_entries(0)
     assert len(closed) == appends_before_roll - 1
@@ -184,7 +184,7 @@ def test_the_reserved_slot_takes_the_closing_entry_tc100(folder: LogFolder) -> N
     assert folder.time_entries() == [(4, 4), (7, 7)]
     folder.append(8)
     assert folder.bases() == [0, 7]
-    log.append(timed_set(*range(9, 13)))
+    log.appender.append(timed_set(*range(9, 13)))
     folder.append(13, 14)
     assert folder.time_entries() == [(11, 11), (14, 14)]
     log.close()
@@ -197,17 +197,17 @@ def test_the_reserved_slot_takes_the_closing_entry_tc100(folder: LogFolder) -> N
 
 def test_a_full_offset_index_rolls_r4(folder: LogFolder) -> None:
     log = folder.open(segment_index_bytes=24, index_interval_bytes=0)
-    rolled = [log.append(untimed_set()).rolled for _ in range(5)]
+    rolled = [log.appender.append(untimed_set()).rolled for _ in range(5)]
     assert rolled == [None, None, None, None, "index full"]
     assert folder.offset_entries(0) == [(1, 31), (2, 62), (3, 93)]
 
 
 def test_an_index_that_fills_within_one_set_is_no_error(folder: LogFolder) -> None:
     log = folder.open(segment_index_bytes=36, index_interval_bytes=0)
-    log.append(timed_set(*range(100)))
+    log.appender.append(timed_set(*range(100)))
     assert len(folder.time_entries()) == 2
     assert folder.found(50, 99) == [(50, 50), (99, 99)]
-    assert log.append(timed_set(100)).rolled == "index full"
+    assert log.appender.append(timed_set(100)).rolled == "index full"
     assert folder.time_entries(0) == [(1, 2), (2, 3), (99, 100)]
     assert folder.found(50, 99, 100) == [(50, 50), (99, 99), (100, 100)]
 
@@ -218,7 +218,7 @@ def test_jitter_tc116(folder: LogFolder) -> None:
     waited = []
     first_ms = at_ms = NOW
     for _ in range(4000):
-        if log.append(timed_set(at_ms)).rolled:
+        if log.appender.append(timed_set(at_ms)).rolled:
             waited.append(at_ms - first_ms)
             first_ms = at_ms
         at_ms += 10
@@ -235,7 +235,7 @@ def test_jitter_is_kept_by_a_segment_and_below_segment_ms_r12(folder: LogFolder)
         jitters.append(log.segments[-1].jitter_ms)
         folder.append(NOW)
         assert log.segments[-1].jitter_ms == jitters[-1]
-        log.roll()
+        log.appender.roll()
     assert set(jitters) == {0, 1, 2, 3, 4}
 
 
@@ -249,16 +249,16 @@ def test_changed_settings_hold_for_the_active_segment_c3(folder: LogFolder) -> N
     log = folder.open(segment_ms=10_000, segment_bytes=10_000)
     folder.append(NOW)
     folder.set(segment_ms=100)
-    assert log.append(timed_set(NOW + 101)).rolled == "time"
+    assert log.appender.append(timed_set(NOW + 101)).rolled == "time"
     folder.set(segment_ms=10_000, segment_bytes=40)
-    assert log.append(timed_set(NOW + 101)).rolled == "size"
+    assert log.appender.append(timed_set(NOW + 101)).rolled == "size"
 
 
 def test_rolling_again_and_again_needs_no_clock(folder: LogFolder) -> None:
     log = folder.open()
     for offset in range(5):
         assert folder.append(NOW) == [offset]
-        log.roll()
-        log.roll()
+        log.appender.roll()
+        log.appender.roll()
     assert folder.bases() == [0, 1, 2, 3, 4, 5]
     assert folder.names(".log") == [f"{base:020d}.log" for base in range(6)]

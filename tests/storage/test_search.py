@@ -69,7 +69,7 @@ def test_find_time(
 def test_inside_a_wrapper(folder: LogFolder, target: int, expected: Expected, codec: Codec) -> None:
     folder.open(index_interval_bytes=0)
     folder.append(1, 2, 3, 4, 5)
-    folder.log.append(timed_set(100, 300, 200, codec=codec))
+    folder.log.appender.append(timed_set(100, 300, 200, codec=codec))
     assert folder.found(target) == [expected]
 
 
@@ -77,7 +77,7 @@ def test_inside_a_stamped_wrapper_tc76(folder: LogFolder) -> None:
     folder.open(message_timestamp_type="LogAppendTime", index_interval_bytes=0)
     folder.append(1, 2, 3, 4, 5)
     folder.clock.advance(100)
-    folder.log.append(timed_set(7, 8, 9, codec=GZIP))
+    folder.log.appender.append(timed_set(7, 8, 9, codec=GZIP))
     assert folder.found(NOW + 1, NOW + 100, NOW + 101) == [
         (NOW + 100, 5),
         (NOW + 100, 5),
@@ -110,7 +110,7 @@ def test_across_segments(folder: LogFolder, target: int, expected: Expected, aga
     folder.open(index_interval_bytes=50)
     for times in ([100, 120, 140, 180, 200], [50, 70, 90], [150, 220, 260, 300]):
         folder.append(*times)
-        folder.log.roll()
+        folder.log.appender.roll()
     restart(folder, again)
     assert folder.found(target) == [expected]
 
@@ -132,7 +132,7 @@ def test_a_message_before_the_last_entry_with_the_segment_s_largest_time_tc78(
 ) -> None:
     folder.open(index_interval_bytes=0)
     folder.append(10, 30, 20, 25)
-    folder.log.roll()
+    folder.log.appender.roll()
     folder.append(40)
     assert folder.time_entries(0) == [(30, 4)]
     assert folder.found(30, 31) == [(30, 1), (40, 4)]
@@ -160,7 +160,7 @@ def test_only_below_the_high_watermark(
 
 def test_the_visible_part_of_a_wrapper_l26(folder: LogFolder) -> None:
     log = folder.open()
-    log.append(timed_set(10, 20, 30, codec=GZIP))
+    log.appender.append(timed_set(10, 20, 30, codec=GZIP))
     log.hold_high_watermark(2)
     assert folder.found(20, 30) == [(20, 1), None]
 
@@ -168,8 +168,8 @@ def test_the_visible_part_of_a_wrapper_l26(folder: LogFolder) -> None:
 def test_untimed_segments_do_not_end_a_search_tc83(folder: LogFolder) -> None:
     """B-22."""
     log = folder.open()
-    log.append(untimed_set(5))
-    log.roll()
+    log.appender.append(untimed_set(5))
+    log.appender.roll()
     folder.append(5000, 6000)
     assert folder.found(5500, 4000) == [(6000, 6), (5000, 5)]
 
@@ -178,7 +178,7 @@ def test_a_segment_that_yields_nothing_is_followed_by_the_next_l24(folder: LogFo
     log = folder.open()
     inner = timed_set(10)
     append_copy(log, build_wrapper(inner, offset=0, timestamp_ms=99, magic=1, codec=GZIP))
-    log.roll()
+    log.appender.roll()
     append_copy(log, timed_set(50, 99, base_offset=1))
     assert folder.found(60) == [(99, 2)]
 
@@ -197,7 +197,7 @@ def test_only_from_the_log_start(
 ) -> None:
     folder.open(index_interval_bytes=0)
     folder.append(10, 20, 30, 5)
-    folder.log.roll()
+    folder.log.appender.roll()
     folder.append(40)
     folder.log.close()
     log = folder.open(log_start_offset=start)
@@ -207,7 +207,7 @@ def test_only_from_the_log_start(
 
 def test_the_log_start_inside_a_wrapper(folder: LogFolder) -> None:
     folder.open()
-    folder.log.append(timed_set(30, 20, 10, codec=GZIP))
+    folder.log.appender.append(timed_set(30, 20, 10, codec=GZIP))
     folder.append(15)
     folder.log.close()
     folder.open(log_start_offset=1)
@@ -281,7 +281,7 @@ def test_find_largest_from_the_log_start(
 
 def test_find_largest_in_a_wrapper(folder: LogFolder) -> None:
     log = folder.open()
-    log.append(timed_set(100, 300, 200, codec=GZIP))
+    log.appender.append(timed_set(100, 300, 200, codec=GZIP))
     assert log.reader.find_largest().run() == Found(1, 300)
 
 
@@ -292,22 +292,22 @@ def test_find_largest_behind_a_wrapper_that_is_later_than_its_messages(folder: L
     append_copy(
         folder.log, build_wrapper(inner, offset=2, timestamp_ms=INT64_MAX, magic=1, codec=GZIP)
     )
-    log.append(timed_set(300, 310, 310, 5))
-    log.append(timed_set(250, codec=GZIP))
+    log.appender.append(timed_set(300, 310, 310, 5))
+    log.appender.append(timed_set(250, codec=GZIP))
     log.prepare()
     assert log.reader.find_largest().run() == Found(1, 310)
-    log.append(timed_set(311))
+    log.appender.append(timed_set(311))
     assert log.reader.find_largest().run() == Found(8, 311)
 
 
 def test_entries_larger_than_what_is_read_at_once(folder: LogFolder) -> None:
     log = folder.open(index_interval_bytes=0, max_message_bytes=2_000_000)
     noise = bytes((i * i * 31 + i // 7) & 0xFF for i in range(700_000))
-    log.append(timed_set(10, value=noise))
-    log.append(timed_set(20, 40, 30, codec=Codec.SNAPPY, value=noise[:350_000]))
-    log.append(timed_set(50, value=noise))
+    log.appender.append(timed_set(10, value=noise))
+    log.appender.append(timed_set(20, 40, 30, codec=Codec.SNAPPY, value=noise[:350_000]))
+    log.appender.append(timed_set(50, value=noise))
     folder.set(index_interval_bytes=10**9)
-    log.append(timed_set(60, value=noise) + timed_set(70, value=noise) + timed_set(80))
+    log.appender.append(timed_set(60, value=noise) + timed_set(70, value=noise) + timed_set(80))
     assert folder.found(10, 11, 35, 45, 55, 65, 75, 81) == [
         (10, 0),
         (20, 1),
@@ -323,10 +323,10 @@ def test_entries_larger_than_what_is_read_at_once(folder: LogFolder) -> None:
 
 def test_a_wrapper_that_opens_too_far_is_refused_by_name(folder: LogFolder) -> None:
     log = folder.open(max_decompressed_bytes=10_000)
-    log.append(timed_set(10, codec=GZIP, value=b"\0" * 9000))
+    log.appender.append(timed_set(10, codec=GZIP, value=b"\0" * 9000))
     folder.set(max_decompressed_bytes=5000)
     with pytest.raises(MessageTooLarge, match=r"max\.decompressed\.bytes"):
-        log.find_time(5).run()
+        log.reader.find_time(5).run()
 
 
 @pytest.mark.parametrize("kind", ["time", "largest", "list", "latest", "earliest"])
@@ -336,7 +336,7 @@ def test_a_log_that_is_not_prepared_is_not_searched_in_parts(folder: LogFolder, 
     folder.append(*range(10, 110, 10))
     log = folder.restart()
     results: dict[str, Callable[[], object]] = {
-        "time": lambda: log.find_time(55).run(),
+        "time": lambda: log.reader.find_time(55).run(),
         "largest": lambda: log.reader.find_largest().run(),
         "list": lambda: log.reader.offsets_before(55, 2).run(),
         "latest": lambda: log.reader.offsets_before(LATEST, 2).run(),
@@ -376,7 +376,7 @@ def test_appends_go_on_while_a_thread_prepares(folder: LogFolder) -> None:
         for number in range(50):
             folder.append(5000 + number)
             if number % 10 == 0:
-                log.flush()
+                log.flusher.flush()
         preparing.result()
     folder.append(9000)
     assert folder.found(0, 255, 499) == [(0, 0), (255, 255), (499, 499)]
@@ -406,7 +406,7 @@ def test_a_thread_that_prepares_uses_no_handle_of_others(
 ) -> None:
     folder.open(segment_bytes=3900, index_interval_bytes=0)
     for time in range(1000):
-        folder.log.append(timed_set(time) if timed else untimed_set())
+        folder.log.appender.append(timed_set(time) if timed else untimed_set())
     folder.log.close()
     if not checksums:
         (folder.path / "index-checksums").unlink()
@@ -428,9 +428,9 @@ def test_a_search_that_cannot_be_prepared_says_so(folder: LogFolder) -> None:
     folder.files.fail("open", errno.EIO, name="4.log", times=-1)
     for _ in range(2):
         with pytest.raises(OSError, match="Input/output"):
-            log.find_time(55)
+            log.reader.find_time(55)
     folder.files.heal()
-    assert log.find_time(55).run() == Found(5, 60)
+    assert log.reader.find_time(55).run() == Found(5, 60)
 
 
 def test_bytes_that_are_no_entries_are_damage_not_an_answer(folder: LogFolder) -> None:
@@ -441,5 +441,5 @@ def test_bytes_that_are_no_entries_are_damage_not_an_answer(folder: LogFolder) -
         file.write(b"\0\0\0\0")
     assert folder.found(10) == [(10, 0)]
     with pytest.raises(StorageError, match=r"damaged at byte 39.*horolog repair") as damage:
-        log.find_time(20).run()
+        log.reader.find_time(20).run()
     assert damage.value.code == 56

@@ -31,20 +31,20 @@ def steps(search: Search[Any]) -> tuple[Any, int]:
 @pytest.mark.parametrize("magic", [1, 2])
 def test_large_sets_are_opened_between_the_steps(folder: LogFolder, magic: int) -> None:
     log = folder.open()
-    log.append(timed_set(50, magic=magic, codec=Codec.GZIP))
-    log.append(heavy(magic))
-    log.append(timed_set(400, magic=magic, codec=Codec.GZIP))
+    log.appender.append(timed_set(50, magic=magic, codec=Codec.GZIP))
+    log.appender.append(heavy(magic))
+    log.appender.append(timed_set(400, magic=magic, codec=Codec.GZIP))
     for target_ms, offset, opened in ((10, 0, 0), (150, 2, 1), (300, 3, 1), (301, 4, 0)):
-        found, times = steps(log.find_time(target_ms))
+        found, times = steps(log.reader.find_time(target_ms))
         assert (found.offset, times) == (offset, opened)
         assert folder.found(target_ms) == [(found.timestamp_ms, offset)]
 
 
 def test_one_look_opens_nothing_large(folder: LogFolder) -> None:
     log = folder.open()
-    log.append(heavy(2))
+    log.appender.append(heavy(2))
     log.prepare()
-    search = log.find_time(150)
+    search = log.reader.find_time(150)
     assert not search.step()
     assert search.opens
     assert folder.found(150) == [(200, 1)]
@@ -52,7 +52,7 @@ def test_one_look_opens_nothing_large(folder: LogFolder) -> None:
 
 def test_the_largest_time_from_the_log_start_on(folder: LogFolder) -> None:
     log = folder.open()
-    log.append(heavy(1))
+    log.appender.append(heavy(1))
     log.expiry.trim(1)
     found, opened = steps(log.reader.find_largest())
     assert (found.offset, found.timestamp_ms) == (2, 300)

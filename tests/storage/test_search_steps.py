@@ -17,9 +17,9 @@ def two_long_segments(folder: LogFolder) -> None:
     Without index entries a search has to read on from the segments' beginnings.
     """
     folder.open(index_interval_bytes=10**9, retention_ms=-1)
-    folder.log.append(timed_set(*range(1, FIRST_COUNT + 1)))
-    folder.log.roll()
-    folder.log.append(timed_set(*range(3001, 5001)))
+    folder.log.appender.append(timed_set(*range(1, FIRST_COUNT + 1)))
+    folder.log.appender.roll()
+    folder.log.appender.append(timed_set(*range(3001, 5001)))
 
 
 def append(folder: LogFolder) -> None:
@@ -31,15 +31,15 @@ def append_earlier_match(folder: LogFolder) -> None:
 
 
 def roll(folder: LogFolder) -> None:
-    folder.log.roll()
+    folder.log.appender.roll()
     folder.append(NOW)
 
 
 def roll_twice_and_sync(folder: LogFolder) -> None:
-    folder.log.roll()
+    folder.log.appender.roll()
     folder.append(NOW)
-    folder.log.roll()
-    folder.log.flush()
+    folder.log.appender.roll()
+    folder.log.flusher.flush()
 
 
 def other_files(folder: LogFolder) -> None:
@@ -55,7 +55,7 @@ def delete_later_segment_only(folder: LogFolder) -> None:
 
 
 def drop_nothing(folder: LogFolder) -> None:
-    folder.log.maintain(NOW)
+    folder.log.expiry.maintain(NOW)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_the_answer_stays_right(
     folder: LogFolder, meanwhile: Callable[[LogFolder], None], steps_before: int
 ) -> None:
     two_long_segments(folder)
-    search = folder.log.find_time(1990)
+    search = folder.log.reader.find_time(1990)
     for _ in range(steps_before):
         search.step()
     meanwhile(folder)
@@ -87,7 +87,7 @@ def test_what_is_appended_meanwhile_may_be_missed_but_not_misplaced(
     folder: LogFolder, steps_before: int
 ) -> None:
     two_long_segments(folder)
-    search = folder.log.find_time(5001)
+    search = folder.log.reader.find_time(5001)
     for _ in range(steps_before):
         search.step()
     folder.append(6000, 7000)
@@ -97,7 +97,7 @@ def test_what_is_appended_meanwhile_may_be_missed_but_not_misplaced(
 def drop_first_by_age(folder: LogFolder) -> None:
     """Retention deletes the first segment, whose newest message is of time 2000."""
     folder.set(retention_ms=1000, file_delete_delay_ms=0)
-    folder.log.maintain(3001)
+    folder.log.expiry.maintain(3001)
     assert folder.bases() == [FIRST_COUNT]
 
 
@@ -118,7 +118,7 @@ def test_a_segment_that_is_deleted_meanwhile(
     folder: LogFolder, drop: Callable[[LogFolder], None], steps_before: int, target: int
 ) -> None:
     two_long_segments(folder)
-    search = folder.log.find_time(target)
+    search = folder.log.reader.find_time(target)
     done = [search.step() for _ in range(steps_before)]
     if any(done):
         return  # it was found before anything was deleted
@@ -129,7 +129,7 @@ def test_a_segment_that_is_deleted_meanwhile(
 @pytest.mark.parametrize("steps_before", range(3))
 def test_a_log_that_is_emptied_meanwhile(folder: LogFolder, steps_before: int) -> None:
     two_long_segments(folder)
-    search = folder.log.find_time(1990)
+    search = folder.log.reader.find_time(1990)
     assert not any(search.step() for _ in range(steps_before))
     drop_everything(folder)
     assert search.run() is None
@@ -138,8 +138,8 @@ def test_a_log_that_is_emptied_meanwhile(folder: LogFolder, steps_before: int) -
 @pytest.mark.parametrize("steps_before", range(3))
 def test_a_v0_answer_while_segments_are_deleted(folder: LogFolder, steps_before: int) -> None:
     two_long_segments(folder)
-    folder.log.roll()
-    folder.log.append(untimed_set())
+    folder.log.appender.roll()
+    folder.log.appender.append(untimed_set())
     search = folder.log.reader.offsets_before(1990, 10)
     assert not any(search.step() for _ in range(steps_before))
     drop_first_by_age_keeping_the_rest(folder)
@@ -148,20 +148,20 @@ def test_a_v0_answer_while_segments_are_deleted(folder: LogFolder, steps_before:
 
 def drop_first_by_age_keeping_the_rest(folder: LogFolder) -> None:
     folder.set(retention_ms=1000)
-    folder.log.maintain(3001)
+    folder.log.expiry.maintain(3001)
     assert folder.bases()[0] == FIRST_COUNT
 
 
 @pytest.mark.parametrize("steps_before", range(3))
 def test_the_largest_while_segments_are_deleted(folder: LogFolder, steps_before: int) -> None:
     folder.open(index_interval_bytes=10**9, retention_ms=-1)
-    folder.log.append(timed_set(*range(1, FIRST_COUNT), 2500))
-    folder.log.roll()
+    folder.log.appender.append(timed_set(*range(1, FIRST_COUNT), 2500))
+    folder.log.appender.roll()
     folder.append(2400)
     search = folder.log.reader.find_largest()
     assert not any(search.step() for _ in range(steps_before))
     folder.set(retention_bytes=39)
-    folder.log.maintain(3501)
+    folder.log.expiry.maintain(3501)
     assert folder.bases() == [FIRST_COUNT]
     assert search.run() in (None, Found(2000, 2400))
 
@@ -171,11 +171,11 @@ def test_the_tail_is_cut_off_and_written_anew_meanwhile(
     folder: LogFolder, steps_before: int
 ) -> None:
     two_long_segments(folder)
-    search = folder.log.find_time(4990)
+    search = folder.log.reader.find_time(4990)
     for _ in range(steps_before):
         search.step()
     folder.log.truncate(2010)
-    folder.log.append(timed_set(*range(4000, 4900), value=b"of another length"))
+    folder.log.appender.append(timed_set(*range(4000, 4900), value=b"of another length"))
     assert search.run() is None
 
 
@@ -194,7 +194,7 @@ def steps(folder: LogFolder, search_name: str, *arguments: int) -> int:
 def test_a_step_is_bounded_decision_10(folder: LogFolder) -> None:
     folder.open(index_interval_bytes=10**9, segment_bytes=2 * 10**7)
     for _ in range(10):
-        folder.log.append(timed_set(5, *[1] * 9999))
+        folder.log.appender.append(timed_set(5, *[1] * 9999))
     assert folder.log.size_bytes == 39 * 10**5
     folder.append(6)
     assert steps(folder, "find_time", 6) >= 39 * 10**5 // (256 << 10)
@@ -204,7 +204,7 @@ def test_finding_the_largest_below_a_held_watermark_is_bounded_too(folder: LogFo
     # Falling times leave a time index without entries, so the part below has to be read.
     folder.open(index_interval_bytes=4096, segment_bytes=2 * 10**7)
     for _ in range(10):
-        folder.log.append(timed_set(5, *[1] * 9999))
+        folder.log.appender.append(timed_set(5, *[1] * 9999))
     folder.append(6)
     folder.log.hold_high_watermark(10**5)
     assert folder.log.reader.find_largest().run() == Found(0, 5)

@@ -33,9 +33,9 @@ def leader(folder: LogFolder) -> Iterator[LogFolder]:
     leader.open(segment_bytes=500, index_interval_bytes=100)
     for number in range(6):
         leader.set(message_timestamp_type="LogAppendTime" if number % 3 == 2 else "CreateTime")
-        leader.log.append(untimed_set(2, codec=GZIP if number % 2 else Codec.NONE))
-        leader.log.append(timed_set(NOW - number, NOW + number, -1))
-        leader.log.append(timed_set(NOW + 9, NOW - 9, codec=Codec(1 + number % 3)))
+        leader.log.appender.append(untimed_set(2, codec=GZIP if number % 2 else Codec.NONE))
+        leader.log.appender.append(timed_set(NOW - number, NOW + number, -1))
+        leader.log.appender.append(timed_set(NOW + 9, NOW - 9, codec=Codec(1 + number % 3)))
         leader.clock.advance(1000)
     yield leader
     leader.let_go()
@@ -53,7 +53,7 @@ def test_bytes_are_kept_tc154_v8(
         segment_bytes=600,
     )
     while log.log_end_offset < leader.log.log_end_offset:
-        chunk = leader.log.read(log.log_end_offset, chunk_bytes, whole_first=True).read()
+        chunk = leader.log.reader.read(log.log_end_offset, chunk_bytes, whole_first=True).read()
         appended = append_copy(log, chunk)
         assert appended.append_time_ms == -1
         assert appended.latency is None
@@ -69,10 +69,10 @@ def test_a_copy_keeps_its_times_tc133_fo11(folder: LogFolder) -> None:
     leader.append(*range(NOW - 10 * DAY_MS, NOW, DAY_MS))
     copy = folder.open(segment_bytes=78)
     while copy.log_end_offset < 10:
-        append_copy(copy, leader.log.read(copy.log_end_offset, 10**6).read())
+        append_copy(copy, leader.log.reader.read(copy.log_end_offset, 10**6).read())
     for log in (leader.log, copy):
         log.set_settings(leader.log.settings)
-        log.maintain(NOW - DAY_MS + 1)
+        log.expiry.maintain(NOW - DAY_MS + 1)
     assert folder.bases() == leader.bases() == [2, 4, 6, 8]
     assert folder.found(NOW - 3 * DAY_MS) == leader.found(NOW - 3 * DAY_MS)
     leader.let_go()
@@ -222,7 +222,7 @@ def test_offsets_too_far_from_the_base_roll(
     assert folder.bases() == bases
     assert log.log_end_offset == offset + 1
     assert folder.found(15, 21) == [(20, offset), None]
-    assert log.read(1, 100).position == (39 if bases == [0] else 0)
+    assert log.reader.read(1, 100).position == (39 if bases == [0] else 0)
     assert folder.append(30) == [offset + 1]
 
 
@@ -329,18 +329,18 @@ def test_an_offset_index_in_kafka_s_way_leads_to_the_same_entries(
     log.truncate(6)
     assert (log.size_bytes, folder.offset_entries()) == (5 * 39, [])
     assert folder.append(9) == [6]
-    assert log.read(6, 100).position == 5 * 39
+    assert log.reader.read(6, 100).position == 5 * 39
 
 
 def test_retention_stops_at_the_high_watermark_in_front_of_a_jump(folder: LogFolder) -> None:
     """The offsets that are missing belong to the segment before them."""
     log = folder.open(retention_ms=10)
     folder.append(1000)
-    log.roll()
+    log.appender.roll()
     log.hold_high_watermark(1)
     append_copy(log, timed_set(2000, base_offset=2**31 + 20))
-    log.maintain(folder.clock.now_ms())
+    log.expiry.maintain(folder.clock.now_ms())
     assert (log.log_start_offset, log.segments[0].next_offset) == (0, log.segments[1].base_offset)
     log.hold_high_watermark(None)
-    log.maintain(folder.clock.now_ms())
+    log.expiry.maintain(folder.clock.now_ms())
     assert log.log_start_offset == log.log_end_offset

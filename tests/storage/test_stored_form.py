@@ -27,9 +27,9 @@ def wrapped(*timestamps_ms: int, offset: int, timestamp_ms: int) -> bytearray:
 
 def test_create_time_is_stored_as_sent_tc28(folder: LogFolder) -> None:
     log = folder.open()
-    log.append(timed_set(NOW))
+    log.appender.append(timed_set(NOW))
     sent = timed_set(NOW - 5, NOW + 5, -1)
-    appended = log.append(sent)
+    appended = log.appender.append(sent)
     assert (appended.first_offset, appended.last_offset, appended.count) == (1, 3, 3)
     assert appended.append_time_ms == -1
     assert folder.times() == [(0, NOW), (1, NOW - 5), (2, NOW + 5), (3, -1)]
@@ -41,7 +41,7 @@ def test_create_time_is_stored_as_sent_tc28(folder: LogFolder) -> None:
 
 def test_log_append_time_tc27(folder: LogFolder) -> None:
     log = folder.open(message_timestamp_type="LogAppendTime", max_message_time_difference_ms=1000)
-    appended = log.append(timed_set(0, -1, NOW + 10**9))
+    appended = log.appender.append(timed_set(0, -1, NOW + 10**9))
     assert appended.append_time_ms == NOW
     assert [
         (entry.offset, entry.timestamp_ms, entry.attributes, entry.value)
@@ -67,7 +67,7 @@ def test_a_good_wrapper_is_kept_in_place(
     sent = wrapped(NOW, NOW + 9, NOW - 9, offset=wrapper_offset, timestamp_ms=wrapper_ms)
     log = folder.open()
     folder.append(NOW)
-    appended = log.append(bytes(sent))
+    appended = log.appender.append(bytes(sent))
     assert (appended.first_offset, appended.last_offset, appended.count) == (1, 3, 3)
     stored = folder.stored()[39:]
     assert int.from_bytes(stored[:8], "big") == 3
@@ -79,7 +79,7 @@ def test_a_good_wrapper_is_kept_in_place(
 
 def test_a_wrapper_s_largest_time_is_none_when_no_message_has_one(folder: LogFolder) -> None:
     folder.open()
-    folder.log.append(wrapped(-1, -1, offset=1, timestamp_ms=NOW))
+    folder.log.appender.append(wrapped(-1, -1, offset=1, timestamp_ms=NOW))
     assert [entry.timestamp_ms for entry in folder.entries()] == [-1]
     assert folder.time_entries() == []
     assert folder.log.segments[-1].largest_timestamp_ms == -1
@@ -89,7 +89,7 @@ def test_log_append_time_on_a_wrapper_tc33(folder: LogFolder) -> None:
     """D6, decision 12."""
     sent = wrapped(NOW - 7, NOW - 5, offset=1, timestamp_ms=NOW - 5)
     log = folder.open(message_timestamp_type="LogAppendTime")
-    assert log.append(bytes(sent)).append_time_ms == NOW
+    assert log.appender.append(bytes(sent)).append_time_ms == NOW
     (stored,) = folder.entries()
     assert (stored.offset, stored.timestamp_ms, stored.attributes) == (1, NOW, 0x09)
     assert folder.stored()[26:] == bytes(sent[26:])
@@ -116,7 +116,7 @@ def test_a_wrapper_with_other_inner_offsets_is_rebuilt_p35(
     sent = build_wrapper(plain, offset=2, timestamp_ms=NOW + 9, magic=1, codec=GZIP)
     folder.open(message_timestamp_type=kind)
     folder.append(NOW)
-    folder.log.append(sent)
+    folder.log.appender.append(sent)
     stored = folder.entries()[1]
     assert (stored.offset, stored.codec, stored.magic) == (3, GZIP, 1)
     assert inner(stored) == timed_set(NOW, NOW + 9, NOW - 9)
@@ -159,7 +159,7 @@ def test_several_entries_with_a_wrapper_become_one(
 ) -> None:
     log = folder.open()
     folder.append(NOW)
-    assert log.append(sent).count == count
+    assert log.appender.append(sent).count == count
     assert [(entry.offset, entry.codec) for entry in folder.entries()] == [
         (0, Codec.NONE),
         (count, codec),
@@ -174,7 +174,7 @@ def test_several_entries_with_a_wrapper_become_one(
 )
 def test_the_topic_s_compression_tc37(folder: LogFolder, sent_codec: Codec, wanted: str) -> None:
     folder.open(compression_type=wanted)
-    folder.log.append(timed_set(NOW, NOW + 9, NOW - 9, codec=sent_codec))
+    folder.log.appender.append(timed_set(NOW, NOW + 9, NOW - 9, codec=sent_codec))
     codec = Codec.NONE if wanted == "uncompressed" else Codec[wanted.upper()]
     assert {entry.codec for entry in folder.entries()} == {codec}
     assert folder.times() == [(0, NOW), (1, NOW + 9), (2, NOW - 9)]
@@ -183,7 +183,7 @@ def test_the_topic_s_compression_tc37(folder: LogFolder, sent_codec: Codec, want
 
 def test_unpacked_messages_are_all_stamped_tc38(folder: LogFolder) -> None:
     folder.open(compression_type="uncompressed", message_timestamp_type="LogAppendTime")
-    folder.log.append(timed_set(NOW - 5, NOW - 6, codec=GZIP))
+    folder.log.appender.append(timed_set(NOW - 5, NOW - 6, codec=GZIP))
     assert [(one.codec, one.timestamp_ms, one.attributes) for one in folder.entries()] == [
         (Codec.NONE, NOW, 0x08),
         (Codec.NONE, NOW, 0x08),
@@ -202,7 +202,7 @@ def test_a_set_of_both_formats(
 ) -> None:
     folder.open(message_timestamp_type=kind)
     sent = untimed_set() + timed_set(NOW - 1) + untimed_set() + timed_set(NOW - 2)
-    folder.log.append(sent)
+    folder.log.appender.append(sent)
     stored = folder.entries()
     assert [entry.magic for entry in stored] == magics
     assert [entry.size for entry in stored] == sizes
@@ -232,8 +232,8 @@ def test_v0_sets(
     type_: TimestampType | None,
 ) -> None:
     log = folder.open(message_timestamp_type=kind)
-    log.append(untimed_set(1))
-    appended = log.append(untimed_set(2, codec=codec))
+    log.appender.append(untimed_set(1))
+    appended = log.appender.append(untimed_set(2, codec=codec))
     assert (appended.first_offset, appended.last_offset) == (1, 2)
     assert appended.append_time_ms == (NOW if kind == "LogAppendTime" else -1)
     assert {entry.magic for entry in folder.entries()} == {magic}
@@ -245,14 +245,14 @@ def test_v0_sets(
 
 def test_an_upconverted_message_is_8_bytes_longer_p31(folder: LogFolder) -> None:
     log = folder.open(message_timestamp_type="LogAppendTime")
-    assert log.append(untimed_set(3)).size_bytes == 3 * 39
+    assert log.appender.append(untimed_set(3)).size_bytes == 3 * 39
     assert len(untimed_set(3)) == 3 * 31
 
 
 def test_a_v0_wrapper_holds_absolute_offsets_m22(folder: LogFolder) -> None:
     folder.open()
-    folder.log.append(untimed_set(7))
-    folder.log.append(untimed_set(3, codec=GZIP))
+    folder.log.appender.append(untimed_set(7))
+    folder.log.appender.append(untimed_set(3, codec=GZIP))
     stored = inner(folder.entries()[-1])
     assert [int.from_bytes(stored[at : at + 8], "big") for at in (0, 31, 62)] == [7, 8, 9]
 
@@ -272,7 +272,7 @@ def test_a_v0_wrapper_holds_absolute_offsets_m22(folder: LogFolder) -> None:
 def test_latency_is_taken_before_times_are_overwritten_decision_34(
     folder: LogFolder, sent: bytearray, sums: tuple[int, ...], kind: str
 ) -> None:
-    latency = folder.open(message_timestamp_type=kind).append(sent).latency
+    latency = folder.open(message_timestamp_type=kind).appender.append(sent).latency
     assert latency is not None
     assert sums == (
         latency.timed,
@@ -288,7 +288,7 @@ def test_a_wrapper_s_wrong_time_does_not_reach_the_time_index(folder: LogFolder)
     folder.open(index_interval_bytes=0)
     folder.append(NOW)
     sent = wrapped(NOW + 1, NOW + 2, offset=1, timestamp_ms=NOW + 10**9)
-    folder.log.append(sent)
+    folder.log.appender.append(sent)
     assert folder.time_entries() == [(NOW + 2, 3)]
     assert folder.found(NOW + 3) == [None]
 
@@ -298,6 +298,6 @@ def test_the_crc_of_a_restamped_message_is_right(folder: LogFolder) -> None:
     set_timestamp(sent, 0, 27, NOW)
     folder.open(message_timestamp_type="LogAppendTime")
     folder.append(5)
-    folder.log.append(sent)
+    folder.log.appender.append(sent)
     first, second = folder.entries()  # which verifies the CRCs
     assert (first.timestamp_ms, second.timestamp_ms) == (NOW, NOW)

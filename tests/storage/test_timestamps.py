@@ -53,7 +53,7 @@ def test_accepted(
 ) -> None:
     """B-11, decision 11."""
     folder.open(**limits(settings))
-    folder.log.append(timed_set(*timestamps, codec=codec))
+    folder.log.appender.append(timed_set(*timestamps, codec=codec))
     assert [at for _, at in folder.times()] == timestamps
 
 
@@ -147,7 +147,7 @@ def test_refused_whole(
     folder.append(NOW, -1)
     before = folder.content()
     with pytest.raises(InvalidTimestamp) as refused:
-        log.append(timed_set(*timestamps, codec=codec))
+        log.appender.append(timed_set(*timestamps, codec=codec))
     assert refused.value.code == 32
     assert named in refused.value.message
     assert setting in refused.value.message
@@ -158,7 +158,7 @@ def test_refused_whole(
 def test_the_refusal_names_the_accepted_range(folder: LogFolder) -> None:
     log = folder.open(max_message_time_difference_ms=1000)
     with pytest.raises(InvalidTimestamp) as refused:
-        log.append(timed_set(NOW + 1001))
+        log.appender.append(timed_set(NOW + 1001))
     assert "1479144271509 (2016-11-14T17:24:31.509Z)" in refused.value.message
     assert "1479144273509 (2016-11-14T17:24:33.509Z)" in refused.value.message
 
@@ -181,7 +181,7 @@ def test_negative_times_but_minus_one_are_refused(
     log = folder.open(message_timestamp_type=kind)
     before = folder.content()
     with pytest.raises(InvalidTimestamp):
-        log.append(refused_set)
+        log.appender.append(refused_set)
     assert folder.content() == before
     assert log.log_end_offset == 0
 
@@ -190,7 +190,7 @@ def test_a_wrapper_s_own_time_is_not_judged_but_replaced(folder: LogFolder) -> N
     sent = timed_set(NOW, NOW + 5, codec=GZIP)
     set_timestamp(sent, 0, len(sent) - 12, -7)
     folder.open(max_message_time_difference_ms=1000)
-    folder.log.append(sent)
+    folder.log.appender.append(sent)
     assert [entry.timestamp_ms for entry in folder.entries()] == [NOW + 5]
 
 
@@ -238,14 +238,14 @@ def test_a_producer_must_not_claim_an_append_time(
     )
     before = folder.content()
     with pytest.raises(InvalidTimestamp, match="bit 3"):
-        log.append(bytes(sent))
+        log.appender.append(bytes(sent))
     assert folder.content() == before
 
 
 def test_bit_3_of_a_v0_message_means_nothing(folder: LogFolder) -> None:
     message = build_message(None, b"hello", magic=0, attributes=0x08)
     folder.open()
-    folder.log.append(bytes(8) + len(message).to_bytes(4, "big") + message)
+    folder.log.appender.append(bytes(8) + len(message).to_bytes(4, "big") + message)
     assert folder.times() == [(0, -1)]
 
 
@@ -254,25 +254,25 @@ def test_the_type_of_the_topic_decides_whether_limits_hold(folder: LogFolder, ki
     log = folder.open(message_timestamp_type=kind, max_message_time_difference_ms=1000)
     if kind == "CreateTime":
         with pytest.raises(InvalidTimestamp):
-            log.append(timed_set(0))
+            log.appender.append(timed_set(0))
     else:
-        log.append(timed_set(0))
+        log.appender.append(timed_set(0))
         assert folder.times() == [(0, NOW)]
 
 
 def test_limits_follow_the_clock(folder: LogFolder) -> None:
     log = folder.open(max_message_time_difference_ms=1000)
-    log.append(timed_set(NOW))
+    log.appender.append(timed_set(NOW))
     folder.clock.advance(DAY_MS)
     with pytest.raises(InvalidTimestamp):
-        log.append(timed_set(NOW))
-    log.append(timed_set(NOW + DAY_MS))
+        log.appender.append(timed_set(NOW))
+    log.appender.append(timed_set(NOW + DAY_MS))
     assert log.log_end_offset == 2
 
 
 def test_limits_follow_changed_settings(folder: LogFolder) -> None:
     log = folder.open()
-    log.append(timed_set(0))
+    log.appender.append(timed_set(0))
     folder.set(max_message_time_difference_ms=1000)
     with pytest.raises(InvalidTimestamp):
-        log.append(timed_set(0))
+        log.appender.append(timed_set(0))

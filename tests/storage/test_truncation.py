@@ -84,12 +84,12 @@ def test_the_largest_timestamp_left(
     log = folder.open(index_interval_bytes=interval)
     folder.append(*times)
     if rolled:
-        log.roll()
+        log.appender.roll()
     log.truncate(offset)
     assert log.segments[-1].largest_timestamp_ms == largest
     assert folder.found(max(largest, 0)) == [found]
     assert log.reader.find_largest().run() == (
-        log.find_time(max(largest, 0)).run() if found else None
+        log.reader.find_time(max(largest, 0)).run() if found else None
     )
     assert folder.append(largest + 1) == [offset]
     assert folder.found(largest + 1) == [(largest + 1, offset)]
@@ -106,7 +106,7 @@ def test_pinned_truncation_tr5(folder: LogFolder) -> None:
 
 def test_without_times_left_the_file_s_time_counts_tc150(folder: LogFolder) -> None:
     log = folder.open()
-    log.append(untimed_set())
+    log.appender.append(untimed_set())
     folder.append(5)
     log.truncate(1)
     segment = log.segments[-1]
@@ -119,7 +119,7 @@ def test_a_wrapper_goes_as_a_whole_tc151(folder: LogFolder, offset: int) -> None
     log = folder.open(index_interval_bytes=0)
     folder.append(1, 2, 3, 4, 5)
     wrapper = timed_set(100, 300, 200, codec=GZIP)
-    log.append(bytes(wrapper))
+    log.appender.append(bytes(wrapper))
     folder.append(400)
     whole = folder.stored()
     log.truncate(offset)
@@ -135,7 +135,7 @@ def test_a_wrapper_goes_as_a_whole_tc151(folder: LogFolder, offset: int) -> None
 @pytest.mark.parametrize("again", ["live", "clean", "unclean"])
 def test_a_hole_that_a_truncation_leaves_is_no_damage(folder: LogFolder, again: str) -> None:
     log = folder.open()
-    log.append(timed_set(1, 2, 3, codec=GZIP))
+    log.appender.append(timed_set(1, 2, 3, codec=GZIP))
     log.truncate(2)
     noted: list[bool] = []
     log.on_gaps = lambda log: noted.append(log.gaps)
@@ -153,7 +153,7 @@ def test_an_empty_active_segment_tc152(folder: LogFolder) -> None:
     """B-13."""
     log = folder.open(index_interval_bytes=0)
     folder.append(1, 2)
-    log.roll()
+    log.appender.roll()
     log.truncate(2)
     assert folder.bases() == [0, 2]
     assert folder.append(3, 4, 5) == [2, 3, 4]
@@ -164,11 +164,11 @@ def test_an_empty_active_segment_tc152(folder: LogFolder) -> None:
 def test_an_empty_active_segment_at_a_lower_offset_tc152(folder: LogFolder) -> None:
     log = folder.open(index_interval_bytes=0)
     folder.append(1, 2)
-    log.roll()
+    log.appender.roll()
     log.truncate(1)
     assert folder.bases() == [0]
     assert folder.append(3) == [1]
-    log.roll()
+    log.appender.roll()
     assert folder.append(4) == [2]
     assert folder.times() == [(0, 1), (1, 3), (2, 4)]
 
@@ -233,7 +233,7 @@ def test_a_cut_of_nothing_leaves_the_file_s_time_rt14(folder: LogFolder, offset:
 def test_the_recovery_point_moves_down_tr1(folder: LogFolder) -> None:
     """TR-8."""
     five_messages(folder)
-    folder.log.flush()
+    folder.log.flusher.flush()
     assert folder.log.recovery_point == 5
     folder.log.truncate(3)
     assert folder.log.recovery_point == 3
@@ -254,14 +254,14 @@ def test_a_sync_under_way_does_not_cover_what_comes_after_a_cut(folder: LogFolde
 def test_seals_of_what_was_cut_are_forgotten(folder: LogFolder) -> None:
     folder.open(index_interval_bytes=0)
     folder.append(50, 10, 40)
-    folder.log.roll()
+    folder.log.appender.roll()
     folder.append(20)
-    folder.log.flush()
+    folder.log.flusher.flush()
     checksum = (folder.path / "index-checksums").read_bytes()
     folder.log.truncate(3)
     folder.log.truncate(2)
     folder.append(99)
-    folder.log.flush()
+    folder.log.flusher.flush()
     assert (folder.path / "index-checksums").read_bytes() == b"0\n"
     # Even the old checksums, left there by a crash, make nothing believed.
     (folder.path / "index-checksums").write_bytes(checksum)

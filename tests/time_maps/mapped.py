@@ -22,7 +22,7 @@ def set_times(number: int, start_ms: int = START_MS) -> list[int]:
 
 def append_sets(log: Log, numbers: Iterable[int], *, start_ms: int = START_MS) -> None:
     for number in numbers:
-        log.append(timed_set(*set_times(number, start_ms), value=bytes(1_000)))
+        log.appender.append(timed_set(*set_times(number, start_ms), value=bytes(1_000)))
 
 
 def filled(folder: LogFolder, sets: int = 34) -> Log:

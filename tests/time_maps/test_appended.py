@@ -44,7 +44,7 @@ def append_all(
         # Format v0 has no times.
         magic = 0 if some[0] < 0 else rng.choice(magics)
         codec = Codec.NONE if some[0] < 0 else rng.choice(codecs)
-        log.append(timed_set(*some, magic=magic, codec=codec, value=bytes(80)))
+        log.appender.append(timed_set(*some, magic=magic, codec=codec, value=bytes(80)))
 
 
 @pytest.mark.parametrize("seed", [1])
@@ -67,7 +67,7 @@ def test_byte_by_byte(
     rng = random.Random(seed)
     log = folder.open(segment_bytes=SEGMENT_BYTES, retention_ms=-1)
     append_all(log, list(times(MESSAGES, rng)), rng, magics, codecs)
-    log.roll()
+    log.appender.roll()
     assert len(log.segments) > 1
     for segment in log.segments[:-1]:
         made = segment.time_map.data()
@@ -112,9 +112,9 @@ def test_what_is_compressed_is_mapped_too(folder: LogFolder, codec: Codec, magic
     for number in range(40):
         far_ms = 3_600_000 if number % 3 else 500
         times = [start_ms + 700 * number + rng.randrange(far_ms) for _ in range(20)]
-        log.append(timed_set(*times, codec=codec, value=value, magic=magic))
-        log.append(timed_set(*times, value=value, magic=magic))
-    log.roll()
+        log.appender.append(timed_set(*times, codec=codec, value=value, magic=magic))
+        log.appender.append(timed_set(*times, value=value, magic=magic))
+    log.appender.roll()
     assert len(log.segments) > 2
     for segment in log.segments[:-1]:
         assert segment.time_map.log_bytes == segment.size_bytes
@@ -128,11 +128,11 @@ def test_offsets_that_no_message_has_are_in_front_of_an_append(
 ) -> None:
     """As behind a cut within a wrapper."""
     log = folder.open(retention_ms=-1)
-    log.append(timed_set(1, 2, codec=Codec.GZIP))
+    log.appender.append(timed_set(1, 2, codec=Codec.GZIP))
     log.truncate(1)
-    log.append(timed_set(1_479_144_000_000, 1_479_147_600_000, codec=codec, magic=2))
+    log.appender.append(timed_set(1_479_144_000_000, 1_479_147_600_000, codec=codec, magic=2))
     (segment,) = log.segments
-    log.roll()
+    log.appender.roll()
     assert segment.time_map.next_offset == log.log_end_offset == 3
     assert_time_map_true(segment)
 
@@ -142,8 +142,8 @@ def test_what_is_compressed_anew_is_mapped_when_it_is_asked_for(folder: LogFolde
     log = folder.open(segment_bytes=SEGMENT_BYTES, retention_ms=-1, compression_type="gzip")
     for _ in range(30):
         times = [1_479_144_000_000 + rng.randrange(3_600_000) for _ in range(20)]
-        log.append(timed_set(*times, value=rng.randbytes(1_000)))
-    log.roll()
+        log.appender.append(timed_set(*times, value=rng.randbytes(1_000)))
+    log.appender.roll()
     assert log.segments[0].time_map.log_bytes < log.segments[0].size_bytes
     for segment in log.segments:
         make_map(log, segment)
@@ -163,7 +163,7 @@ def test_times_that_admission_noted_are_not_looked_for_again(
     """Also of sets that do not begin with a block, and of several that are appended together."""
     rng = random.Random(11)
     log = folder.open(retention_ms=-1)
-    log.append(timed_set(START_MS, magic=magic))
+    log.appender.append(timed_set(START_MS, magic=magic))
     monkeypatch.setattr(time_map, "entry_spans", None)
     for count in (1, 70, 500, 3):
         some = [
@@ -172,7 +172,7 @@ def test_times_that_admission_noted_are_not_looked_for_again(
         log.appender.append_sets(some)
     (segment,) = log.segments
     assert segment.time_map.makes
-    log.roll()
+    log.appender.roll()
     monkeypatch.undo()
     assert_time_map_true(segment)
     made = segment.time_map.data()
@@ -185,7 +185,7 @@ def test_usual_sets_behind_others_of_one_write(folder: LogFolder) -> None:
     """Their rows were made for another place in a block."""
     rng = random.Random(12)
     log = folder.open(retention_ms=-1)
-    log.append(timed_set(START_MS))
+    log.appender.append(timed_set(START_MS))
     for _ in range(4):
         spread = [spread_times(300, rng) for _ in range(3)]
         codecs = (Codec.NONE, Codec.GZIP, Codec.NONE)
@@ -197,7 +197,7 @@ def test_usual_sets_behind_others_of_one_write(folder: LogFolder) -> None:
         )
     (segment,) = log.segments
     assert segment.time_map.makes
-    log.roll()
+    log.appender.roll()
     made = segment.time_map.data()
     assert_time_map_true(segment)
     segment.time_map.forget()
@@ -222,7 +222,7 @@ def test_small_appends_are_not_looked_at_again_and_again(
     monkeypatch.setattr(time_map, "time_blocks", counted)
     log = folder.open(segment_bytes=1 << 20, retention_ms=-1)
     for number in range(2_000):
-        log.append(timed_set(1_479_144_000_000 + number, value=bytes(66)))
+        log.appender.append(timed_set(1_479_144_000_000 + number, value=bytes(66)))
     found = log.segments[0].time_map
     assert found.log_bytes > 2 * time_map.BLOCK_BYTES
     assert 0 < looked_at <= 4_000

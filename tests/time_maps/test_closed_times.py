@@ -23,7 +23,7 @@ def change(folder: LogFolder, rng: random.Random) -> None:
     if what == "append":
         for _ in range(rng.randrange(1, 12)):
             at_ms = FIRST_MS + rng.randrange(SPAN_MS)
-            log.append(timed_set(at_ms) if rng.random() < 0.9 else untimed_set())
+            log.appender.append(timed_set(at_ms) if rng.random() < 0.9 else untimed_set())
     elif what == "trim" and log.segment_count > 1:
         offset = rng.choice(log.segments[1 : 2 + log.segment_count // 3]).base_offset
         log.segment_list.drop_below(offset, log.settings, {})
@@ -31,7 +31,7 @@ def change(folder: LogFolder, rng: random.Random) -> None:
     elif what == "truncate":
         log.truncate(rng.randrange(log.log_start_offset, log.log_end_offset + 1))
     elif what == "reopen" and log.segment_count > 1:
-        log.roll()
+        log.appender.roll()
         if not log.segments[-1].size_bytes:
             log.segment_list.reopen(log.settings)
             log.log_end_offset = log.segments[-1].next_offset
@@ -67,7 +67,7 @@ def assert_as_anew(log: Log, rng: random.Random) -> None:
 def test_it_is_as_built_anew_whatever_changed(folder: LogFolder, seed: int) -> None:
     rng = random.Random(seed)
     log = folder.open(retention_ms=-1, segment_bytes=rng.choice([50, 150]))
-    log.append(timed_set(FIRST_MS))
+    log.appender.append(timed_set(FIRST_MS))
     for _ in range(STEPS):
         change(folder, rng)
         if rng.random() < 0.7:
@@ -81,7 +81,7 @@ def test_a_change_looks_at_no_segment_but_its_own(
     """Neither a roll nor a removal has what is known of the others built anew."""
     log = folder.open(retention_ms=-1, segment_bytes=50)
     for number in range(200):
-        log.append(timed_set(FIRST_MS + number))
+        log.appender.append(timed_set(FIRST_MS + number))
     assert log.segment_list.closed_times.count == 199
     looked: list[int] = []
 
@@ -90,7 +90,7 @@ def test_a_change_looks_at_no_segment_but_its_own(
         return segment.largest[0]
 
     monkeypatch.setattr(Segment, "largest_possible_ms", property(noted))
-    log.append(timed_set(FIRST_MS + 200))
+    log.appender.append(timed_set(FIRST_MS + 200))
     assert log.segment_list.closed_times.count == 200
     assert set(looked) == {199}
     log.segment_list.drop_below(20, log.settings, {})
@@ -105,9 +105,9 @@ def test_a_search_that_would_take_long_ends_in_front(tmp_path: Path) -> None:
     folder = LogFolder(tmp_path / "t-0")
     log = folder.open(retention_ms=-1, segment_bytes=50)
     for number in range(601):
-        log.append(timed_set(FIRST_MS + (number % 2) * SPAN_MS))
-    log.append(timed_set(FIRST_MS + 5))
-    log.append(timed_set(FIRST_MS))
+        log.appender.append(timed_set(FIRST_MS + (number % 2) * SPAN_MS))
+    log.appender.append(timed_set(FIRST_MS + 5))
+    log.appender.append(timed_set(FIRST_MS))
     known = log.segment_list.closed_times
     number, looks = 0, 0
     while known.next_for(number, FIRST_MS + 1, FIRST_MS + SPAN_MS - 1) < 601:

@@ -123,7 +123,7 @@ def test_windows_are_exact_after_a_kill(folder: LogFolder, checkpointed: bool) -
 
 def test_a_kill_after_a_flush_leaves_the_maps_of_closed_segments(folder: LogFolder) -> None:
     filled(folder)
-    folder.log.flush()
+    folder.log.flusher.flush()
     folder.kill_and_restart()
     folder.log.prepare()
     for segment in folder.log.segments[:-1]:
@@ -332,7 +332,7 @@ def test_an_append_that_is_taken_back_is_in_no_map(
 def test_retention_takes_the_file_along(folder: LogFolder) -> None:
     log = filled(folder)
     folder.set(retention_bytes=200_000, file_delete_delay_ms=0)
-    log.maintain(folder.clock.now_ms())
+    log.expiry.maintain(folder.clock.now_ms())
     kept = folder.bases()[0]
     assert kept > 0
     assert f"{name_of(0)}.deleted" in folder.names(".deleted")
@@ -347,7 +347,7 @@ def test_retention_takes_the_file_along(folder: LogFolder) -> None:
 def test_what_retention_left_is_removed_at_the_next_start(folder: LogFolder) -> None:
     log = filled(folder)
     folder.set(retention_bytes=200_000, file_delete_delay_ms=0)
-    log.maintain(folder.clock.now_ms())
+    log.expiry.maintain(folder.clock.now_ms())
     assert folder.names(".timemap.deleted")
     folder.restart()
     assert folder.names(".timemap.deleted") == []

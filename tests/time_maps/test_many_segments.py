@@ -28,7 +28,7 @@ def filled(folder: LogFolder) -> None:
     """A message each 10 ms, one in a segment."""
     folder.open(retention_ms=-1, segment_bytes=50)
     for number in range(SEGMENTS):
-        folder.log.append(timed_set(FIRST_MS + 10 * number))
+        folder.log.appender.append(timed_set(FIRST_MS + 10 * number))
     assert folder.log.segment_count == SEGMENTS
 
 
@@ -56,12 +56,12 @@ def test_what_is_known_together_is_known_again_when_segments_change(
     log = folder.log
     window = TimeWindow.between(FIRST_MS, FIRST_MS + 10)
     assert log.windows.place(1, window, log.high_watermark).offset == SEGMENTS - 1
-    log.append(timed_set(FIRST_MS + 5))
-    log.append(timed_set(FIRST_MS + 10 * SEGMENTS))
+    log.appender.append(timed_set(FIRST_MS + 5))
+    log.appender.append(timed_set(FIRST_MS + 10 * SEGMENTS))
     place = log.windows.place(1, window, log.high_watermark)
     assert (place.offset, place.end_offset) == (SEGMENTS, SEGMENTS + 1)
     log.truncate(SEGMENTS)
     assert log.windows.place(1, window, log.high_watermark).offset == SEGMENTS
-    log.append(timed_set(FIRST_MS + 10 * SEGMENTS))
-    log.append(timed_set(FIRST_MS + 10 * SEGMENTS + 10))
+    log.appender.append(timed_set(FIRST_MS + 10 * SEGMENTS))
+    log.appender.append(timed_set(FIRST_MS + 10 * SEGMENTS + 10))
     assert log.windows.place(1, window, log.high_watermark).offset == SEGMENTS + 1

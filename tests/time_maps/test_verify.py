@@ -345,8 +345,8 @@ def test_every_flipped_bit_is_judged_by_what_it_says(
     log = data.directory.log("a", 0)
     for number in range(12):
         times = [START_MS + 300 * number, START_MS + 300 * number + number % 3]
-        log.append(timed_set(*times, codec=Codec(number % 4)))
-    log.append(timed_set(-1))
+        log.appender.append(timed_set(*times, codec=Codec(number % 4)))
+    log.appender.append(timed_set(-1))
     data.close()
     path = data.path / "a-0" / f"{FIRST}.timemap"
     stored = path.with_suffix(".log").read_bytes()

@@ -84,10 +84,12 @@ def fill_mixed(folder: LogFolder, *, segments: int = 3, segment_bytes: int = 210
     folder.open(segment_bytes=segment_bytes, index_interval_bytes=40)
     number = 0
     while folder.log.segment_count <= segments:
-        folder.log.append(timed_set(1000 + 10 * number, value=b"a"))
-        folder.log.append(timed_set(1005 + 10 * number, 990 + 10 * number, codec=Codec.GZIP))
+        folder.log.appender.append(timed_set(1000 + 10 * number, value=b"a"))
+        folder.log.appender.append(
+            timed_set(1005 + 10 * number, 990 + 10 * number, codec=Codec.GZIP)
+        )
         if number % 2:
-            folder.log.append(untimed_set(1))
+            folder.log.appender.append(untimed_set(1))
         number += 1
 
 
@@ -141,7 +143,7 @@ def read_all(folder: LogFolder) -> tuple[list[Message], list[int]]:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         try:
-            data = log.read(offset, 1, whole_first=True).read()
+            data = log.reader.read(offset, 1, whole_first=True).read()
         except HorologError as error:
             check_refusal(error)
             refused.append(offset)

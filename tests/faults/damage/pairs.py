@@ -73,12 +73,12 @@ def fill(data: DataDirectory, kind: str, *, gaps: bool) -> list[Stored]:
     log = directory.log("t", 0)
     for number, one in enumerate(sets(kind)):
         if number and number % ENTRIES == 0:
-            log.roll()
+            log.appender.roll()
         if gaps:
             append_with_gap(log, one, number)
         else:
-            log.append(one)
-    log.flush()
+            log.appender.append(one)
+    log.flusher.flush()
     data.close()
     return stored(data.path / "t-0")
 
@@ -239,7 +239,7 @@ def read(log: Log) -> dict[int, Message]:
     found: dict[int, Message] = {}
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        data = log.read(offset, 1, whole_first=True).read()
+        data = log.reader.read(offset, 1, whole_first=True).read()
         inside = [
             (record.offset, record.timestamp_ms, record.value)
             for record in records(data, max_decompressed_bytes=MAX_BYTES, from_offset=offset)

@@ -39,14 +39,14 @@ def fill(data: DataDirectory, *, clean: bool, **settings: object) -> None:
     directory.create_topic("u", 1, {})
     log = directory.log("t", 0)
     for number in range(8):
-        log.append(timed_set(1000 + 10 * number, value=b"a%d" % number))
-        log.append(timed_set(1005 + 10 * number, 990 + 10 * number, codec=Codec.GZIP))
+        log.appender.append(timed_set(1000 + 10 * number, value=b"a%d" % number))
+        log.appender.append(timed_set(1005 + 10 * number, 990 + 10 * number, codec=Codec.GZIP))
         if number % 2:
-            log.append(untimed_set(1))
+            log.appender.append(untimed_set(1))
     data.append("u", 1, 2, 3)
     directory.positions.commit("job", [Position("t", 0, 5, -1, 5, "")])
     for topic in ("t", "u"):
-        directory.log(topic, 0).flush()
+        directory.log(topic, 0).flusher.flush()
     directory.write_checkpoints()
     if clean:
         data.close()
@@ -104,7 +104,7 @@ def check_served(data: DataDirectory, expected: list[Message], end_offset: int) 
     assert [event for event, _ in data.events.seen if event in UNEXPECTED] == []
     for target_ms in range(985, 1090, 7):
         first = next(((ms, offset) for offset, ms, _ in found if ms >= target_ms), None)
-        searched = log.find_time(target_ms).run()
+        searched = log.reader.find_time(target_ms).run()
         assert (searched and (searched.timestamp_ms, searched.offset)) == first
     data.append("t", 7)
     data.restart()

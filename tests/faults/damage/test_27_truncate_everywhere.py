@@ -30,7 +30,7 @@ def test_27_the_last_file_at_every_byte(folder: LogFolder, place: Path, gaps: bo
             end = whole[-1].end if whole else 0
             broken = {f"{name}.{end}.broken": content[end:size]} if end < size else {}
             assert copy.content([".broken"]) == broken
-            assert log.append(timed_set(7)).first_offset == left[-1][0] + 1
+            assert log.appender.append(timed_set(7)).first_offset == left[-1][0] + 1
             copy.kill_and_restart(checkpointed=False)
             assert read_all(copy)[0] == [*left, (left[-1][0] + 1, 7)]
 
@@ -44,7 +44,7 @@ def test_27_the_last_file_below_the_recovery_point(
     for ms in range(1, 6):
         data.append("t", ms)
     log = data.directory.log("t", 0)
-    log.flush()
+    log.flusher.flush()
     data.directory.write_checkpoints()
     path = log.segments[-1].log_path
     base_offset = log.segments[-1].base_offset
@@ -74,7 +74,7 @@ def test_27_a_file_in_the_middle_at_every_byte(folder: LogFolder, place: Path) -
     """Below the recovery point nothing is cut, and nothing behind it is touched."""
     fill_mixed(folder)
     before = original(folder)
-    folder.log.flush()
+    folder.log.flusher.flush()
     folder.let_go()
     name = before.log_names[1]
     size_bytes = (before.path / name).stat().st_size
@@ -98,4 +98,4 @@ def test_27_a_file_in_the_middle_at_every_byte(folder: LogFolder, place: Path) -
             assert told["position"] == (whole[-1].end if whole else 0)
             check_searches(copy, before, range(980, 1060, 20))
             assert copy.content([".broken"]) == {}
-            assert log.append(timed_set(7)).first_offset == before.end_offset
+            assert log.appender.append(timed_set(7)).first_offset == before.end_offset

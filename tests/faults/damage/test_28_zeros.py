@@ -31,7 +31,7 @@ def test_28_a_tail_of_zeros(folder: LogFolder, place: Path, synced: bool) -> Non
             (told,) = copy.events.named("torn_tail_cut")
             assert told["rule"] == "the rest of the file is zeros"
             assert (told["position"], told["offset"]) == (len(content), before.end_offset)
-            assert log.append(timed_set(7)).first_offset == before.end_offset
+            assert log.appender.append(timed_set(7)).first_offset == before.end_offset
 
 
 def test_28_space_that_was_made_ahead_takes_no_room_twice(folder: LogFolder) -> None:
@@ -58,9 +58,9 @@ def test_28_a_sector_of_the_last_message(
     value = Random(28).randbytes(4000).replace(b"\0", b"\1")
     folder.open(segment_bytes=10_000, index_interval_bytes=0)
     for ms in (10, 20, 30):
-        folder.log.append(timed_set(ms, value=value + str(ms).encode(), codec=codec))
+        folder.log.appender.append(timed_set(ms, value=value + str(ms).encode(), codec=codec))
     if synced:
-        folder.log.flush()
+        folder.log.flusher.flush()
     before = original(folder)
     folder.let_go()
     last = before.entries[-1]
@@ -77,17 +77,17 @@ def test_28_a_sector_of_the_last_message(
                 assert (told["position"], told["offset"]) == (last.position, 2)
                 assert log.log_end_offset == 3
                 with pytest.raises(StorageError, match="horolog repair"):
-                    log.append(timed_set(7))
+                    log.appender.append(timed_set(7))
             else:
                 assert copy.names(".broken") == [f"{last.name}.{last.position}.broken"]
-                assert log.append(timed_set(7)).first_offset == 2
+                assert log.appender.append(timed_set(7)).first_offset == 2
 
 
 def test_28_a_closed_segment_of_zeros(folder: LogFolder) -> None:
     """A file system may bring back a length without its bytes."""
     fill_mixed(folder)
     before = original(folder)
-    folder.log.flush()
+    folder.log.flusher.flush()
     folder.log.close()
     path = folder.log.segments[1].log_path
     path.write_bytes(bytes(path.stat().st_size))

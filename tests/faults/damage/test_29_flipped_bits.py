@@ -42,8 +42,8 @@ def bits(entry: StoredEntry, every: bool) -> Iterator[tuple[int, int]]:
 def before(folder: LogFolder) -> Original:
     """Three segments, everything synced."""
     fill_mixed(folder, segments=2, segment_bytes=140)
-    folder.log.append(timed_set(1100))
-    folder.log.flush()
+    folder.log.appender.append(timed_set(1100))
+    folder.log.flusher.flush()
     found = original(folder)
     folder.let_go()
     assert len(found.log_names) == 3
@@ -77,7 +77,7 @@ def test_29_above_the_recovery_point_the_log_ends_there(
                 for name in later:
                     content = (before.path / name).read_bytes()
                     assert (copy.path / f"{name}.broken").read_bytes() == content
-                assert log.append(timed_set(7)).first_offset == len(found)
+                assert log.appender.append(timed_set(7)).first_offset == len(found)
 
 
 @pytest.mark.parametrize("every", [SOME, ALL])
@@ -112,9 +112,9 @@ def test_29_below_it_nothing_is_cut(before: Original, place: Path, every: bool) 
                         assert (copy.path / name).read_bytes() == path.read_bytes()
                 if entry.name == active:
                     with pytest.raises(StorageError, match="horolog repair"):
-                        log.append(timed_set(7))
+                        log.appender.append(timed_set(7))
                 else:
-                    assert log.append(timed_set(7)).first_offset == before.end_offset
+                    assert log.appender.append(timed_set(7)).first_offset == before.end_offset
 
 
 @pytest.mark.parametrize("every", [SOME, ALL])
@@ -150,7 +150,7 @@ def test_29_locating_and_searching_meet_changed_sizes_and_offsets(
 @pytest.mark.parametrize("stop", ["clean", "killed"])
 def test_29_indexes(folder: LogFolder, place: Path, suffix: str, stop: str) -> None:
     fill_mixed(folder, segments=2)
-    folder.log.flush()
+    folder.log.flusher.flush()
     if stop == "clean":
         folder.log.close()
     before = original(folder)

@@ -79,7 +79,7 @@ CHANGES: list[Change] = [
 def before(request: pytest.FixtureRequest, folder: LogFolder) -> tuple[Original, bool]:
     """A log, and whether it was stopped cleanly."""
     fill_mixed(folder)
-    folder.log.flush()
+    folder.log.flusher.flush()
     if request.param == "clean":
         folder.log.close()
     found = original(folder)
@@ -122,7 +122,7 @@ def test_30_indexes_are_rebuilt(
             # What an index says is no reason to delete anything.
             assert log.expiry.plan_retention(now_ms).delete_count == 0
             assert copy.names(".broken") == []
-            assert log.append(timed_set(7)).first_offset == source.end_offset
+            assert log.appender.append(timed_set(7)).first_offset == source.end_offset
             copy.restart()
             assert read_all(copy)[0][:-1] == source.messages
 

@@ -50,7 +50,7 @@ def fill(data: DataDirectory, clean: bool) -> None:
     for ms in TIMES:
         data.append("t", ms)
     directory.positions.commit("job", [Position("t", 0, 3, -1, 5, "")])
-    directory.log("t", 0).flush()
+    directory.log("t", 0).flusher.flush()
     directory.write_checkpoints()
     if clean:
         data.close()
@@ -72,7 +72,7 @@ def test_31_every_content_of_every_file(
         assert copy.times("t") == TIMES, content
         log = directory.log("t", 0)
         assert (log.log_start_offset, log.log_end_offset) == (0, 5)
-        found = log.find_time(45).run()
+        found = log.reader.find_time(45).run()
         assert found is not None
         assert found.offset == 3
         copy.append("t", 60)

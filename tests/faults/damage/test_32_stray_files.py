@@ -18,7 +18,7 @@ def filled(request: pytest.FixtureRequest, data: DataDirectory, place: Path) -> 
     directory.create_topic("t", 1, {"segment.bytes": "90", "index.interval.bytes": "0"})
     for ms in TIMES:
         data.append("t", ms)
-    directory.log("t", 0).flush()
+    directory.log("t", 0).flusher.flush()
     directory.write_checkpoints()
     copy = data.copy(place / "copy")
     data.close()

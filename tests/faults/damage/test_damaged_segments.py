@@ -27,7 +27,7 @@ def fill(folder: LogFolder, times: list[int], per_segment: int = 4) -> None:
     """Plain messages, everything synced and cleanly stopped."""
     folder.open(segment_bytes=per_segment * ENTRY, index_interval_bytes=0)
     folder.append(*times)
-    folder.log.flush()
+    folder.log.flusher.flush()
     folder.log.close()
 
 
@@ -66,11 +66,11 @@ def test_a_closed_segment(folder: LogFolder, found_by: str) -> None:
     found, lost = read_all(folder)
     assert [offset for offset, _ in found] == [0, 1, 2, 3, 4, 8, 9]
     assert lost == [5, 6, 7]
-    assert log.read(3, 1 << 20).size == ENTRY
-    assert log.read(4, 1 << 20).size == ENTRY
+    assert log.reader.read(3, 1 << 20).size == ENTRY
+    assert log.reader.read(4, 1 << 20).size == ENTRY
     assert log.reader.readable_bytes(4) == 3 * ENTRY
     refused(log.reader.readable_bytes, 5)
-    assert log.append(timed_set(110)).first_offset == 10
+    assert log.appender.append(timed_set(110)).first_offset == 10
     # Described, for people to see.
     damage = [segment.damage for segment in log.expiry.describe(0).segments]
     assert [bool(text) for text in damage] == [False, True, False]
@@ -94,7 +94,7 @@ def test_searches_around_a_damaged_segment(folder: LogFolder) -> None:
     ]
     # From here on the answer may be in what cannot be read.
     for target_ms in (51, 60, 80, 81, 95, 100, 101, 10**12):
-        refused(lambda ms: log.find_time(ms).run(), target_ms)
+        refused(lambda ms: log.reader.find_time(ms).run(), target_ms)
     refused(lambda: log.reader.find_largest().run())
     assert log.reader.offsets_before(-2, 9).run() == [0]
     assert log.reader.offsets_before(-1, 9).run() == [12, 8, 4, 0]
@@ -107,11 +107,11 @@ def test_searches_go_past_damage_whose_times_are_known(folder: LogFolder) -> Non
     fill(folder, [10, 20, 30, 40, 50, 60, 70, 80, 90, 100])
     overwrite(folder.path / f"{4:020d}.log", ENTRY + 8, bytes(4))
     log = reopened(folder, lose_indexes=False)
-    assert log.read(6, 100).size == 2 * ENTRY  # nobody has met the damage yet
-    refused(log.read, 5, 100)
-    refused(log.read, 6, 100)
+    assert log.reader.read(6, 100).size == 2 * ENTRY  # nobody has met the damage yet
+    refused(log.reader.read, 5, 100)
+    refused(log.reader.read, 6, 100)
     assert folder.found(50, 81, 90, 95, 101) == [(50, 4), (90, 8), (90, 8), (100, 9), None]
-    refused(lambda: log.find_time(60).run())
+    refused(lambda: log.reader.find_time(60).run())
     found = log.reader.find_largest().run()
     assert found is not None
     assert found.offset == 9
@@ -139,18 +139,18 @@ def test_the_active_segment(folder: LogFolder) -> None:
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 6, 6)
     found, lost = read_all(folder)
     assert (found[-1], lost) == ((3, 40), [4, 5])
-    assert log.read(6, 100).size == 0
-    refused(log.append, timed_set(70))
+    assert log.reader.read(6, 100).size == 0
+    refused(log.appender.append, timed_set(70))
     refused(partial(append_copy, log), timed_set(70, base_offset=6))
-    assert log.maintain(folder.clock.now_ms()).delete_count == 0
-    log.flush()
+    assert log.expiry.maintain(folder.clock.now_ms()).delete_count == 0
+    log.flusher.flush()
     size = (folder.path / f"{4:020d}.log").stat().st_size
     # It stays like that, a clean stop included.
     for clean in (True, False):
         log.close()
         log = folder.open(clean=clean, end_offset=6 if clean else None, recovery_point=6)
         assert log.log_end_offset == 6
-        refused(log.append, timed_set(70))
+        refused(log.appender.append, timed_set(70))
         assert read_all(folder)[1] == [4, 5]
     assert (folder.path / f"{4:020d}.log").stat().st_size == size
     assert folder.names(".broken") == []
@@ -168,10 +168,10 @@ def test_damage_that_reading_meets_keeps_appends_out(folder: LogFolder) -> None:
     folder.open(index_interval_bytes=0)
     folder.append(10, 20, 30)
     overwrite(folder.log.segments[0].log_path, ENTRY + 8, b"\0\0\0\1")
-    refused(folder.log.read, 1, 100)
-    assert folder.log.read(0, 100).size == ENTRY
-    refused(folder.log.read, 2, 100)
-    refused(folder.log.append, timed_set(40))
+    refused(folder.log.reader.read, 1, 100)
+    assert folder.log.reader.read(0, 100).size == ENTRY
+    refused(folder.log.reader.read, 2, 100)
+    refused(folder.log.appender.append, timed_set(40))
     (told,) = folder.events.named("segment_damaged")
     assert told["position"] == ENTRY
 
@@ -179,13 +179,13 @@ def test_damage_that_reading_meets_keeps_appends_out(folder: LogFolder) -> None:
 def test_a_first_message_whole_is_checked_when_it_seems_large(folder: LogFolder) -> None:
     """A size that was changed must not send half a segment to a reader."""
     folder.open(segment_bytes=1 << 24, max_message_bytes=1 << 23)
-    folder.log.append(timed_set(10))
-    folder.log.append(timed_set(20, value=bytes(1 << 21)))
-    folder.log.append(timed_set(30))
+    folder.log.appender.append(timed_set(10))
+    folder.log.appender.append(timed_set(20, value=bytes(1 << 21)))
+    folder.log.appender.append(timed_set(30))
     end = folder.log.size_bytes
-    assert folder.log.read(1, 1, whole_first=True).size == end - 2 * ENTRY
+    assert folder.log.reader.read(1, 1, whole_first=True).size == end - 2 * ENTRY
     overwrite(folder.log.segments[0].log_path, 8, (end - 12).to_bytes(4, "big"))
-    refused(partial(folder.log.read, 0, 1, whole_first=True))
+    refused(partial(folder.log.reader.read, 0, 1, whole_first=True))
 
 
 @pytest.mark.parametrize("found_by", ["preparing", "recovery"])
@@ -193,9 +193,9 @@ def test_a_wrapper_with_another_offset(folder: LogFolder, found_by: str) -> None
     """The CRC does not cover it: the wrapper is opened and its messages are counted."""
     folder.open(segment_bytes=130)
     for ms in (10, 30, 50):
-        folder.log.append(timed_set(ms, ms + 5, codec=Codec.GZIP))
-        folder.log.roll()
-    folder.log.flush()
+        folder.log.appender.append(timed_set(ms, ms + 5, codec=Codec.GZIP))
+        folder.log.appender.roll()
+    folder.log.flusher.flush()
     folder.log.close()
     path = folder.path / f"{2:020d}.log"
     data = bytearray(path.read_bytes())
@@ -296,12 +296,12 @@ def test_a_later_format_in_a_closed_segment_is_no_damage(folder: LogFolder) -> N
     content = {p.name: p.read_bytes() for p in folder.path.iterdir()}
     log = folder.open(clean=True)
     log.prepare()
-    assert log.read(0, 100).size == 2 * ENTRY
-    for action in (partial(log.read, 2, 100), log.find_time(25).run):
+    assert log.reader.read(0, 100).size == 2 * ENTRY
+    for action in (partial(log.reader.read, 2, 100), log.reader.find_time(25).run):
         with pytest.raises(UnsupportedForMessageFormat, match="magic byte"):
             action()
-    assert log.read(4, 100).size == 2 * ENTRY
-    assert log.append(timed_set(70)).first_offset == 6
+    assert log.reader.read(4, 100).size == 2 * ENTRY
+    assert log.appender.append(timed_set(70)).first_offset == 6
     assert path.read_bytes() == content[path.name]
     for kind in ("index", "timeindex"):
         name = path.with_suffix(f".{kind}").name
@@ -311,7 +311,7 @@ def test_a_later_format_in_a_closed_segment_is_no_damage(folder: LogFolder) -> N
 def test_a_bit_of_the_magic_is_no_later_format(folder: LogFolder) -> None:
     folder.open()
     folder.append(10)
-    folder.log.append(timed_set(-1, -1, magic=0))
+    folder.log.appender.append(timed_set(-1, -1, magic=0))
     folder.let_go()
     flip(folder.path / f"{0:020d}.log", ENTRY + 16, 2)
     log = folder.open(clean=False)
@@ -327,8 +327,8 @@ def test_indexes_of_a_damaged_segment_are_not_believed_after_a_restart(folder: L
         folder.events.seen.clear()
         log = reopened(folder, lose_indexes=_ == 0)
         assert len(folder.events.named("segment_damaged")) == 1
-        refused(log.find_time(85).run)
-        log.append(timed_set(100))
+        refused(log.reader.find_time(85).run)
+        log.appender.append(timed_set(100))
         log.close()
 
 
@@ -343,17 +343,17 @@ def test_retention_of_a_damaged_segment(folder: LogFolder) -> None:
     plan = log.expiry.plan_retention(modified_ms + 1001)
     assert plan.verdicts[0].delete
     folder.clock.step(modified_ms + 2000 - folder.clock.now_ms())
-    log.maintain(folder.clock.now_ms())
+    log.expiry.maintain(folder.clock.now_ms())
     log.expiry.drop_expired()
     assert log.log_start_offset >= 4
     log.prepare()
-    assert log.find_time(1).run() is None or log.log_start_offset == 4
+    assert log.reader.find_time(1).run() is None or log.log_start_offset == 4
 
 
 def test_lower_limits_make_nothing_damage_tc145(folder: LogFolder) -> None:
     folder.open()
-    folder.log.append(timed_set(5, 6, value=b"x" * 5000, codec=Codec.GZIP))
-    folder.log.append(timed_set(7, value=b"y" * 500))
+    folder.log.appender.append(timed_set(5, 6, value=b"x" * 5000, codec=Codec.GZIP))
+    folder.log.appender.append(timed_set(7, value=b"y" * 500))
     folder.let_go()
     folder.open(clean=False, max_message_bytes=50, max_decompressed_bytes=1024, segment_bytes=60)
     assert [ms for _, ms in read_all(folder)[0]] == [5, 6, 7]
@@ -372,10 +372,10 @@ def test_a_clean_stop_is_not_believed_when_the_log_ends_elsewhere(data: DataDire
     (told,) = data.events.named("clean_stop_doubted")
     assert told["path"] == str(path)
     assert log.log_end_offset == 5
-    refused(log.append, timed_set(6))
+    refused(log.appender.append, timed_set(6))
     data.close()
     data.open()
-    refused(lambda: data.directory.log("t", 0).append(timed_set(6)))
+    refused(lambda: data.directory.log("t", 0).appender.append(timed_set(6)))
     data.close()
 
 
@@ -385,7 +385,7 @@ def test_unclean_starts_leave_other_partitions_alone(data: DataDirectory, place:
     for partition in range(2):
         for ms in range(1, 6):
             data.append("t", ms, partition=partition)
-        directory.log("t", partition).flush()
+        directory.log("t", partition).flusher.flush()
     directory.write_checkpoints()
     copy = data.copy(place / "copy")
     data.close()

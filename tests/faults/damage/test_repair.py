@@ -160,7 +160,7 @@ def test_a_torn_tail_is_cut_as_the_next_start_would(data: DataDirectory, place: 
     fill(data, clean=False)
     log = data.directory.log("t", 0)
     end = log.log_end_offset
-    log.append(timed_set(2000))
+    log.appender.append(timed_set(2000))
     copy = data.copy(place / "copy")
     data.close()
     path = copy.path / "t-0" / log.segments[-1].log_path.name

@@ -193,11 +193,11 @@ class Life:
             promise.append_times[message] = self.data.clock.now_ms()
         self._note()
         if producer_id is None:
-            appended = log.append(_message_set(messages))
+            appended = log.appender.append(_message_set(messages))
         else:
             known = log.producers.states.get(producer_id)
             sequence = known.batches[-1].next_sequence if known is not None else 0
-            appended = log.append(_numbered_batch(messages, producer_id, sequence))
+            appended = log.appender.append(_numbered_batch(messages, producer_id, sequence))
             assert not appended.repeated
             self._batch_starts |= dict.fromkeys(messages, appended.first_offset)
         self.written[topic, partition] |= dict(enumerate(messages, appended.first_offset))
@@ -220,7 +220,7 @@ class Life:
 
     def flush(self, topic: str, partition: int = 0) -> None:
         log = self.log(topic, partition)
-        log.flush()
+        log.flusher.flush()
         self._all_safe((topic, partition))
         if not self.data.events.named("checksums_not_written"):
             self._now.logs[topic, partition].sealed_below = log.segments[-1].base_offset

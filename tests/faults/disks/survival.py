@@ -179,7 +179,7 @@ def _check_searches(log: Log, messages: dict[int, Message]) -> None:
     times = {ms for ms, _ in messages.values()}
     for target_ms in {at for ms in times for at in (ms - 1, ms, ms + 1)}:
         first = next((o for o, (ms, _) in messages.items() if ms >= target_ms), None)
-        found = log.find_time(target_ms).run()
+        found = log.reader.find_time(target_ms).run()
         assert (None if found is None else found.offset) == first
 
 

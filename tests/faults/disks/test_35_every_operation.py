@@ -75,7 +75,7 @@ def after_refusal(life: FailingLife, failure: Failure, step: Step, *, again: boo
     failed = life.failed_logs()
     for log in failed:
         with pytest.raises(StorageError, match="restart"):
-            log.append(message_set(1))
+            log.appender.append(message_set(1))
     lost_sync = kind in ("sync", "sync_directory") and not name.endswith(".tmp")
     if again or step in TRUNCATIONS:
         return

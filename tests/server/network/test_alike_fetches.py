@@ -16,7 +16,7 @@ from horolog.server.handlers import HANDLERS
 from horolog.server.network.sending import Answer, AnswerInParts, Deferred
 from horolog.storage.read.file_range import FileRange
 from horolog.storage.read.reader import Reader
-from horolog.storage.read.reading import Slice
+from horolog.storage.read.slices import Slice
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result, results

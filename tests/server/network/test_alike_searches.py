@@ -117,7 +117,7 @@ async def test_a_segment_is_looked_at_once(client: Wire, monkeypatch: pytest.Mon
     await client.call(create_topic("a", retention_ms=-1))
     looks: list[int] = []
 
-    def counted(segment: Segment, start: int, target_ms: int, opened_bytes: int) -> None:
+    def counted(segment: Segment, target_ms: int, start: int, opened_bytes: int) -> None:
         looks.append(target_ms)
 
     for number in range(5):

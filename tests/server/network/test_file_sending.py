@@ -207,7 +207,7 @@ async def test_a_file_that_was_cut_ends_the_connection(
             log = broker.directory.log("a", 0)
             log.truncate(0)
             for _ in range(8):
-                log.append(message_set(NOW, value=b"other" * 190_000))
+                log.appender.append(message_set(NOW, value=b"other" * 190_000))
         else:
             (segment,) = broker.directory.log("a", 0).segments
             os.truncate(segment.log_path, 10_000)

@@ -168,8 +168,32 @@ def take_usual(
     in_place = len(record_sets) == 1 and not memoryview(record_sets[0]).readonly
     size_bytes = min(sum(map(len, record_sets)), max(room_bytes, 0))
     data = flat(record_sets[0] if in_place else bytearray(size_bytes))
-    last_markable = segment_offset + min(LARGEST_INT32 - 1, LARGEST_INT64 - segment_offset)
     taken = UsualSets(data, base_offset, since_bytes, largest_ms, now_ms)
+    place = magic, interval_bytes, segment_offset, segment_position
+    times = now_ms, append_time_ms, lowest_ms, highest_ms
+    bounds = magics, entry_max_bytes, room_bytes, marks_max
+    _take(taken, record_sets, in_place, place, times, bounds)
+    if not taken.first_offsets:
+        return None
+    _finish(taken, append_time_ms, largest_ms, (close_ms, block_bytes, block_since_bytes))
+    return taken
+
+
+def _take(
+    taken: UsualSets,
+    record_sets: list[Buffer],
+    in_place: bool,
+    place: tuple[int, int, int, int],
+    times: tuple[int, int, int, int],
+    bounds: tuple[int, int, int, int],
+) -> None:
+    """Take sets up to the first that is not usual or keeps not to a bound. The tuples are
+    arguments of `take_usual`."""
+    magic, interval_bytes, segment_offset, segment_position = place
+    now_ms, append_time_ms, lowest_ms, highest_ms = times
+    magics, entry_max_bytes, room_bytes, marks_max = bounds
+    last_markable = segment_offset + min(LARGEST_INT32 - 1, LARGEST_INT64 - segment_offset)
+    data = taken.data
     for record_set in record_sets:
         start, stop = taken.end, taken.end + len(record_set)
         if stop > room_bytes or len(taken.marks) >= marks_max:
@@ -202,17 +226,23 @@ def take_usual(
         ):
             break
         taken.add(found)
-    if not taken.first_offsets:
-        return None
-    taken.data = data[: taken.end]
+
+
+def _finish(
+    taken: UsualSets, append_time_ms: int, largest_ms: int, blocks: tuple[int, int, int]
+) -> None:
+    """Give the sets that were taken their append time, or note their times for blocks of the time
+    map: apart by how many ms, of how many bytes, with how many in front of the sets."""
+    taken.data = taken.data[: taken.end]
     if taken.min_timestamp_ms < NO_TIMESTAMP and taken.latency is not None:
         taken.latency = LatencyCounts(untimed=taken.count)
+    close_ms, block_bytes, since_bytes = blocks
     if append_time_ms >= 0:
         taken.stamp(append_time_ms, largest_ms)
-    elif 0 <= block_since_bytes < block_bytes:
-        rows, left = _spans(taken, base_offset, close_ms, block_bytes, block_since_bytes)
-        taken.spans = rows, base_offset, block_since_bytes, left
-    return taken
+    elif 0 <= since_bytes < block_bytes:
+        first_offset = taken.first_offsets[0]
+        rows, left = _spans(taken, first_offset, close_ms, block_bytes, since_bytes)
+        taken.spans = rows, first_offset, since_bytes, left
 
 
 def _is_plain(found: Walk, magics: int) -> bool:

@@ -7,7 +7,7 @@ from ...protocol.errors import CodedError, StorageError
 from ...protocol.records.kernel import walk
 from ...protocol.records.messages.message import records
 from ..log.log import Log
-from ..read.reading import read_slice
+from ..read.slices import read_slice
 from .records import MAX_RECORD_BYTES, MalformedRecord, MetadataRecord, decode_record
 
 _READ_BYTES: Final = 1 << 20

@@ -12,7 +12,7 @@ from ...protocol.records.layout import (
     MAGIC_AT,
 )
 from ..directory.stepped_change import Work
-from .light_sets import OPENED_BYTES
+from ..log.light_sets import OPENED_BYTES
 
 T = TypeVar("T")
 

@@ -59,8 +59,8 @@ def read_slice(
     whole_first: bool,
     far: bool,
 ) -> Slice:
-    """The stored bytes from the entry that holds `offset` on and below `end_offset`, as `Log.read`
-    describes."""
+    """The stored bytes from the entry that holds `offset` on and below `end_offset`, as
+    `Reader.read` describes."""
     segment: Segment | None = segments.holding(offset) if offset < end_offset else None
     while segment is not None:
         start, data = segment.locate_entry(offset, far=far)

@@ -7,8 +7,8 @@ from typing import Final
 from ...clock import Clock
 from ..events import Observer
 from ..files import Files
+from ..log.segment_scan import Progress
 from ..names import parse_segment_file
-from .segment_scan import Progress
 
 REPORT_SECONDS: Final = 5.0
 """Time between two reports; a recovery that takes less is reported at its end only."""

@@ -13,8 +13,8 @@ from ..names import METADATA_TOPIC
 from ..seams import Seams
 from .folder import MetadataFolder
 from .metadata_log import MetadataLog
+from .metadata_state import records_of
 from .snapshot import encode_state
-from .state import records_of
 
 _FIRST_OFFSETS_BITS = 40
 

@@ -17,11 +17,11 @@ from ..producers.log_producers import LogProducers
 from ..producers.producer_snapshots import UNFINISHED_SUFFIX, parse_snapshot_name
 from ..seams import Seams
 from .log import Log
+from .log_state import LogParts
 from .recovery import Recovery
 from .segment import Segment
 from .segment_list import SegmentList
 from .segment_scan import Progress
-from .state import LogParts
 
 _OTHER_FILES: Final = (FILE_NAME, LEADER_EPOCHS)
 """What belongs into a folder beside segments and snapshots."""

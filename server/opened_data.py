@@ -1,0 +1,58 @@
+"""What a data directory is opened as: by a broker that is alone, or by one of several."""
+
+from typing import TYPE_CHECKING
+
+from ..clock import Clock
+from ..config.broker import BrokerSettings
+from ..protocol.errors import InvalidConfig, StorageError
+from ..storage.directory.known_files import IDENTITY_FILE, UNFINISHED_SETTING_ASIDE
+from ..storage.directory.log_directory import LogDirectory
+from ..storage.events import Observer
+from ..storage.files import Files
+
+if TYPE_CHECKING:
+    from .replication.identity_file import IdentityFile
+
+
+async def make_room(
+    settings: BrokerSettings, files: Files, clock: Clock, observe: Observer
+) -> None:
+    """Set aside data of another cluster where that was asked for, or begun."""
+    if settings.cluster_discard or files.exists(settings.data_dir / UNFINISHED_SETTING_ASIDE):
+        from .replication.discarding import make_room as set_aside
+
+        await set_aside(settings, files, clock, observe)
+
+
+def check_alone(settings: BrokerSettings, files: Files) -> None:
+    """Refuse, with `StorageError`, that a broker alone opens what belongs to one of several."""
+    if not settings.broker_id and files.exists(settings.data_dir / IDENTITY_FILE):
+        raise StorageError(
+            f"{settings.data_dir} is of a broker that is one of several, and what it takes "
+            "alone would not be known for that by the others: start it with its broker.id; "
+            f"for it to be alone for good, remove {IDENTITY_FILE} there"
+        )
+
+
+def settle_identity(
+    directory: LogDirectory, settings: BrokerSettings, files: Files, replicated: bool
+) -> "IdentityFile | None":
+    """What the directory of one of several brokers knows of itself; `None` for a broker alone,
+    which leads all logs if it is `replicated`.
+
+    Raises `InvalidConfig`, `StorageError`, `OSError`.
+    """
+    if settings.broker_id:
+        from .replication.setting_up import open_as_one
+
+        return open_as_one(settings, directory, files)
+    if given := settings.of_several:
+        raise InvalidConfig(
+            f"{', '.join(given)}: only for one of several brokers, and broker.id, "
+            "its number among them, is not given"
+        )
+    if replicated:
+        from .alone import lead_alone
+
+        lead_alone(directory)
+    return None

@@ -1,0 +1,152 @@
+"""What requests are handled with: made, and put together, for one broker."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+
+from ..clock import Clock
+from ..config.broker import BrokerSettings
+from ..storage.directory.log_directory import LogDirectory
+from ..storage.events import Observer
+from ..storage.log.flush import GroupCommit
+from .conversions import Conversions
+from .creations import Creations
+from .groups.factory import set_up_groups
+from .handlers.base import Services
+from .late_appends import LateAppends
+from .logs import Logs
+from .maintenance import Maintenance
+from .metadata_store import DirectStore, MetadataStore
+from .metrics.figures import Figures
+from .metrics.lags import Lags
+from .outcomes import Outcomes
+from .parking import ParkingLot
+from .security.service import Security
+from .time_maps import TimeMaps
+from .trusted_time import TrustedTime
+from .work import Work
+
+MAX_PARKED_FETCHES = 10_000
+"""Fetches that wait at one time. Each holds a timer and its request; a client whose fetch finds
+no place is answered at once, with what there is."""
+
+MAX_PARKED_PARTITIONS = 500_000
+"""Partitions that waiting fetches name, all together: about 200 bytes each."""
+
+
+def make_services(
+    settings: BrokerSettings,
+    cleanups: AsyncExitStack,
+    *,
+    directory: LogDirectory,
+    security: Security,
+    clock: Clock,
+    trusted_time: TrustedTime,
+    figures: Figures,
+    observe: Observer,
+    kafka_address: str | None,
+) -> tuple[Services, Maintenance]:
+    """The services of a broker that is alone, and what maintains its logs, which is not started.
+
+    `cleanups` gets what ends them.
+    """
+    loop = asyncio.get_running_loop()
+    work = Work(loop)
+    cleanups.push_async_callback(work.stop)
+
+    def synced(seconds: float) -> None:
+        figures.fsync.add(seconds)
+        maintenance.note_sync()
+
+    commits = _group_commit(loop, clock, synced, cleanups)
+    fetches = ParkingLot(loop, MAX_PARKED_FETCHES, MAX_PARKED_PARTITIONS)
+    produces = ParkingLot(loop)
+    logs = Logs(directory, settings, work, (fetches, produces))
+    maintenance = Maintenance(
+        settings,
+        directory=directory,
+        logs=logs,
+        commits=commits,
+        work=work,
+        clock=clock,
+        trusted_time=trusted_time,
+        observe=observe,
+    )
+    metadata = _metadata_store(directory, logs, work, commits, figures, observe)
+    services = Services(
+        settings=settings,
+        directory=directory,
+        logs=logs,
+        metadata=metadata,
+        creations=Creations(directory, settings, metadata, security.audit),
+        lags=Lags(logs, directory.committed, work, clock),
+        groups=set_up_groups(
+            loop,
+            settings,
+            positions=directory.committed,
+            metadata=metadata,
+            work=work,
+            clock=clock,
+            trusted_time=trusted_time,
+            maintenance=maintenance,
+            observe=observe,
+        ),
+        clock=clock,
+        trusted_time=trusted_time,
+        figures=figures,
+        outcomes=Outcomes(observe),
+        fetches=fetches,
+        produces=produces,
+        commits=commits,
+        work=work,
+        late_appends=LateAppends(work, loop.call_soon),
+        conversions=Conversions(work),
+        time_maps=TimeMaps(work),
+        kafka_address=kafka_address,
+        security=security,
+        rolled=maintenance.note_roll,
+    )
+    return services, maintenance
+
+
+def _group_commit(
+    loop: asyncio.AbstractEventLoop,
+    clock: Clock,
+    synced: Callable[[float], None],
+    cleanups: AsyncExitStack,
+) -> GroupCommit:
+    syncs, index_syncs = (ThreadPoolExecutor(1, name) for name in ("sync", "index-sync"))
+    for executor in (syncs, index_syncs):
+        # Now, and not when a sync is needed: then there may be no memory for a thread.
+        executor.submit(int)
+        cleanups.callback(executor.shutdown)
+    commits = GroupCommit(syncs, index_syncs, loop.call_soon_threadsafe, clock, synced)
+    cleanups.push_async_callback(_commits_done, commits)
+    return commits
+
+
+async def _commits_done(commits: GroupCommit) -> None:
+    done = asyncio.Event()
+    commits.when_idle(done.set)
+    await done.wait()
+
+
+def _metadata_store(
+    directory: LogDirectory,
+    logs: Logs,
+    work: Work,
+    commits: GroupCommit,
+    figures: Figures,
+    observe: Observer,
+) -> MetadataStore:
+    if directory.metadata is None:
+        return DirectStore(directory, work)
+    from .alone import Alone
+    from .replicated_store import ReplicatedStore
+
+    def gone(topic: str, partitions: int) -> None:
+        figures.forget(topic)
+        logs.went_away(topic, partitions)
+
+    return ReplicatedStore(directory, work, commits, observe, Alone(), gone)
