@@ -1,4 +1,4 @@
-"""Where the logs of each broker end, beside each other: by this a person chooses whom to promote."""
+"""Where the logs of each broker end, side by side: by this a person chooses whom to promote."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

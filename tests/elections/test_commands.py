@@ -79,6 +79,13 @@ async def test_an_etcd_that_does_not_answer_is_waited_for(place: Path) -> None:
 
 @pytest.mark.elections
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("given", [(), ("--etcd", "http://a:1"), ("--cluster", "x")])
+def test_remove_by_hand_is_refused_with_what_to_do(given: tuple[str, ...]) -> None:
+    result = Program()("cluster", "remove", "3", *given)
+    assert (result.code, result.out) == (2, "")
+    assert "stop that broker, and start the others with a smaller cluster.brokers" in result.err
+
+
 def test_create_and_remove(place: Path, etcd: EtcdProcess) -> None:
     """A broker's data becomes that of a cluster; what is gone for good is not waited for."""
     run = Program()
