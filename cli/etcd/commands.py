@@ -33,9 +33,9 @@ Cert = Annotated[
 Key = Annotated[str, typer.Option("--etcd-key", metavar="FILE", help="Its private key.")]
 
 BY_HAND: Final = (
-    "--etcd and --cluster say in which cluster. Without etcd there is no list of brokers to take one "
-    "out of: stop that broker, and start the others with a smaller cluster.brokers and, where it is "
-    "larger than that, min.insync.replicas"
+    "--etcd and --cluster say in which cluster. Without etcd there is no list of brokers to take "
+    "one out of: stop that broker, and start the others with a smaller cluster.brokers and, where "
+    "it is larger than that, min.insync.replicas"
 )
 
 
