@@ -16,6 +16,7 @@ from ..protocol.api.cluster.describe_replicas import (
     ReplicaMember,
 )
 from ..protocol.errors import HorologError, RequestTimedOut
+from .cluster_ends import LogEnds, ends_as_objects, ends_as_text, ends_of
 from .errors import CommandFailed
 from .etcd.commands import create, remove
 from .options import DEFAULT_SERVER, Json, Server, group
@@ -35,10 +36,14 @@ def status(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
 
     The leader is asked, where the broker at --server knows it and it answers; else what that
     broker knows is shown. Of several addresses, of which none leads, the one counts that knows the
-    newest epoch.
+    newest epoch; and where the logs of each end is shown beside each other, to choose whom to
+    promote.
     """
-    found = asyncio.run(_status(server))
-    emit([json_line(_as_object(found))] if as_json else _as_text(found))
+    found, ends = asyncio.run(_status(server))
+    if as_json:
+        emit([json_line(_as_object(found) | {"log_ends": ends_as_objects(ends)})])
+    else:
+        emit(_as_text(found) + ends_as_text(ends))
 
 
 async def _describe(server: Servers, timeout_ms: int = 30_000) -> DescribeReplicasResponse:
@@ -46,37 +51,41 @@ async def _describe(server: Servers, timeout_ms: int = 30_000) -> DescribeReplic
         return await admin.describe()
 
 
-async def _describe_any(server: Servers) -> tuple[Servers, DescribeReplicasResponse]:
-    """The answer of the leader, or without a leader of the broker that knows the newest epoch; and
-    its address.
+async def _describe_any(
+    server: Servers,
+) -> tuple[Servers, DescribeReplicasResponse, list[DescribeReplicasResponse]]:
+    """The answer of the leader, or without a leader of the broker that knows the newest epoch; its
+    address; and all answers.
 
     All addresses are asked at once. A broker that may lead soon is not waited for, and the answer
     of a leader ends the wait for the others. Raises what kept one from answering.
     """
     if len(server.addresses) == 1:
-        return server, await _describe(server)
+        answer = await _describe(server)
+        return server, answer, [answer]
     asked = [
         asyncio.ensure_future(_describe_at(_at(server, address))) for address in server.addresses
     ]
     found: list[tuple[Servers, DescribeReplicasResponse]] = []
     failures: list[HorologError] = []
     try:
-        for answer in asyncio.as_completed(asked):
+        for each in asyncio.as_completed(asked):
             try:
-                found.append(await answer)
+                found.append(await each)
             except HorologError as error:
                 failures.append(error)
                 continue
             if found[-1][1].leader == found[-1][1].broker_id:
                 break
     finally:
-        for each in asked:
-            each.cancel()
+        for task in asked:
+            task.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
     if found:
-        newest = max(found, key=lambda one: one[1].epoch)
-        _complete(newest[1], [one for _, one in found])
-        return newest
+        address, newest = max(found, key=lambda one: one[1].epoch)
+        answers = [one for _, one in found]
+        _complete(newest, answers)
+        return address, newest, answers
     raise _unanswered(server, failures)
 
 
@@ -106,15 +115,16 @@ def _unanswered(server: Servers, failures: list[HorologError]) -> HorologError:
     return ConnectionFailed(f"no leader at {','.join(server.addresses)}: {reasons}")
 
 
-async def _status(server: Servers) -> DescribeReplicasResponse:
-    _, found = await _describe_any(server)
+async def _status(server: Servers) -> tuple[DescribeReplicasResponse, LogEnds]:
+    """How the cluster is; and where the logs of brokers end, if none leads."""
+    _, found, answers = await _describe_any(server)
     leader = _leader_address(found)
     if leader is not None and found.leader != found.broker_id:
         with suppress(ConnectionFailed, RequestTimedOut, ValueError):
             asked = await _describe(_at(server, leader), LEADER_TIMEOUT_MS)
             if asked.leader == asked.broker_id and asked.epoch >= found.epoch:
-                return asked
-    return found
+                return asked, {}
+    return found, ends_of(answers) if found.leader == NOT_KNOWN else {}
 
 
 def _at(server: Servers, address: str) -> Servers:
@@ -225,7 +235,7 @@ async def _promote(
 ) -> tuple[int, int, bool]:
     """Who leads now, since which epoch, and whether the old leader handed over."""
     several = server
-    server, found = await _describe_any(several)
+    server, found, _ = await _describe_any(several)
     if broker_id is None and len(several.addresses) > 1 and found.leader != found.broker_id:
         raise CommandFailed(
             f"nobody leads at {','.join(several.addresses)}: say which broker is to lead "

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from threading import Timer
 from typing import Any, Final
 
 READY: Final = re.compile(
@@ -23,6 +24,20 @@ _PROGRAM: Final = (sys.executable, "-m", "horolog")
 _DEADLINE_SECONDS: Final = 30
 
 Process = subprocess.Popen[str]
+
+
+def next_line(process: Process, within_s: float = _DEADLINE_SECONDS) -> str:
+    """The next line that a command prints. One that prints none is killed after `within_s`, and
+    AssertionError raised."""
+    assert process.stdout is not None
+    killed = Timer(within_s, process.kill)
+    killed.start()
+    try:
+        line = process.stdout.readline()
+    finally:
+        killed.cancel()
+    assert line, f"no line within {within_s} s, or the command ended (code {process.poll()})"
+    return line
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -35,6 +35,12 @@ Cert = Annotated[
     str, typer.Option("--etcd-cert", metavar="FILE", help="A certificate to show to etcd.")
 ]
 Key = Annotated[str, typer.Option("--etcd-key", metavar="FILE", help="Its private key.")]
+
+BY_HAND: Final = (
+    "--etcd and --cluster say in which cluster. Without etcd there is no list of brokers to take "
+    "one out of: stop that broker, and start the others with a smaller cluster.brokers and, where "
+    "it is larger than that, min.insync.replicas"
+)
 
 
 def create(
@@ -95,10 +101,10 @@ def _made(directory: Path) -> Iterator[None]:
 
 def remove(
     broker_id: Annotated[int, typer.Argument(metavar="ID", min=1, max=999, help="The broker.")],
-    etcd: Etcd,
+    etcd: Etcd = "",
     name: Annotated[
         str, typer.Option("--cluster", metavar="NAME", help="Name of the cluster in etcd.")
-    ],
+    ] = "",
     accept_loss: Annotated[
         bool,
         typer.Option("--accept-loss", help="Do it although no other broker may have what it has."),
@@ -112,8 +118,11 @@ def remove(
     """Take a broker out of a cluster in etcd that does not come back.
 
     It must not run. One that was stopped leaves the brokers in sync by itself; this is for one
-    that the others wait for, because it alone may have what was answered.
+    that the others wait for, because it alone may have what was answered. By hand there is no list
+    of brokers: cluster.brokers says how many there are.
     """
+    if not etcd or not name:
+        raise WrongUsage(BY_HAND)
     access = _access(name, etcd, credentials, ca, cert, key)
     from ...server.replication.etcd.administering import remove as remove_in_etcd
 

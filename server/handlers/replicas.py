@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.api.cluster.describe_replicas import NOT_KNOWN
 from ...protocol.errors import InvalidRequest
+from ..replication.missing import log_ends
 from .base import Call, Services
 
 if TYPE_CHECKING:
@@ -14,7 +16,11 @@ def replicate(services: Services, request: Any, call: Call) -> Any:
 
 
 def describe(services: Services, request: Any, call: Call) -> Any:
-    return _cluster(services).people.describe()
+    cluster = _cluster(services)
+    response = cluster.people.describe()
+    if response.leader == NOT_KNOWN:
+        response.log_ends = log_ends(cluster.stored.logs)
+    return response
 
 
 def promote(services: Services, request: Any, call: Call) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ...protocol.api.cluster.describe_replicas import NOT_KNOWN
+from ...protocol.api.cluster.describe_replicas import NOT_KNOWN, LogEnd
 from ...replication.partition_log import Partition
 from ...times import format_time
 from .stored_log import StoredLog
@@ -42,3 +42,16 @@ def not_known(logs: Mapping[Partition, StoredLog]) -> Missing:
     times = (one.append_times.largest_ms for log in found for one in log.segments[-2:])
     ends = sum(log.log_end_offset for log in found)
     return Missing(None, None, max(times, default=NOT_KNOWN), ends)
+
+
+def log_ends(logs: Mapping[Partition, StoredLog]) -> list[LogEnd]:
+    """Where these logs end: what a person compares who has to choose a leader."""
+    return [
+        LogEnd(
+            topic=partition[0],
+            partition=partition[1],
+            end=log.log_end_offset,
+            epoch=log.epochs.last_epoch,
+        )
+        for partition, log in sorted(logs.items())
+    ]

@@ -9,13 +9,16 @@ import pytest
 
 from horolog import blocking
 from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.program import Process, Program, Result, ServerProcess
+from horolog.testing.program import Process, Program, Result, ServerProcess, next_line
 
 Run = Callable[..., Result]
 
 BASE_MS = 1479144272000
 TIMES = [100, 300, 200, None, 300, 500, 400]
 """Of the messages of `clicks`, after BASE_MS; out of order, and one without."""
+
+WITHIN_S = 30.0
+"""A command that should have ended is not waited for any longer."""
 
 BETWEEN = ["--offsets-between"]
 
@@ -25,8 +28,7 @@ def at(after_ms: int) -> str:
 
 
 def receive(process: Process) -> Any:
-    assert process.stdout is not None
-    return json.loads(process.stdout.readline())
+    return json.loads(next_line(process))
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +156,7 @@ def test_follow_brings_what_comes_until_ctrl_c(horolog: Program, ask: Run, topic
             horolog.ok("produce", topic, "--partition", partition, stdin="new\n")
             assert receive(process)["partition"] == int(partition)
         process.send_signal(signal.SIGINT)
-        assert process.wait() == 0
+        assert process.wait(WITHIN_S) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
 
@@ -173,7 +175,7 @@ def test_follow_reads_partitions_that_are_added(
         found = receive(process)
         assert (found["partition"], found["offset"], found["value"]) == (1, 0, "new")
         process.send_signal(signal.SIGINT)
-        assert process.wait() == 0
+        assert process.wait(WITHIN_S) == 0
 
 
 def test_follow_says_when_the_broker_is_gone_and_when_it_is_back(
@@ -205,7 +207,7 @@ def test_a_followed_range_ends_before_the_first_message_that_is_as_late(
     with horolog.running("consume", topic, *options) as process:
         assert receive(process)["offset"] == 0
         send(200, 299, 300, 250)
-        out, err = process.communicate()
+        out, err = process.communicate(timeout=WITHIN_S)
     assert process.returncode == 0
     assert err == ""
     assert [json.loads(line)["offset"] for line in out.splitlines()] == [1, 2]
@@ -216,7 +218,7 @@ def test_follow_until_an_offset_waits_for_it(horolog: Program, topic: str) -> No
     with horolog.running("consume", topic, "--follow", "--until", "offset:2", "--json") as process:
         assert receive(process)["offset"] == 0
         horolog.ok("produce", topic, stdin="b\nc\n")
-        out, _ = process.communicate()
+        out, _ = process.communicate(timeout=WITHIN_S)
     assert process.returncode == 0
     assert [json.loads(line)["offset"] for line in out.splitlines()] == [1]
 

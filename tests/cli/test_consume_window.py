@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from horolog.testing.program import Process, Program, Result, ServerProcess
+from horolog.testing.program import Process, Program, Result, ServerProcess, next_line
 
 Run = Callable[..., Result]
 
@@ -23,8 +23,7 @@ def at(time: str) -> str:
 
 
 def receive(process: Process) -> dict[str, object]:
-    assert process.stdout is not None
-    found: dict[str, object] = json.loads(process.stdout.readline())
+    found: dict[str, object] = json.loads(next_line(process))
     return found
 
 
@@ -146,7 +145,7 @@ def test_following_keeps_to_the_window_until_ctrl_c(horolog: Program, ask: Run, 
         send("14:06:00", "14:04:00", "14:05:02")
         assert receive(process)["value"] == "14:05:02"
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate()
+        out, err = process.communicate(timeout=30)
     assert process.returncode == 0
     assert out == ""
     assert json.loads(err)["messages"] == 2

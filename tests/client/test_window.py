@@ -1,5 +1,6 @@
 """Windows of time: what their ends are, what they leave alone, and what ends them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -25,6 +26,9 @@ from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 
 T0 = 1_479_144_272_000
+
+WITHIN_S = 10
+"""A window that does not give what it should is not waited for any longer."""
 
 
 @pytest.fixture
@@ -170,6 +174,7 @@ async def test_it_follows_for_a_while_after_its_end(address: str) -> None:
 async def test_it_follows_partitions_that_are_added(address: str, closes: bool) -> None:
     clock = ManualClock(T0)
     async with (
+        asyncio.timeout(WITHIN_S),
         Admin(address) as admin,
         Producer(address) as producer,
         Consumer(address, clock=clock, max_wait_ms=20, metadata_max_age_ms=1000) as consumer,

@@ -77,6 +77,13 @@ async def test_an_etcd_that_does_not_answer_is_waited_for(place: Path) -> None:
         assert "127.0.0.1:9 cannot be reached" in status.waits_for
 
 
+@pytest.mark.parametrize("given", [(), ("--etcd", "http://a:1"), ("--cluster", "x")])
+def test_remove_by_hand_is_refused_with_what_to_do(given: tuple[str, ...]) -> None:
+    result = Program()("cluster", "remove", "3", *given)
+    assert (result.code, result.out) == (2, "")
+    assert "stop that broker, and start the others with a smaller cluster.brokers" in result.err
+
+
 @pytest.mark.elections
 @pytest.mark.timeout(300)
 def test_create_and_remove(place: Path, etcd: EtcdProcess) -> None:

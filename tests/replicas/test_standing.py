@@ -2,13 +2,19 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-from horolog.protocol.api.cluster.describe_replicas import ReplicaMember
+from horolog.cli.cluster_ends import ends_as_text, ends_of
+from horolog.protocol.api.cluster.describe_replicas import (
+    DescribeReplicasResponse,
+    LogEnd,
+    ReplicaMember,
+)
 from horolog.server.broker import Broker
 from horolog.server.replication.followers import Followers
 from horolog.testing.broker import running_broker
@@ -199,7 +205,7 @@ async def test_the_command_shows_it(place: Path) -> None:
         assert all(line.split()[-1].endswith("Z") for line in (first, second))
         result = await asyncio.to_thread(program, "cluster", "status", "--json")
         shown: dict[str, Any] = json.loads(result.out)
-        assert list(shown) == ["cluster", "epoch", "leader", "in_sync", "members"]
+        assert list(shown) == ["cluster", "epoch", "leader", "in_sync", "members", "log_ends"]
         assert shown["in_sync"] == [1, 2]
         keys = "id address kafka_address state lag_messages lag_seconds since_ms"
         assert [list(one) for one in shown["members"]] == [keys.split()] * 2
@@ -223,3 +229,62 @@ async def test_the_command_shows_what_there_is_while_nobody_leads(place: Path) -
         result = await asyncio.to_thread(program, "cluster", "status")
         assert (result.code, result.out) == (1, "")
         assert "no leader at" in result.err
+
+
+async def test_while_none_leads_the_ends_of_all_are_seen_side_by_side(place: Path) -> None:
+    """A person is to see in one answer whom to promote, and by which partitions."""
+    async with members(place, 3) as all_:
+        await all_.start()
+        leader, behind, ahead = all_[1], all_[2], all_[3]
+        await leader.call(create_topic(TOPIC, partitions=2))
+        await leader.produce(TOPIC, *"ab")
+        await leader.produce(TOPIC, "x", partition=1)
+        await all_.in_sync(leader)
+        program = Program(f"{behind.address},{ahead.address}")
+        result = await asyncio.to_thread(program, "cluster", "status")
+        assert "log ends" not in result.out
+        result = await asyncio.to_thread(program, "cluster", "status", "--json")
+        assert json.loads(result.out)["log_ends"] == []
+        await behind.stop()
+        await leader.produce(TOPIC, *"cde")
+        await eventually(lambda: ahead.log(TOPIC).log_end_offset == 5)
+        await leader.stop()
+        await behind.start(follow=leader)
+        await eventually(lambda: ahead.cluster.standing.leader_is_silent)
+        result = await asyncio.to_thread(program, "cluster", "status", "--json")
+        shown = {
+            (one["topic"], one["partition"]): one for one in json.loads(result.out)["log_ends"]
+        }
+        assert [shown[TOPIC, number]["brokers"] for number in (0, 1)] == [
+            [{"id": 2, "end": 2, "epoch": 1}, {"id": 3, "end": 5, "epoch": 1}],
+            [{"id": 2, "end": 1, "epoch": 1}, {"id": 3, "end": 1, "epoch": 1}],
+        ]
+        assert len(shown) == 3, "and the log of topics and positions"
+        result = await asyncio.to_thread(program, "cluster", "status")
+        lines = [line.split() for line in result.out.splitlines()]
+        first = lines.index(["log", "ends", "broker", "2", "broker", "3"])
+        assert lines[first + 1 : first + 3] == [
+            [f"{TOPIC}-0", "2", "5"],
+            ["sum", "of", "all", "topics", "3", "6"],
+        ]
+        assert "partitions that end alike at all of them: 2\n" in result.out
+
+
+def test_ends_of_another_epoch_say_which() -> None:
+    """An end that is greater counts less where the last message is of an older epoch."""
+
+    def answer(broker_id: int, *ends: tuple[int, int, int]) -> DescribeReplicasResponse:
+        return DescribeReplicasResponse(
+            epoch=3,
+            broker_id=broker_id,
+            log_ends=[LogEnd(topic=TOPIC, partition=p, end=e, epoch=of) for p, e, of in ends],
+        )
+
+    found = ends_of([answer(3, (0, 900, 3), (1, 1000, 3)), answer(2, (0, 1200, 2))])
+    assert [re.split(r"  +", line) for line in ends_as_text(found)[2:]] == [
+        ["t-0", "1,200 (epoch 2)", "900 (epoch 3)"],
+        ["t-1", "-", "1,000"],
+        ["sum of all topics", "1,200", "1,900"],
+        ["partitions that end alike at all of them: 0"],
+    ]
+    assert ends_as_text(ends_of([answer(2)])) == []

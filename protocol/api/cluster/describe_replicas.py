@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ...limits import MAX_REPLICAS
+from ...limits import MAX_PARTITIONS, MAX_REPLICAS
 from ..schema import INT32, Api, array, int32, int64, message, string
 
 NOT_KNOWN: Final = -1
@@ -30,6 +30,14 @@ class ReplicaMember:
 
 
 @message
+class LogEnd:
+    topic: str = string(doc="Topic; `__metadata` for topics and positions.")
+    partition: int = int32(doc="Partition.")
+    end: int = int64(doc="Log end offset.")
+    epoch: int = int32(doc="Leader epoch of its last message; -1: it has none.")
+
+
+@message
 class DescribeReplicasResponse:
     cluster_id: str = string(default="", doc="Id of the cluster.")
     epoch: int = int32(doc="Leader epoch; -1 before there is one.")
@@ -54,6 +62,12 @@ class DescribeReplicasResponse:
         default=0, doc="Since when it may lack what was appended; of a follower; -1: not known."
     )
     missing: str = string(default="", doc="Both in words, or what is known instead.")
+    log_ends: list[LogEnd] = array(
+        LogEnd,
+        max_items=MAX_PARTITIONS,
+        default=(),
+        doc="Where the logs of this broker end, while none leads as far as it knows.",
+    )
 
 
 DESCRIBE_REPLICAS: Final = Api(
