@@ -7,7 +7,7 @@ import typer
 from .. import __version__
 from ..protocol.records.kernel import FORM
 from .acls import acls
-from .cluster import cluster
+from .cluster.commands import cluster
 from .commands import BrokerCommand, with_plain_usage
 from .consume import consume
 from .demo.options import HISTORY

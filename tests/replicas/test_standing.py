@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from horolog.cli.cluster_ends import ends_as_text, ends_of
+from horolog.cli.cluster.log_ends import ends_as_text, ends_of
 from horolog.protocol.api.cluster.describe_replicas import (
     DescribeReplicasResponse,
     LogEnd,

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..protocol.api.cluster.describe_replicas import DescribeReplicasResponse, LogEnd
-from ..storage.names import METADATA_TOPIC
-from .output import NOTHING, table
+from ...protocol.api.cluster.describe_replicas import DescribeReplicasResponse, LogEnd
+from ...storage.names import METADATA_TOPIC
+from ..output import NOTHING, table
 
 LogEnds = Mapping[tuple[str, int], Mapping[int, LogEnd]]
 """By topic and partition, and by broker that has said it."""

@@ -7,20 +7,20 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from ..client.administer.replicas import ReplicaAdmin
-from ..client.cluster.servers import Servers
-from ..client.errors import ConnectionFailed
-from ..protocol.api.cluster.describe_replicas import (
+from ...client.administer.replicas import ReplicaAdmin
+from ...client.cluster.servers import Servers
+from ...client.errors import ConnectionFailed
+from ...protocol.api.cluster.describe_replicas import (
     NOT_KNOWN,
     DescribeReplicasResponse,
     ReplicaMember,
 )
-from ..protocol.errors import HorologError, RequestTimedOut
-from .cluster_ends import LogEnds, ends_as_objects, ends_as_text, ends_of
-from .errors import CommandFailed
-from .etcd.commands import create, remove
-from .options import DEFAULT_SERVER, Json, Server, group
-from .output import NOTHING, emit, emit_object, json_line, shown_time, table
+from ...protocol.errors import HorologError, RequestTimedOut
+from ..errors import CommandFailed
+from ..options import DEFAULT_SERVER, Json, Server, group
+from ..output import NOTHING, emit, emit_object, json_line, shown_time, table
+from .etcd import create, remove
+from .log_ends import LogEnds, ends_as_objects, ends_as_text, ends_of
 
 LEADER_TIMEOUT_MS: Final = 3_000
 """How long a leader is waited for that perhaps is no more."""
