@@ -2,9 +2,12 @@
 
 import asyncio
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
+from argparse import ArgumentParser
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
@@ -21,7 +24,9 @@ from .feed import ensure_topic, send_all
 from .history import find_history
 from .host_load import sample
 
-COUNT: Final = 3
+PORTS: Final = (7070, 7071, 7170, 7171, 7270, 7271)
+"""Of each broker that for clients and that of its page."""
+
 NAME: Final = "demo"
 TOPIC: Final = "demo-load"
 LOOK_S: Final = 0.2
@@ -37,11 +42,10 @@ MISSING: Final = (
 
 
 class _Broker:
-    def __init__(self, folder: Path, number: int, etcd: str) -> None:
+    def __init__(self, folder: Path, number: int, etcd: str, ports: Sequence[int]) -> None:
         self.number = number
-        self.address = f"127.0.0.1:{7070 + 100 * (number - 1)}"
+        self.address, page = (f"127.0.0.1:{port}" for port in ports)
         self.log = folder / f"broker{number}.log"
-        page = f"127.0.0.1:{7071 + 100 * (number - 1)}"
         self.page = f"http://{page}"
         self.command = [
             *(sys.executable, "-m", "horolog", "serve", "--broker-id", str(number)),
@@ -70,11 +74,28 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def main() -> int:
-    """Run until Ctrl-C; returns the exit code."""
+def main(arguments: Sequence[str]) -> int:
+    """Run until Ctrl-C or SIGTERM; returns the exit code."""
+    parser = ArgumentParser(prog="python -m horolog.cli.demo.brokers")
+    parser.add_argument(
+        "--ports",
+        type=int,
+        nargs=len(PORTS),
+        default=PORTS,
+        metavar="PORT",
+        help="of each broker that for clients and that of its page",
+    )
+    asked = parser.parse_args(arguments)
     if etcd_program() is None:
         sys.stderr.write(f"{MISSING}\n")
         return 1
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
+        return _serve(asked.ports)
+    return 0
+
+
+def _serve(ports: Sequence[int]) -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="horolog-cluster-")))
         etcd = EtcdProcess(folder / "etcd")
@@ -85,12 +106,12 @@ def main() -> int:
             sys.stderr.write(f"{error}\n")
             return 1
         _say(f"etcd is at {etcd.url}")
-        brokers = [_Broker(folder, number, etcd.url) for number in range(1, COUNT + 1)]
+        pairs = zip(ports[::2], ports[1::2], strict=True)
+        brokers = [_Broker(folder, n, etcd.url, pair) for n, pair in enumerate(pairs, 1)]
         for broker in brokers:
             stack.callback(broker.stop)
             broker.start()
-        with suppress(KeyboardInterrupt):
-            asyncio.run(_run(brokers))
+        asyncio.run(_run(brokers))
     return 0
 
 
@@ -187,4 +208,4 @@ async def _state(brokers: list[_Broker]) -> tuple[int, int, tuple[int, ...]] | N
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
