@@ -1,57 +1,36 @@
 """Wall clocks that jump by hours while another broker comes to lead (replication.md, 3 and 5)."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from horolog import Admin, Consumer, Producer
-from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
-from horolog.testing.etcd import EtcdProcess, free_ports
+from horolog.testing.etcd import EtcdProcess
 from horolog.testing.moving_clock import MovingClock
+
+from .inside import Settings, in_sync, leads, until
 
 HOUR_S = 3600
 STAMPED = {"message.timestamp.type": "LogAppendTime"}
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - what is decided has no event
-            await asyncio.sleep(0.02)
-
-
-def leads(broker: Broker) -> bool:
-    return broker.services.cluster is not None and broker.services.cluster.leads
-
-
-def in_sync(broker: Broker) -> bool:
-    return broker.services.cluster is not None and not broker.services.cluster.standing.not_ready()
 
 
 @pytest.mark.parametrize("hours", [-3, 3])
 async def test_times_and_leases_outlive_a_jump(place: Path, etcd: EtcdProcess, hours: int) -> None:
     """The leader's clock jumps, which takes no lease from it; it stops, and the follower, whose
     clock did not jump, gives no message a time before that of the one in front of it."""
-    ports = free_ports(2)
-
-    def by(number: int, **more: object) -> dict[str, Any]:
-        at = {"cluster_etcd": etcd.url, "cluster_name": "x", "cluster_lease_ms": 2000}
-        listen = f"127.0.0.1:{ports[number - 1]}"
-        return {"broker_id": number, "listen": listen, **at, **more}
-
+    settings = Settings(etcd, 2)
     clock = MovingClock()
-    addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
+    addresses = settings.addresses
     async with AsyncExitStack() as first_running:
         first = await first_running.enter_async_context(
-            running_broker(place / "one", clock, **by(1, cluster_create=True))
+            running_broker(place / "one", clock, **settings.of(1))
         )
         await until(lambda: leads(first))
         async with (
-            running_broker(place / "two", **by(2)) as second,
+            running_broker(place / "two", **settings.of(2)) as second,
             Admin(addresses) as admin,
             Producer(addresses, acks="all") as producer,
         ):
