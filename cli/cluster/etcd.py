@@ -10,8 +10,7 @@ import typer
 
 from ...config.broker import broker_settings
 from ...protocol.errors import HorologError, InvalidConfig
-from ...storage.directory.cluster_id import CLUSTER_ID_FILE
-from ...storage.directory.known_files import IDENTITY_FILE
+from ...storage.directory.known_files import CLUSTER_ID_FILE, IDENTITY_FILE
 from ...storage.directory.lock import LOCK_FILE
 from ..errors import CommandFailed, WrongUsage
 from ..options import Json

@@ -8,8 +8,7 @@ from ...config.broker import BrokerSettings
 from ...config.cluster_table import NOT_FOLLOWING
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest
 from ...protocol.errors import HorologError, InvalidConfig
-from ...storage.directory.cluster_id import CLUSTER_ID_FILE
-from ...storage.directory.known_files import IDENTITY_FILE
+from ...storage.directory.known_files import CLUSTER_ID_FILE, IDENTITY_FILE
 from ...storage.directory.set_aside import finish_setting_aside, set_aside
 from ...storage.events import Observer
 from ...storage.files import Files

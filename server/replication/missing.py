@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ...protocol.api.cluster.describe_replicas import NOT_KNOWN, LogEnd
 from ...replication.partition_log import Partition
+from ...storage.replica.epoch_history import NO_EPOCH
 from ...times import format_time
 from .stored_log import StoredLog
 from .stored_metadata import METADATA
@@ -51,7 +52,7 @@ def log_ends(logs: Mapping[Partition, StoredLog]) -> list[LogEnd]:
             topic=partition[0],
             partition=partition[1],
             end=log.log_end_offset,
-            epoch=log.epochs.last_epoch,
+            epoch=NO_EPOCH if log.history_lost else log.epochs.last_epoch,
         )
         for partition, log in sorted(logs.items())
     ]

@@ -193,12 +193,15 @@ class StoredLog:
         """The broker leads: the log expires by itself, and no transaction goes on."""
         log = self.log
         self._leads = True
-        if self.history_lost:
-            with suppress(OSError):  # The first message's epoch is written all the same.
-                log.epochs.clear()
+        self._forget_lost_history()
         log.expires = True
         log.producers.follows = False
         log.producers.abort_open(log.log_end_offset)
+
+    def _forget_lost_history(self) -> None:
+        if self.history_lost:
+            with suppress(OSError):  # The next epoch is written all the same.
+                self.log.epochs.clear()
 
     def follow(self) -> None:
         """Another broker leads, or none."""

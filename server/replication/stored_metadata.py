@@ -59,7 +59,9 @@ class StoredMetadata(StoredLog):
 
     def truncate_fully(self, offset: int, producers: Any) -> None:
         snapshot, self._snapshot = self._snapshot, None
-        if snapshot is not None:
+        if snapshot is None:
+            self._forget_lost_history()  # The leader's answer to that is its state.
+        else:
             self.metadata.begin_anew(offset, self._copying, snapshot)
             self.moved()
 
@@ -72,6 +74,7 @@ class StoredMetadata(StoredLog):
 
     def lead(self) -> None:
         self._leads = True
+        self._forget_lost_history()
         self.metadata.begin_to_lead()
 
     def follow(self) -> None:

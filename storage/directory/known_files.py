@@ -8,7 +8,6 @@ from ..files import Files
 from ..names import METADATA_FOLDER, parse_folder_name, parse_segment_file
 from ..producers.producer_ids import PRODUCER_IDS_FILE
 from .checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
-from .cluster_id import CLUSTER_ID_FILE
 from .lock import LOCK_FILE
 from .positions import POSITIONS_FILE
 from .reserve import RESERVE_FILE
@@ -22,6 +21,9 @@ ACLS_FILE: Final = "acls.json"
 
 QUOTAS_FILE: Final = "quotas.json"
 """How much clients may take, which the server reads and writes."""
+
+CLUSTER_ID_FILE: Final = "cluster-id"
+"""The id by which clients know a cluster."""
 
 IDENTITY_FILE: Final = "replication-identity"
 """What a broker that is one of several knows of itself, which the server reads and writes."""

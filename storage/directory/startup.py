@@ -23,9 +23,8 @@ from ..names import (
     parse_folder_name,
 )
 from ..seams import Seams
-from .cluster_id import CLUSTER_ID_FILE
 from .deletion import remove
-from .known_files import KNOWN_FILES, is_set_aside
+from .known_files import CLUSTER_ID_FILE, KNOWN_FILES, is_set_aside
 from .positions import Positions
 from .random_ids import random_id
 from .reserve import Reserve
