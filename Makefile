@@ -73,7 +73,8 @@ soak: $(DEV_READY) $(KERNEL_READY) ## the long random tests, kill rounds, and Sp
 secure-clients: $(DEV_READY) $(KERNEL_READY) ## every client at a guarded broker, rules beside those of Apache Kafka (needs Java, Maven, Node.js, kcat)
 	@cd tests && HOROLOG_REQUIRE=all ../$(BIN)/pytest -m "secure_clients or not soak" --durations=10 \
 	    clients/guarded rights/test_apache_kafka.py rights/test_apache_kafka_broker.py \
-	    guard/test_apache_tools.py guard/test_real_clients.py replicas/test_epochs.py
+	    guard/test_apache_tools.py guard/test_real_clients.py replicas/test_epochs.py \
+	    secure_clients/test_spark.py
 
 elections: $(DEV_READY) $(KERNEL_READY) ## brokers that etcd decides for, killed, stopped, cut off (needs etcd)
 	@cd tests && HOROLOG_REQUIRE=all ../$(BIN)/pytest -m "elections or not soak" --durations=10 elections

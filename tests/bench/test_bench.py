@@ -108,6 +108,7 @@ def test_a_broker_with_rules_as_measured_lets_its_producer_in(tmp_path: Path) ->
         assert decision.allowed is allowed
 
 
+@pytest.mark.soak
 def test_searches_in_sparse_segments_find_what_is_there() -> None:
     (figure,) = index_memory(segments=3, segment_bytes=1 << 20)
     assert figure.value > 1 << 20

@@ -43,6 +43,7 @@ def test_without_java_it_says_what_is_missing(
     assert "apt-get install default-jre-headless maven" in capsys.readouterr().err
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
 def test_it_measures_both(
     tmp_path: Path,

@@ -161,7 +161,14 @@ def test_follow_brings_what_comes_until_ctrl_c(horolog: Program, ask: Run, topic
         assert process.stderr.read() == ""
 
 
-@pytest.mark.parametrize("bounds", [(), ("--from", "2000-01-01T00:00:00Z"), ("--from", "offset:1")])
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        ("--from", "2000-01-01T00:00:00Z"),
+        pytest.param((), marks=pytest.mark.soak),
+        pytest.param(("--from", "offset:1"), marks=pytest.mark.soak),
+    ],
+)
 def test_follow_reads_partitions_that_are_added(
     horolog: Program, ask: Run, topic: str, bounds: tuple[str, ...]
 ) -> None:

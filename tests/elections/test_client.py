@@ -144,7 +144,10 @@ async def test_an_answer_has_its_bounds() -> None:
 
 
 async def _at_server(answer: bytes, within_s: float = 10.0) -> None:
+    writers = []
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
         await asyncio.wait({asyncio.create_task(writer.drain())}, timeout=5)
@@ -153,7 +156,11 @@ async def _at_server(answer: bytes, within_s: float = 10.0) -> None:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()[:2]
     async with server:
-        await asked(Access((f"http://{host}:{port}",)), lambda it: it.range("/a/"), within_s)
+        try:
+            await asked(Access((f"http://{host}:{port}",)), lambda it: it.range("/a/"), within_s)
+        finally:
+            for writer in writers:
+                writer.transport.abort()
 
 
 async def test_the_gateway_is_off(place: Path, require_program: Callable[[str], str]) -> None:

@@ -19,6 +19,7 @@ MakeTopic = Callable[..., str]
 pytestmark = pytest.mark.timeout(300)
 
 
+@pytest.mark.soak
 def test_a_task_that_fails(broker: BrokerThread, make_topic: MakeTopic, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("when,value\n2026-11-22T10:00:00Z,a\nnever,b\n")
     times = ["--timestamp", "to_timestamp(when)", "--server", broker.address]
@@ -62,6 +63,7 @@ def many_partitions(
     return topic
 
 
+@pytest.mark.soak
 def test_a_job_of_many_workers(broker: BrokerThread, many_partitions: str) -> None:
     """Spark lets go of all of them at once, when it ends."""
     many = ("--master", "local[12]", "--server", broker.address)
@@ -156,6 +158,7 @@ spark.stop()
 """
 
 
+@pytest.mark.soak
 def test_rows_that_nobody_wants_any_more_and_a_broker_that_goes(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", ENDS_EARLY, str(tmp_path / "data")],

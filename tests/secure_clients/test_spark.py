@@ -23,6 +23,7 @@ WRONG = "not-the-password-6602"
 COUNT = 50
 
 
+@pytest.mark.secure_clients  # guard/test_secrets_of_a_run.py looks at a broker and commands
 async def test_no_secret_is_shown(
     apache: ApacheKafka, certificates: Certificates, new_topic: NewTopic, tmp_path: Path
 ) -> None:
