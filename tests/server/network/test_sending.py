@@ -51,6 +51,21 @@ async def test_answers_at_once_are_taken_together() -> None:
     assert queue.held_bytes == 0
 
 
+async def test_an_answer_to_several_requests_counts_as_so_many() -> None:
+    queue = AnswerQueue(Turns())
+    ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    several = Deferred(ready, lambda: b"12345", requests=5)
+    for answer in (b"0", several, b"6", deferred(b"7")):
+        queue.add(answer)
+    assert queue.unanswered == 7
+    come(several)
+    await settle()
+    assert queue.take(NO_LIMIT) == [b"0", b"12345", b"6"]
+    assert queue.unanswered == 1
+    queue.cancel()
+    assert queue.unanswered == 0
+
+
 async def test_what_stands_behind_a_waiting_answer_waits_too() -> None:
     turns = Turns()
     queue = AnswerQueue(turns)
