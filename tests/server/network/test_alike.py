@@ -3,9 +3,9 @@
 import errno
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -51,6 +51,27 @@ async def test_the_second_and_all_behind_it(broker: Broker, client: Wire) -> Non
     assert await answers(client, 3) == [(0, 0, 4, -1), (0, 0, 6, -1), (0, 0, 7, -1)]
     assert broker.figures.requests["produce", "NONE"] == 5
     assert broker.figures.topic("a").messages == 9
+
+
+async def test_those_that_wait_for_the_same_sync_are_answered_together(
+    broker: Broker, client: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.call(create_topic("a", acks_all_durability="fsync"))
+    durable = produce("a", message_set(NOW), acks=-1)
+    await client.call(durable)
+    together: list[int] = []
+    for kind in broker.dispatcher._kinds.values():
+
+        def encode(
+            ids: Iterable[int], bodies: Sequence[object], *, faulty: bool, real: Any = kind.encode
+        ) -> Any:
+            together.append(len(bodies))
+            return real(ids, bodies, faulty=faulty)
+
+        monkeypatch.setattr(kind, "encode", encode)
+    client.send_together(*[durable] * 5)
+    assert await answers(client, 5) == [(0, 0, number, -1) for number in range(1, 6)]
+    assert together == [5]
 
 
 async def test_answers_that_cannot_be_made_together_are_made_one_by_one(
