@@ -47,6 +47,7 @@ _topics_of: Final[Callable[[ProduceRequest], list[ProduceTopic]]] = attrgetter("
 _transaction_of: Final[Callable[[ProduceRequest], str | None]] = attrgetter("transactional_id")
 _name_of: Final[Callable[[ProduceTopic], str]] = attrgetter("name")
 _partitions_of: Final[Callable[[Any], list[Any]]] = attrgetter("partitions")
+_partition_of: Final[Callable[[ProducePartition], int]] = attrgetter("partition")
 _topic_of: Final[Callable[[Partition], str]] = itemgetter(0)
 _target_and_end: Final[Callable[[Sent], tuple[Partition, int]]] = attrgetter("target", "end_offset")
 _log_of: Final[Callable[[Sent], Log | None]] = attrgetter("log")
@@ -133,15 +134,17 @@ class _Rows:
     def _add_each(self, topics: Sequence[ProduceTopic]) -> None:
         """Add requests that name one partition each."""
         names = list(map(_name_of, topics))
+        asked = list(chain.from_iterable(map(_partitions_of, topics)))
+        targets = list(zip(names, map(_partition_of, asked), strict=True))
         sent = [
-            new_sent((name, one.partition), one.records or b"", partition=one.partition)
-            for name, one in zip(
-                names, chain.from_iterable(map(_partitions_of, topics)), strict=True
-            )
+            new_sent(target, one.records or b"", partition=one.partition)
+            for target, one in zip(targets, asked, strict=True)
         ]
-        by_partition = self.by_partition
-        for one in sent:
-            by_partition[one.target].append(one)
+        if len(set(targets)) == 1:
+            self.by_partition[targets[0]] = sent
+        else:
+            for one in sent:
+                self.by_partition[one.target].append(one)
         self.responses = [
             ProduceResponse(topics=[ProduceTopicResult(name=name, partitions=[one])])
             for name, one in zip(names, sent, strict=True)

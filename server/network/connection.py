@@ -129,10 +129,7 @@ class Connection(asyncio.BufferedProtocol):
             self._frame_deadline.stop()
         self._frames.extend(frames)
         if views:
-            if len(frames) == 1 and not reader.unfinished:
-                self._answer_only()
-            else:
-                self.go_on()
+            self._answer_all()
             if self._frames:
                 self._own_frames()
         elif self._answerer.waits_for_others(self._frames[0]):
@@ -284,8 +281,8 @@ class Connection(asyncio.BufferedProtocol):
         queue = self._answers
         if taken:
             self._take(answers)
-        elif len(self._frames) == 1 and not self._reader.unfinished and self._is_idle:
-            self._answer_only()
+        elif self._frames and self._is_idle:
+            self._answer_all()
             return
         nothing_to_do = (
             not self._frames
@@ -297,14 +294,15 @@ class Connection(asyncio.BufferedProtocol):
         if not nothing_to_do:
             self._work(taken)
 
-    def _answer_only(self) -> None:
-        """Answer the only request there is, before which nothing waits, and send the answer if it
-        is made: what `_work` would do, which looks at more."""
+    def _answer_all(self) -> None:
+        """Answer the requests that there are, before which nothing waits, and send what is answered
+        at once: what `_work` would do, which looks at more."""
         assert self._transport is not None
-        answers = self._answers
+        answers, frames, waiting = self._answers, self._frames, len(self._frames)
+        most = min(waiting, REQUESTS_IN_A_TURN, self._limits.max_requests_in_flight)
         try:
-            for answer in self._answerer.answer(self._frames, 1, self._caller):
-                if isinstance(answer, bytes):
+            for answer in self._answerer.answer(frames, most, self._caller):
+                if isinstance(answer, bytes) and not answers:
                     self._host.figures.sent_bytes += len(answer)
                     self._transport.write(answer)
                     if len(answer) > FREE_BYTES:
@@ -316,8 +314,10 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:
             self.failed(error)
             return
-        if answers.made or answers.unmade or self._broken:
-            self._work()
+        if frames or answers or self._broken:
+            self._work(waiting - len(frames))
+        elif self._reader.unfinished:
+            self._frame_deadline.start()
 
     def _take(self, answers: Iterable[Answer]) -> None:
         """Queue answers as they are made; one that cannot be given breaks the connection."""

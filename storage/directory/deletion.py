@@ -23,7 +23,7 @@ from ..files import Files
 RETRY_DELAY_MS: Final = 60_000
 """How long a removal that failed waits; the reason (a full journal, a busy mount) may pass."""
 
-PIECE_BYTES: Final = 8 << 20
+PIECE_BYTES: Final = 16 << 20
 """How much of a large file goes at a time."""
 
 PAUSE_SECONDS: Final = 0.02

@@ -1,7 +1,9 @@
 # What Kafka's clients send: fields, one behind the other, of which messages are made. The fields of a
 # message stand in a `MessageReader`, made by `protocol.api.kafka.fields` of the declarations.
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -15,6 +17,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     MOST_FIELDS = 32
+    KEPT_TEXT_BYTES = 64
     NULL_LENGTH = -1
 
     # FieldKind
@@ -48,6 +51,7 @@ cdef class FieldReader:
     cdef FieldReader item
     cdef Py_ssize_t item_bytes
     cdef Py_ssize_t item_values
+    cdef object kept  # the last short text: names are mostly those of the message before
 
     def __init__(self, str kind, limit, nullable, message, item, item_bytes, item_values):
         """`kind` is a `FieldKind`; `limit` the most bytes or items. A message has its reader; an array
@@ -87,10 +91,21 @@ cdef class FieldReader:
         begin = place.at
         place.at += length
         if kind == TEXT:
-            return PyUnicode_DecodeUTF8(<const char *> place.data + begin, length, NULL)
+            return self.text(<const char *> place.data + begin, length)
         if kind == VIEW:
             return view[begin : begin + length]
         return <bytes> (<const char *> place.data)[begin : begin + length]
+
+    cdef object text(self, const char *data, Py_ssize_t size):
+        cdef Py_ssize_t kept_size
+        if self.kept is not None:
+            kept_data = PyUnicode_AsUTF8AndSize(self.kept, &kept_size)
+            if kept_size == size and not memcmp(kept_data, data, size):
+                return self.kept
+        found = PyUnicode_DecodeUTF8(data, size, NULL)
+        if size <= KEPT_TEXT_BYTES:
+            self.kept = found
+        return found
 
     cdef object array(self, Place *place, object view):
         cdef Py_ssize_t count = <int> number(place, 4)
@@ -143,32 +158,38 @@ cdef class MessageReader:
     def whole(self, bytes begin not None, long long room, object data not None):
         """The message that is a frame from its begin to its end; `None` where the frame does not
         begin with `begin`, or is no such message. `room` as in `read`."""
-        cdef const unsigned char[:] content = data
+        cdef Py_buffer content
         cdef Py_ssize_t size = len(begin)
         cdef Place place
-        if content.shape[0] <= size or memcmp(&content[0], <const char *> begin, size):
-            return None
-        place.data = &content[0]
-        place.at = 0
-        place.size = content.shape[0]
-        place.room = room if room > 0 else 0
+        PyObject_GetBuffer(data, &content, PyBUF_SIMPLE)
         try:
-            message = self.fields(&place, memoryview(data))
+            if content.len <= size or memcmp(content.buf, <const char *> begin, size):
+                return None
+            place.data = <const unsigned char *> content.buf
+            place.at = 0
+            place.size = content.len
+            place.room = room if room > 0 else 0
+            message = self.fields(&place, data if type(data) is memoryview else memoryview(data))
+            return message if place.at == place.size else None
         except (Unreadable, UnicodeDecodeError):
             return None
-        return message if place.at == place.size else None
+        finally:
+            PyBuffer_Release(&content)
 
     cdef object fields(self, Place *place, object view):
         cdef PyObject *values[MOST_FIELDS]
-        cdef list held = []
-        cdef Py_ssize_t number_of = 0
+        cdef Py_ssize_t number_of = 0, position
         cdef FieldReader reader
-        for reader in self.readers:
-            value = reader.read(place, view)
-            held.append(value)
-            values[number_of] = <PyObject *> value
-            number_of += 1
-        return PyObject_Vectorcall(self.struct, values, 0, self.names)
+        try:
+            for reader in self.readers:
+                value = reader.read(place, view)
+                Py_INCREF(value)
+                values[number_of] = <PyObject *> value
+                number_of += 1
+            return PyObject_Vectorcall(self.struct, values, 0, self.names)
+        finally:
+            for position in range(number_of):
+                Py_DECREF(<object> values[position])
 
 
 cdef inline long long number(Place *place, int size) except? -1:
