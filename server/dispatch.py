@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, islice, repeat, takewhile
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.api.broker.api_versions import API_VERSIONS
@@ -45,8 +44,6 @@ _SHORT_BYTES: Final = 1024
 
 _READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key})
 
-_body_of: Final = attrgetter("body")
-_id_of: Final = attrgetter("correlation_id")
 
 UNKNOWN_API = "unknown"
 """The `api` label of requests that do not exist: what a client makes up is no label."""
@@ -180,7 +177,7 @@ class Dispatcher:
         began = self._time()
         charges = () if self.meter is None else self._charges(found, requests, caller)
         try:
-            bodies = list(map(_body_of, requests))
+            bodies = [one.body for one in requests]
             outcomes = found.handle(self._services, found.version, bodies)
         except Exception as error:
             outcomes = [error] * len(requests)
@@ -207,7 +204,7 @@ class Dispatcher:
             charges = () if self.meter is None else self._charges(found, requests, caller)
             taken.append((found, requests, charges))
             askers.append(caller)
-        bodies = [list(map(_body_of, each[1])) for each in taken if each is not None]
+        bodies = [[one.body for one in each[1]] for each in taken if each is not None]
         try:
             together = handle_in_bulk(self._services, bodies, askers) if bodies else ()
             outcomes: Iterator[Sequence[Any]] = iter(together)
@@ -275,7 +272,8 @@ class Dispatcher:
         if set(map(type, outcomes)) == found.responses and len(outcomes) == len(requests):
             faulty = found.find_fault(outcomes)
             try:
-                made = found.encode(map(_id_of, requests), outcomes, faulty=faulty)
+                ids = [one.correlation_id for one in requests]
+                made = found.encode(ids, outcomes, faulty=faulty)
             except Exception:  # such as for want of memory: then some of them can be answered
                 made = []
         elif found.api is PRODUCE and _wait_for_the_same(outcomes):

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -85,12 +84,6 @@ class Sent(ProducePartitionResult, gc=True):  # type: ignore[call-arg] # a struc
 new_sent: Final[Callable[..., Sent]] = Sent
 """Its target, its set and, by name, its partition: for mypy it has no fields of its own."""
 
-_record_set_of: Final[Callable[[Sent], Buffer]] = attrgetter("record_set")
-
-
-def _size_of(sent: Sent) -> int:
-    return len(sent.record_set)
-
 
 def append(
     services: Services, acks: int, partition: Partition, sent: Sequence[Sent]
@@ -99,7 +92,7 @@ def append(
     that is due; gives those that are left to `append_later`: sets that take long, and all that come
     behind them or others that wait."""
     if acks == DURABLE and services.cluster is not None:
-        first = services.cluster.serving.first_part(list(map(_size_of, sent)))
+        first = services.cluster.serving.first_part([len(one.record_set) for one in sent])
         if first:
             # Followers copy the first ones while the others are appended.
             late = _append_together(services, acks, partition, sent[:first])
@@ -133,7 +126,7 @@ def _append_together(
     wait_for_sync = acks == DURABLE and _is_synced(log)
     end_offset = log.log_end_offset
     outcomes = log.appender.append_sets(
-        list(map(_record_set_of, sent)), wait_for_sync=wait_for_sync, goes_on=late.goes_on
+        [one.record_set for one in sent], wait_for_sync=wait_for_sync, goes_on=late.goes_on
     )
     if late.is_timing:
         late.end()

@@ -42,12 +42,7 @@ from .base import Later, Services
 
 Outcome = ProduceResponse | Later | Exception | None
 
-_acks_of: Final[Callable[[ProduceRequest], int]] = attrgetter("acks")
-_topics_of: Final[Callable[[ProduceRequest], list[ProduceTopic]]] = attrgetter("topics")
-_transaction_of: Final[Callable[[ProduceRequest], str | None]] = attrgetter("transactional_id")
-_name_of: Final[Callable[[ProduceTopic], str]] = attrgetter("name")
 _partitions_of: Final[Callable[[Any], list[Any]]] = attrgetter("partitions")
-_partition_of: Final[Callable[[ProducePartition], int]] = attrgetter("partition")
 _topic_of: Final[Callable[[Partition], str]] = itemgetter(0)
 _target_and_end: Final[Callable[[Sent], tuple[Partition, int]]] = attrgetter("target", "end_offset")
 _log_of: Final[Callable[[Sent], Log | None]] = attrgetter("log")
@@ -112,7 +107,7 @@ class _Rows:
         self.acks = requests[0].acks
         """Of all of them, if they are `alike`."""
         self.alike = len(requests) == 1 or (
-            self.acks != NO_ANSWER and len(set(map(_acks_of, requests))) == 1
+            self.acks != NO_ANSWER and {one.acks for one in requests} == {self.acks}
         )
         """Whether they want the same `acks`, and their answers can be made together."""
         self.requests = requests
@@ -122,20 +117,22 @@ class _Rows:
         """What may be appended."""
         self.of_transactions: list[tuple[str, ProduceResponse]] = []
         """What belongs to transactions, by their ids."""
-        if len(requests) > 1 and not any(map(_transaction_of, requests)):
-            topics = list(chain.from_iterable(map(_topics_of, requests)))
-            counts = {*map(len, map(_topics_of, requests)), *map(len, map(_partitions_of, topics))}
-            if counts == {1}:
-                self._add_each(topics)
+        if len(requests) > 1:
+            topics = [
+                one.topics[0]
+                for one in requests
+                if len(one.topics) == 1 and one.transactional_id is None
+            ]
+            asked = [topic.partitions[0] for topic in topics if len(topic.partitions) == 1]
+            if len(asked) == len(requests):
+                self._add_each(topics, asked)
                 return
         for request in requests:
             self._add(request)
 
-    def _add_each(self, topics: Sequence[ProduceTopic]) -> None:
+    def _add_each(self, topics: Sequence[ProduceTopic], asked: Sequence[ProducePartition]) -> None:
         """Add requests that name one partition each."""
-        names = list(map(_name_of, topics))
-        asked = list(chain.from_iterable(map(_partitions_of, topics)))
-        targets = list(zip(names, map(_partition_of, asked), strict=True))
+        targets = [(topic.name, one.partition) for topic, one in zip(topics, asked, strict=True)]
         sent = [
             new_sent(target, one.records or b"", partition=one.partition)
             for target, one in zip(targets, asked, strict=True)
@@ -146,8 +143,8 @@ class _Rows:
             for one in sent:
                 self.by_partition[one.target].append(one)
         self.responses = [
-            ProduceResponse(topics=[ProduceTopicResult(name=name, partitions=[one])])
-            for name, one in zip(names, sent, strict=True)
+            ProduceResponse(topics=[ProduceTopicResult(name=one.target[0], partitions=[one])])
+            for one in sent
         ]
 
     def _add(self, request: ProduceRequest) -> None:

@@ -22,8 +22,6 @@ error.
 """
 
 from collections.abc import Sequence
-from itertools import repeat
-from operator import sub
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -211,8 +209,9 @@ class AppendTimes:
         if self._surplus:
             self.cut_back()
         blocks, count = self.blocks, self._count
-        relatives = list(map(sub, first_offsets, repeat(self.base_offset)))
-        data = b"".join(map(_packed, relatives, repeat(append_time_ms)))
+        base_offset = self.base_offset
+        relatives = [offset - base_offset for offset in first_offsets]
+        data = b"".join([_packed(relative, append_time_ms) for relative in relatives])
         crc = crc32(data, self._crc)
         self._write(data)
         if blocks.count == count:

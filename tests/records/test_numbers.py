@@ -83,7 +83,7 @@ TERMS: Final = {
 }
 ITS_OWN: Final = {
     *("UNUSUAL", "FIRST_BYTES", "INT32_WIDTH", "INT64_WIDTH", "INT32_TOP", "INT64_TOP"),
-    *("MOST_PIECES", "MOST_TIMES", "SOME_TIMES", "PLACES"),
+    *("MOST_PIECES", "MOST_TIMES", "SOME_TIMES", "PLACES", "KEPT_TEXT_BYTES"),
 }
 """Numbers that nothing else has a name for."""
 

@@ -13,7 +13,12 @@ cdef extern from "kernel.h" nogil:
         unsigned char *data, long long position, const unsigned char *content, long long start,
         long long length,
     )
-    int short_at(const unsigned char *data, long long *at)
+    ctypedef struct horolog_record:
+        long long start, key_at, value_at
+        int time, offset, key, value
+    long long usual_record(
+        const unsigned char *data, long long at, long long end, horolog_record *found
+    )
     unsigned int crc32_at(const unsigned char *data, long long position, long long length)
     unsigned int crc32c_at(const unsigned char *data, long long position, long long length)
 

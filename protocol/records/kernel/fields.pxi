@@ -193,14 +193,17 @@ cdef class MessageReader:
 
 
 cdef inline long long number(Place *place, int size) except? -1:
-    cdef unsigned long long found = 0
-    cdef int position
-    if place.size - place.at < size:
+    cdef Py_ssize_t at = place.at
+    if place.size - at < size:
         raise Unreadable
-    for position in range(size):
-        found = found << 8 | place.data[place.at + position]
-    place.at += size
-    return <long long> found
+    place.at = at + size
+    if size == 4:
+        return int32_at(place.data, at)
+    if size == 8:
+        return int64_at(place.data, at)
+    if size == 2:
+        return int16_at(place.data, at)
+    return place.data[at]
 
 
 cdef inline double float_of(long long bits) noexcept:
@@ -250,13 +253,18 @@ cdef class Output:
     cdef int put(self, long long value, int size) except -1:
         """An integer of so many bytes."""
         cdef unsigned char *to
-        cdef int position
         cdef long long limit = <long long> 1 << (8 * size - 1) if size < 8 else 0
         if limit and not -limit <= value < limit:
             raise OverflowError(f"{value} is no integer of {8 * size} bits")
         to = self.more(size)
-        for position in range(size):
-            to[position] = <unsigned char> (value >> 8 * (size - 1 - position))
+        if size == 4:
+            put_int32(to, 0, value)
+        elif size == 8:
+            put_int64(to, 0, value)
+        elif size == 2:
+            to[0], to[1] = <unsigned char> (value >> 8), <unsigned char> value
+        else:
+            to[0] = <unsigned char> value
         return 0
 
     cdef int put_bytes(self, const void *data, Py_ssize_t size) except -1:

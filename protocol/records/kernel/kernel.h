@@ -107,6 +107,52 @@ __attribute__((always_inline)) static inline int short_at(const unsigned char *d
     return second < 0x80 ? (small & 0x7f) | second << 7 : -1;
 }
 
+/* A record that is like most: its numbers take one or two bytes each, and it has no headers. */
+typedef struct {
+    long long start, key_at, value_at;
+    int time, offset, key, value;
+} horolog_record;
+
+/* Reads the record at `at` if it is like that, and gives the place behind it; else 0, whatever is
+   wrong with it. */
+__attribute__((always_inline)) static inline long long
+usual_record(const unsigned char *data, long long at, long long end, horolog_record *found)
+{
+    long long stop;
+    int length, time, offset, key, value;
+    if (end - at < 9) /* four numbers and the attributes */
+        return 0;
+    length = short_at(data, &at);
+    stop = at + (length >> 1);
+    if (length < 0 || length & 1 || stop > end)
+        return 0;
+    found->start = at++;
+    time = short_at(data, &at);
+    offset = short_at(data, &at);
+    key = short_at(data, &at);
+    if ((time | offset | key) < 0)
+        return 0;
+    found->key_at = at;
+    if (!(key & 1))
+        at += key >> 1;
+    if (end - at < 3) /* a number and the count of headers */
+        return 0;
+    value = short_at(data, &at);
+    if (value < 0)
+        return 0;
+    found->value_at = at;
+    if (!(value & 1))
+        at += value >> 1;
+    /* All of it is inside the record if this is its last byte. */
+    if (at + 1 != stop || data[at])
+        return 0;
+    found->time = time >> 1 ^ -(time & 1);
+    found->offset = offset >> 1 ^ -(offset & 1);
+    found->key = key >> 1 ^ -(key & 1);
+    found->value = value >> 1 ^ -(value & 1);
+    return stop;
+}
+
 /* Tables for one polynomial, made when they are first needed. */
 struct horolog_tables {
     uint32_t polynomial;

@@ -152,48 +152,18 @@ cdef inline unsigned long long folded(long long number) noexcept:
     return <unsigned long long>number << 1 ^ <unsigned long long>(number >> 63)
 
 
-# Goes to the next record if it is like most: its numbers take one or two bytes each, and it has no
-# headers. Else nothing is changed, whatever is wrong with it.
+# Goes to the next record if it is like most (`usual_record`). Else nothing is changed.
 cdef inline bint step_usual(RecordCursor cursor) noexcept:
-    cdef const unsigned char *data = cursor._data
-    cdef long long at = cursor.following, end = cursor._end, start, stop, key_at, value_at
-    cdef int length, time, offset, key, value
-    if end - at < 9:  # four numbers and the attributes
-        return False
-    length = short_at(data, &at)
-    start = at
-    stop = start + (length >> 1)
-    if length < 0 or length & 1 or stop > end:
-        return False
-    at += 1
-    time = short_at(data, &at)
-    offset = short_at(data, &at)
-    key = short_at(data, &at)
-    if (time | offset | key) < 0:
-        return False
-    key = key >> 1 ^ -(key & 1)
-    key_at = at
-    if key > 0:
-        at += key
-    if end - at < 3:  # a number and the count of headers
-        return False
-    value = short_at(data, &at)
-    value_at = at
-    if value < 0:
-        return False
-    value = value >> 1 ^ -(value & 1)
-    if value > 0:
-        at += value
-    # All of it is inside the record if this is its last byte.
-    if at + 1 != stop or data[at] != 0:
+    cdef horolog_record record
+    cdef long long stop = usual_record(cursor._data, cursor.following, cursor._end, &record)
+    if not stop:
         return False
     cursor.position = cursor.following
     cursor.following = cursor.headers_at = stop
-    cursor.attributes = data[start]
-    cursor.timestamp_delta_ms = time >> 1 ^ -(time & 1)
-    cursor.offset_delta = offset >> 1 ^ -(offset & 1)
-    cursor.key_at, cursor.key_bytes = key_at, key
-    cursor.value_at, cursor.value_bytes = value_at, value
+    cursor.attributes = cursor._data[record.start]
+    cursor.timestamp_delta_ms, cursor.offset_delta = record.time, record.offset
+    cursor.key_at, cursor.key_bytes = record.key_at, record.key
+    cursor.value_at, cursor.value_bytes = record.value_at, record.value
     cursor.header_count = 0
     return True
 
@@ -216,19 +186,28 @@ cdef int add_records(
     NotedTimes *noted,
 ) noexcept:
     cdef long long count = 0, untimed = 0, min_ms = LARGEST_INT64
-    cdef long long max_ms = NO_TIME, max_delta = -1, delta_ms, timestamp
+    cdef long long max_ms = NO_TIME, max_delta = -1, delta_ms, offset_delta, timestamp, stop
+    cdef long long position = cursor.position, following = cursor.following
     cdef Py_ssize_t times = 0, most_times = 0
     cdef int step
+    cdef horolog_record record
     if noted != NULL:
         times, most_times = noted.times, MOST_TIMES
     while True:
-        step = RECORD_HERE if step_usual(cursor) else cursor.step_any()
-        if step != RECORD_HERE:
-            break
-        if cursor.offset_delta != count:
+        stop = usual_record(cursor._data, following, cursor._end, &record)
+        if stop:
+            position, following = following, stop
+            delta_ms, offset_delta = record.time, record.offset
+        else:
+            cursor.position, cursor.following = position, following
+            step = cursor.step_any()
+            position, following = cursor.position, cursor.following
+            if step != RECORD_HERE:
+                break
+            delta_ms, offset_delta = cursor.timestamp_delta_ms, cursor.offset_delta
+        if offset_delta != count:
             step = OFFSET_WRONG
             break
-        delta_ms = cursor.timestamp_delta_ms
         if delta_ms >= 0:
             if base_timestamp_ms > LARGEST_INT64 - delta_ms:
                 step = TIME_WRONG
@@ -250,6 +229,7 @@ cdef int add_records(
             noted.time[times] = timestamp
             times += 1
         count += 1
+    cursor.position, cursor.following = position, following
     if noted != NULL:
         noted.times += count
     sums.count, sums.untimed = count, untimed
