@@ -14,7 +14,7 @@ from .figure import Figure, median_ratio, quantile
 from .raw_client import RawClient, check_end, encoded
 
 PRODUCERS: Final = 64
-_SETS_A_SYNC: Final = 32
+SETS_A_SYNC: Final = 32
 _ROUNDS: Final = 5
 _SECONDS: Final = 0.6
 DURABLE: Final = -1
@@ -40,15 +40,15 @@ def durable_acks(
         request = encoded(produce("bench", data, acks=DURABLE))
         path = server.data_dir.parent / "synced"
         file = stack.enter_context(path.open("xb", buffering=0))
-        written = data * _SETS_A_SYNC
+        written = data * SETS_A_SYNC
         sent = one_turn
         for _ in range(rounds):
             times, taken = produce_each(producers, request, seconds)
             sent += len(times)
             rates.append(len(times) / taken)
             slowest.append(quantile(times, 0.99))
-            times, taken = _sync(file.fileno(), written, seconds)
-            sync_rates.append(len(times) * _SETS_A_SYNC / taken)
+            times, taken = sync_each(file.fileno(), written, seconds)
+            sync_rates.append(len(times) * SETS_A_SYNC / taken)
             slowest_syncs.append(quantile(times, 0.99))
         check_end(client, "bench", sent * count)
     rate, p99 = median_ratio(rates, sync_rates), median_ratio(slowest, slowest_syncs)
@@ -83,7 +83,7 @@ def produce_each(
     return times, time.perf_counter() - began
 
 
-def _sync(descriptor: int, data: bytes, least_seconds: float) -> tuple[list[float], float]:
+def sync_each(descriptor: int, data: bytes, least_seconds: float) -> tuple[list[float], float]:
     """Seconds that each write with its sync took, and all of them together."""
     times: list[float] = []
     began = ended = time.perf_counter()

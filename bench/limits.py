@@ -1,11 +1,11 @@
 """`python -m horolog.bench.limits`: what no broker of one process can exceed on this machine.
 
-Four tables.
-
-Sets of 64 KiB with 100-byte messages, in turns: a growing log of the broker; a process that gets
-the same sets from a socket and writes them to a new file; and one that also checks and numbers them
-with the broker's own kernel, which is all that a log has to do. The client is one process beside
-them, as in `make bench`. Messages a second; the last column is the broker's share of the third.
+Sets of 64 KiB, in turns: a growing log of the broker; a process that gets the same sets from a
+socket and writes them to a new file (`socket_to_file`); one that also checks and numbers them with
+the broker's own kernel, which is all that a log has to do; and one with the broker's event loop
+that besides decodes each request, notes its append time and answers it (`least/loops.py`). The
+client is one process beside them, as in `make bench`. Messages a second, and their share of the
+second column: what the last one does not reach is out of reach for a broker.
 
 Then single requests and fetches, as `make bench` measures them, in turns with the same client and a
 process that gives each request its answer and does nothing else (`least/answers.py`): it takes all
@@ -13,16 +13,21 @@ that came at once, writes it to a file where the broker has to, and answers. The
 request at a time in seconds, else requests or bytes a second; the last column is how much of that
 the broker reaches. The echo is the smallest request, of which nothing is kept. Sets that are synced
 before they are answered, from 64 connections, have a process of their own (`least/syncs.py`), which
-begins no segment and removes none.
+does what no broker can leave out, begins no segment and removes none; how much of the disk's own
+loop (`durable.py`) both reach is in the row below.
 
 Then the same requests beside processes with the event loop of the broker, uvloop, that do the least
 for them (`least/loops.py`): this separates the loop, what cannot be left out, and the rest.
 
 Then the client library beside clients that do only what cannot be left out (`least/clients.py`):
 messages a second.
+
+`python -m horolog.bench.limits kafka` measures something else: Apache Kafka beside the broker and
+least processes (`least/beside_kafka.py`).
 """
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from statistics import median
@@ -31,12 +36,13 @@ from typing import Final
 from ..testing.program import ServerProcess
 from ..testing.requests import create_topic, produce
 from .brokers import MIB, RETENTION_LIMIT, batch, broker, echo_request, sets
-from .durable import DURABLE, PRODUCERS, produce_each
+from .durable import DURABLE, PRODUCERS, SETS_A_SYNC, produce_each, sync_each
 from .fetching import filled
 from .figure import median_ratio, quantile, times_in_turns
 from .growing import seconds_in_turns
-from .least import beside_loops, clients
+from .least import beside_kafka, beside_loops, clients
 from .least.answers import answering
+from .least.loops import looping
 from .least.syncs import syncing
 from .raw_client import RawClient, check_end, encoded
 from .socket_to_file import writing
@@ -46,19 +52,32 @@ _ROUNDS: Final = 3
 _SLICES: Final = 8
 _SLICE_BYTES: Final = 32 * MIB
 _SET_BYTES: Final = 64 << 10
+_SETS: Final = (
+    ("v1 of 100 B", sets, 100),
+    ("v1 of 1 KiB", sets, 1024),
+    ("v2 of 100 B", batch, 100),
+    ("v2 of 1 KiB", batch, 1024),
+)
+_RECEIVED: Final = 1
 _TURNS: Final = 20
 _DURABLE_ROUNDS: Final = 5
 _DURABLE_SECONDS: Final = 0.6
 
 
-def main() -> None:
-    """Measure, and print a table."""
-    print(f"{'sets':<4}{'broker':>14}{'received':>14}{'and checked':>14}{'share':>8}")
-    for name, (data, count) in (("v1", sets(100, _SET_BYTES)), ("v2", batch(100, _SET_BYTES))):
-        found = [_rates(data, count) for _ in range(_ROUNDS)]
-        grown, received, checked = map(median, zip(*found, strict=True))
-        figures = f"{grown:>14,.0f}{received:>14,.0f}{checked:>14,.0f}{grown / checked:>8.2f}"
-        print(f"{name:<4}{figures}", flush=True)
+def main(names: Sequence[str] = ()) -> int:
+    """Measure, and print the tables."""
+    if names:
+        return beside_kafka.main()
+    columns = ("broker", "received", "and checked", "and answered")
+    print(f"{'sets':<12}" + "".join(f"{column:>14}{'':>6}" for column in columns))
+    for name, made, value_bytes in _SETS:
+        found = [_rates(*made(value_bytes, _SET_BYTES)) for _ in range(_ROUNDS)]
+        rates = [median(each) for each in zip(*found, strict=True)]
+        shares = (median(one[n] / one[_RECEIVED] for one in found) for n in range(len(columns)))
+        figures = (
+            f"{rate:>14,.0f}{share:>6.2f}" for rate, share in zip(rates, shares, strict=True)
+        )
+        print(f"{name:<12}" + "".join(figures), flush=True)
     print(f"\n{'':<24}{'broker':>14}{'least':>14}{'share':>8}")
     measurements: list[Callable[[], Iterator[_Row]]] = [
         _echoed,
@@ -76,6 +95,7 @@ def main() -> None:
     print(f"\n{'':<24}{'client':>14}{'least':>14}{'share':>8}")
     for row in clients.rows():
         _show(row)
+    return 0
 
 
 def _show(row: "_Row") -> None:
@@ -83,8 +103,8 @@ def _show(row: "_Row") -> None:
     print(f"{label:<24}{ours:>14,.6g}{least:>14,.6g}{share:>8.2f}", flush=True)
 
 
-def _rates(data: bytes, count: int) -> tuple[float, float, float]:
-    """Messages a second of a new log and of the two files."""
+def _rates(data: bytes, count: int) -> list[float]:
+    """Messages a second of a new log and of the three files."""
     times = _SLICE_BYTES // len(data)
     with broker() as (server, client):
         client.call(create_topic("bench", retention_ms=-1))
@@ -93,17 +113,17 @@ def _rates(data: bytes, count: int) -> tuple[float, float, float]:
         with (
             writing(folder / "received", data, times) as send,
             writing(folder / "checked", data, times, checked=True) as send_checked,
+            looping(folder, "appends") as (least, _),
         ):
             works: tuple[Callable[[], object], ...] = (
                 partial(client.pipeline, request, 1, times, _IN_FLIGHT),
                 partial(send, _IN_FLIGHT),
                 partial(send_checked, _IN_FLIGHT),
+                partial(least.pipeline, request, 1, times, _IN_FLIGHT),
             )
             seconds = seconds_in_turns(works, _SLICES)
         check_end(client, "bench", _SLICES * times * count)
-    messages = _SLICES * times * count
-    grown, received, checked = (messages / taken for taken in seconds)
-    return grown, received, checked
+    return [_SLICES * times * count / taken for taken in seconds]
 
 
 _Row = tuple[str, float, float, float]
@@ -149,21 +169,25 @@ def _durable() -> Iterator[_Row]:
     """Sets that are answered after a sync, and the slowest of a hundred of them."""
     data, _ = sets(100, 16 << 10)
     request = encoded(produce("bench", data, acks=DURABLE))
-    rates: list[list[float]] = [[], []]
-    slowest: list[list[float]] = [[], []]
+    rates: list[list[float]] = [[], [], []]
+    slowest: list[list[float]] = [[], [], []]
     with broker() as (server, client), ExitStack() as stack:
         client.call(create_topic("bench", **RETENTION_LIMIT))
-        answer = _frame(client.exchange(request))
         ours = [stack.enter_context(closing(RawClient(server.native))) for _ in range(PRODUCERS)]
-        least = stack.enter_context(syncing(server.data_dir.parent, answer, PRODUCERS))
+        least = stack.enter_context(syncing(server.data_dir.parent, PRODUCERS))
+        path = server.data_dir.parent / "loop"
+        file = stack.enter_context(path.open("xb", buffering=0))
         for _ in range(_DURABLE_ROUNDS):
-            for number, producers in enumerate((ours, least)):
-                times, taken = produce_each(producers, request, _DURABLE_SECONDS)
-                rates[number].append(len(times) / taken)
+            found = [produce_each(one, request, _DURABLE_SECONDS) for one in (ours, least)]
+            found.append(sync_each(file.fileno(), data * SETS_A_SYNC, _DURABLE_SECONDS))
+            for number, (times, taken) in enumerate(found):
+                sets_each = SETS_A_SYNC if number == len(found) - 1 else 1
+                rates[number].append(len(times) * sets_each / taken)
                 slowest[number].append(quantile(times, 0.99))
-    share, slower = median_ratio(*rates), median_ratio(*reversed(slowest))
-    yield "durable_acks", median(rates[0]), median(rates[1]), share
-    yield "durable_acks_p99", median(slowest[0]), median(slowest[1]), slower
+    for name, each in (("durable_acks", rates), ("durable_acks_p99", slowest)):
+        mine, its, loops = each
+        yield name, median(mine), median(its), median_ratio(mine, its)
+        yield f"{name} / loop", median_ratio(mine, loops), median_ratio(its, loops), 1.0
 
 
 _FETCHES: Final = (
@@ -206,4 +230,4 @@ def _rates_of(
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

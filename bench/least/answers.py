@@ -15,6 +15,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
+from ...protocol.api.encodings import Encoding
+from ...protocol.api.native import frames as native
 from ..raw_client import RawClient
 from .listening import listen_at, process
 
@@ -24,7 +26,12 @@ _LENGTH_BYTES: Final = 4
 
 @contextmanager
 def answering(
-    folder: Path, answer: bytes, head_bytes: int, *, written: bool = False
+    folder: Path,
+    answer: bytes,
+    head_bytes: int,
+    *,
+    written: bool = False,
+    encoding: Encoding = native,
 ) -> Iterator[RawClient]:
     """A client of such a process, which gives `answer`, a whole frame."""
     path = folder / "answer"
@@ -32,7 +39,10 @@ def answering(
     arguments = [str(path), str(head_bytes)]
     if written:
         arguments.append(str(folder / "written"))
-    with process(__name__, arguments) as it, closing(RawClient(it.address)) as client:
+    with (
+        process(__name__, arguments) as it,
+        closing(RawClient(it.address, encoding)) as client,
+    ):
         yield client
 
 

@@ -8,10 +8,9 @@ frame gets that is received. What is done before, for all frames that came with 
     answers    nothing
     writes     they are written to a file, and 12 bytes for each of them to another one, with a call
                each, as a broker writes sets and their append times
-    appends    the requests are decoded, their sets checked and numbered with the broker's kernel,
-               these written as above, and answers encoded instead of that of the file: what no
-               broker can leave out that stores what it understands. There is one topic with one
-               partition, nothing is looked up, refused, indexed, counted or timed
+    appends    what no broker can leave out (`appending.py`), with an encoded answer instead of that
+               of the file
+    kafka      the same in Kafka's encoding; the log is emptied when it has 64 MiB
     reads      8 KiB of the file `read` are read for each of them, as for a search by time
     fetches    64 KiB of that file are read for each, and sent behind `answer`
 """
@@ -19,47 +18,43 @@ frame gets that is received. What is done before, for all frames that came with 
 import asyncio
 import os
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import repeat
 from pathlib import Path
-from struct import Struct
 from typing import Final, cast
 
 import uvloop
 
-from ...protocol.api.log.produce import (
-    PRODUCE,
-    ProducePartitionResult,
-    ProduceResponse,
-    ProduceTopicResult,
-)
-from ...protocol.api.native.frames import answers_encoder, reader
-from ...protocol.api.writing import in_memory
+from ...protocol.api.kafka import frames as kafka
+from ...protocol.api.native import frames as native
+from ..brokers import RETENTION_LIMIT
 from ..raw_client import RawClient
+from .appending import Appending
 from .listening import listen_at, process
-from .numbering import numbered
 
-DOES: Final = ("answers", "writes", "appends", "reads", "fetches")
+DOES: Final = ("answers", "writes", "appends", "kafka", "reads", "fetches")
 
 _BUFFER_BYTES: Final = 1 << 20
+_MOVED_BYTES: Final = 128 << 10
 _LENGTH_BYTES: Final = 4
 _SEARCHED_BYTES: Final = 8 << 10
 FETCHED_BYTES: Final = 64 << 10
 """That `fetches` reads for a frame."""
 _READ_BYTES: Final = 1 << 20
-_APPEND_TIME: Final = Struct(">iq")
 
 
 @contextmanager
-def looping(folder: Path, does: str, answer: bytes) -> Iterator[tuple[RawClient, int]]:
+def looping(folder: Path, does: str, answer: bytes = b"") -> Iterator[tuple[RawClient, int]]:
     """A client of such a process, which gives `answer`, a whole frame; and its number."""
     path = folder / does
     path.mkdir()
     (path / "answer").write_bytes(answer)
     (path / "read").write_bytes(bytes(_READ_BYTES))
-    with process(__name__, [does, str(path)]) as it, closing(RawClient(it.address)) as client:
+    encoding = kafka if does == "kafka" else native
+    with (
+        process(__name__, [does, str(path)]) as it,
+        closing(RawClient(it.address, encoding)) as client,
+    ):
         yield client, it.pid
 
 
@@ -71,45 +66,22 @@ class _Work:
         """Takes all bytes, and the frames in them; gives all answers."""
         self._answer = (folder / "answer").read_bytes()
         self._read = os.open(folder / "read", os.O_RDONLY)
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-        self._log, self._times = (os.open(folder / name, flags) for name in ("log", "times"))
-        self._size_bytes = self._offset = self._sets = 0
-        version = PRODUCE.last_version(native=True)
-        self._request = reader(PRODUCE, version)
-        self._encoded = answers_encoder(PRODUCE, version)
+        if does == "kafka":
+            self._log = Appending(folder, kafka, RETENTION_LIMIT["segment_bytes"])
+        else:
+            self._log = Appending(folder)
 
     def _answers(self, data: memoryview, frames: Sequence[memoryview]) -> bytes:
         return self._answer * len(frames)
 
     def _writes(self, data: memoryview, frames: Sequence[memoryview]) -> bytes:
-        self._write(data, range(len(frames)), 0)
+        self._log.write(data, range(len(frames)), 0)
         return self._answer * len(frames)
 
-    def _write(self, data: memoryview, offsets: Sequence[int], now_ms: int) -> None:
-        self._size_bytes += os.pwrite(self._log, data, self._size_bytes)
-        times = b"".join(map(_APPEND_TIME.pack, offsets, repeat(now_ms)))
-        os.pwrite(self._times, times, self._sets * _APPEND_TIME.size)
-        self._sets += len(offsets)
-
     def _appends(self, data: memoryview, frames: Sequence[memoryview]) -> bytes:
-        requests = list(map(self._request, frames))
-        sets = [one.body.topics[0].partitions[0].records for one in requests if one is not None]
-        now_ms = time.time_ns() // 1_000_000
-        found = numbered(sets, self._offset, now_ms)
-        self._write(found.data, found.first_offsets, now_ms)
-        self._offset = found.last_offset + 1
-        responses: list[ProduceResponse] = []
-        for request, offset in zip(requests, found.first_offsets, strict=True):
-            assert request is not None
-            topic = request.body.topics[0]
-            result = ProducePartitionResult(
-                partition=topic.partitions[0].partition, base_offset=offset
-            )
-            responses.append(
-                ProduceResponse(topics=[ProduceTopicResult(name=topic.name, partitions=[result])])
-            )
-        ids = [one.correlation_id for one in requests if one is not None]
-        return b"".join(map(in_memory, self._encoded(ids, responses)))
+        return b"".join(self._log.append(frames))
+
+    _kafka = _appends
 
     def _reads(self, data: memoryview, frames: Sequence[memoryview]) -> bytes:
         for _ in frames:
@@ -127,6 +99,8 @@ class _Connection(asyncio.BufferedProtocol):
         self._over = over
         self._view = memoryview(bytearray(_BUFFER_BYTES))
         self._end = 0
+        self._wanted_end = _BUFFER_BYTES
+        """Behind a large frame nothing is received before it is done: that would be moved."""
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -136,7 +110,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._over.set()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view[self._end :]
+        return self._view[self._end : self._wanted_end]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
@@ -153,6 +127,8 @@ class _Connection(asyncio.BufferedProtocol):
             self._transport.write(self._answers(view[:begin], frames))
         view[: end - begin] = bytes(view[begin:end])
         self._end = end - begin
+        large = behind - begin > _MOVED_BYTES
+        self._wanted_end = behind - begin if large else _BUFFER_BYTES
 
 
 async def main(does: str, folder: Path) -> None:

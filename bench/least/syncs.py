@@ -1,10 +1,9 @@
 """A process that does the least that a broker has to do for sets that are to be on the disk before
-they are answered: `python -m horolog.bench.least.syncs ANSWER WRITTEN`.
+they are answered: `python -m horolog.bench.least.syncs FOLDER`.
 
-It prints `listening HOST:PORT`, takes any number of connections, and gives to each frame that it
-receives the content of the file ANSWER. All frames that are complete when no sync is under way are
-written to the end of the file WRITTEN with one call, synced in a thread, and answered then; what
-comes meanwhile waits for the next sync. It knows nothing of what the frames say, and begins no file
+It prints `listening HOST:PORT` and takes any number of connections. All produce requests that are
+complete when no sync is under way are appended together (`appending.py`) to files in FOLDER, synced
+in a thread, and answered then; what comes meanwhile waits for the next sync. It begins no file
 behind another. It ends when the first connection does.
 """
 
@@ -20,6 +19,7 @@ from typing import Final, cast
 import uvloop
 
 from ..raw_client import RawClient
+from .appending import Appending
 from .listening import listen_at, process
 
 _BUFFER_BYTES: Final = 64 << 10
@@ -27,11 +27,10 @@ _LENGTH_BYTES: Final = 4
 
 
 @contextmanager
-def syncing(folder: Path, answer: bytes, connections: int) -> Iterator[list[RawClient]]:
-    """So many clients of such a process, which gives `answer`, a whole frame."""
-    path = folder / "answer"
-    path.write_bytes(answer)
-    with process(__name__, [str(path), str(folder / "written")]) as it, ExitStack() as stack:
+def syncing(folder: Path, connections: int) -> Iterator[list[RawClient]]:
+    """So many clients of such a process."""
+    (folder / "synced").mkdir()
+    with process(__name__, [str(folder / "synced")]) as it, ExitStack() as stack:
         yield [stack.enter_context(closing(RawClient(it.address))) for _ in range(connections)]
 
 
@@ -55,18 +54,17 @@ class _Connection(asyncio.BufferedProtocol):
         self._end += nbytes
         size = _LENGTH_BYTES + int.from_bytes(self._buffer[:_LENGTH_BYTES], "big")
         if self._end >= size:  # one frame at a time
-            self._rounds.take(self, bytes(memoryview(self._buffer)[:size]))
+            self._rounds.take(self, bytes(memoryview(self._buffer)[_LENGTH_BYTES:size]))
             self._end = 0
 
 
 class _Rounds:
-    """Writes, syncs and answers the requests received, until there are none."""
+    """Appends, syncs and answers the requests received, until there are none."""
 
-    def __init__(self, written: str, answer: bytes) -> None:
+    def __init__(self, folder: Path) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1)
-        self._file = os.open(written, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-        self._answer = answer
+        self._log = Appending(folder)
         self._waiting: list[tuple[_Connection, bytes]] = []
         self._under_way = False
         self.over = asyncio.Event()
@@ -81,24 +79,22 @@ class _Rounds:
         asked, self._waiting = self._waiting, []
         self._under_way = bool(asked)
         if asked:
-            data = b"".join([frame for _, frame in asked])
-            if os.write(self._file, data) != len(data):
-                raise OSError("the disk is full")
-            self._thread.submit(self._sync, asked)
+            answers = self._log.append([frame for _, frame in asked])
+            self._thread.submit(self._sync, [connection for connection, _ in asked], answers)
 
-    def _sync(self, asked: Sequence[tuple[_Connection, bytes]]) -> None:
-        os.fdatasync(self._file)
-        self._loop.call_soon_threadsafe(self._end, asked)
+    def _sync(self, asked: Sequence[_Connection], answers: Sequence[bytes]) -> None:
+        os.fdatasync(self._log.log)
+        self._loop.call_soon_threadsafe(self._end, asked, answers)
 
-    def _end(self, asked: Sequence[tuple[_Connection, bytes]]) -> None:
+    def _end(self, asked: Sequence[_Connection], answers: Sequence[bytes]) -> None:
         self._begin()
-        for connection, _ in asked:
+        for connection, answer in zip(asked, answers, strict=True):
             if connection.transport is not None:
-                connection.transport.write(self._answer)
+                connection.transport.write(answer)
 
 
-async def main(answer: bytes, written: str) -> None:
-    rounds = _Rounds(written, answer)
+async def main(folder: Path) -> None:
+    rounds = _Rounds(folder)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: _Connection(rounds), "127.0.0.1", 0)
     listen_at(*server.sockets[0].getsockname())
@@ -106,4 +102,4 @@ async def main(answer: bytes, written: str) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(Path(sys.argv[1]).read_bytes(), sys.argv[2]))
+    uvloop.run(main(Path(sys.argv[1])))

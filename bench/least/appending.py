@@ -1,0 +1,73 @@
+"""What no broker can leave out that stores what it understands: produce requests are decoded, their
+sets checked and numbered with the broker's kernel and written, each with its append time, and
+answers are encoded. There is one topic with one partition; nothing is looked up, refused, indexed
+or timed."""
+
+import os
+import time
+from collections.abc import Sequence
+from itertools import repeat
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from ...protocol.api.encodings import Encoding
+from ...protocol.api.framing import Frame
+from ...protocol.api.log.produce import (
+    PRODUCE,
+    ProducePartitionResult,
+    ProduceResponse,
+    ProduceTopicResult,
+)
+from ...protocol.api.native import frames as native
+from ...protocol.api.writing import in_memory
+from ...storage.files import Buffer
+from ..raw_client import newest
+from .numbering import numbered
+
+_APPEND_TIME: Final = Struct(">iq")
+
+
+class Appending:
+    """A log of two files, `log` and `times`, in a folder."""
+
+    def __init__(self, folder: Path, encoding: Encoding = native, file_bytes: int = 0) -> None:
+        """With `file_bytes` the log is emptied when it has so many."""
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+        self.log, self._times = (os.open(folder / name, flags) for name in ("log", "times"))
+        self._file_bytes = file_bytes
+        self._size_bytes = self._offset = self._sets = 0
+        version = newest(PRODUCE, encoding)
+        self._request = encoding.reader(PRODUCE, version)
+        self._encoded = encoding.answers_encoder(PRODUCE, version)
+
+    def write(self, data: Buffer, offsets: Sequence[int], now_ms: int) -> None:
+        """Write sets that begin at these offsets, and their append times."""
+        if 0 < self._file_bytes <= self._size_bytes:
+            os.ftruncate(self.log, 0)
+            os.ftruncate(self._times, 0)
+            self._size_bytes = self._sets = 0
+        self._size_bytes += os.pwrite(self.log, data, self._size_bytes)
+        times = b"".join(map(_APPEND_TIME.pack, offsets, repeat(now_ms)))
+        os.pwrite(self._times, times, self._sets * _APPEND_TIME.size)
+        self._sets += len(offsets)
+
+    def append(self, frames: Sequence[Frame]) -> list[bytes]:
+        """Append what produce requests bring; their answers."""
+        requests = [one for one in map(self._request, frames) if one is not None]
+        sets = [one.body.topics[0].partitions[0].records for one in requests]
+        now_ms = time.time_ns() // 1_000_000
+        found = numbered(sets, self._offset, now_ms)
+        self.write(found.data, found.first_offsets, now_ms)
+        self._offset = found.last_offset + 1
+        responses: list[ProduceResponse] = []
+        for request, offset in zip(requests, found.first_offsets, strict=True):
+            topic = request.body.topics[0]
+            result = ProducePartitionResult(
+                partition=topic.partitions[0].partition, base_offset=offset
+            )
+            responses.append(
+                ProduceResponse(topics=[ProduceTopicResult(name=topic.name, partitions=[result])])
+            )
+        ids = [one.correlation_id for one in requests]
+        return list(map(in_memory, self._encoded(ids, responses)))
