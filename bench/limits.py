@@ -16,6 +16,9 @@ before they are answered, from 64 connections, have a process of their own (`lea
 does what no broker can leave out, begins no segment and removes none; how much of the disk's own
 loop (`durable.py`) both reach is in the row below.
 
+A start stands beside a process that imports the libraries of the broker and listens
+(`least/starting.py`).
+
 Then the same requests beside processes with the event loop of the broker, uvloop, that do the least
 for them (`least/loops.py`): this separates the loop, what cannot be left out, and the rest.
 
@@ -35,7 +38,7 @@ from typing import Final
 
 from ..testing.program import ServerProcess
 from ..testing.requests import create_topic, produce
-from .brokers import MIB, RETENTION_LIMIT, batch, broker, echo_request, sets
+from .brokers import MIB, RETENTION_LIMIT, batch, broker, data_folder, echo_request, sets
 from .durable import DURABLE, PRODUCERS, SETS_A_SYNC, produce_each, sync_each
 from .fetching import filled
 from .figure import median_ratio, quantile, times_in_turns
@@ -43,9 +46,12 @@ from .growing import seconds_in_turns
 from .least import beside_kafka, beside_loops, clients
 from .least.answers import answering
 from .least.loops import looping
+from .least.starting import libraries
+from .least.starting import start_seconds as least_start_seconds
 from .least.syncs import syncing
 from .raw_client import RawClient, check_end, encoded
 from .socket_to_file import writing
+from .starting import start_seconds
 
 _IN_FLIGHT: Final = 8
 _ROUNDS: Final = 3
@@ -62,6 +68,7 @@ _RECEIVED: Final = 1
 _TURNS: Final = 20
 _DURABLE_ROUNDS: Final = 5
 _DURABLE_SECONDS: Final = 0.6
+_STARTS: Final = 9
 
 
 def main(names: Sequence[str] = ()) -> int:
@@ -84,6 +91,7 @@ def main(names: Sequence[str] = ()) -> int:
         _one_at_a_time,
         _pipelined,
         _durable,
+        _started,
         *(partial(_fetched, *one) for one in _FETCHES),
     ]
     for measured in measurements:
@@ -188,6 +196,18 @@ def _durable() -> Iterator[_Row]:
         mine, its, loops = each
         yield name, median(mine), median(its), median_ratio(mine, its)
         yield f"{name} / loop", median_ratio(mine, loops), median_ratio(its, loops), 1.0
+
+
+def _started() -> Iterator[_Row]:
+    """A start on an empty directory, and the imports of libraries alone."""
+    names = libraries()
+    ours: list[float] = []
+    least: list[float] = []
+    for _ in range(_STARTS):
+        with data_folder() as data:
+            ours.append(start_seconds(data))
+        least.append(least_start_seconds(names))
+    yield "start_empty", median(ours), median(least), median_ratio(least, ours)
 
 
 _FETCHES: Final = (

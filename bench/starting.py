@@ -26,7 +26,7 @@ _SETTLED_SHARE: Final = 0.04
 def empty() -> Iterator[Figure]:
     """A broker on an empty directory."""
     with data_folder() as data:
-        yield Figure("start_empty", _start_seconds(data), "s")
+        yield Figure("start_empty", _median_start_seconds(data), "s")
     with broker() as (server, client):
         client.call(create_topic("bench"))
         yield Figure("rss_idle", _settled_bytes(server), "bytes")
@@ -37,7 +37,7 @@ def of_3500() -> Iterator[Figure]:
     day, stopped cleanly before."""
     with data_folder() as data:
         _fill(data)
-        yield Figure("start_3500", _start_seconds(data), "s")
+        yield Figure("start_3500", _median_start_seconds(data), "s")
         with broker(data=data) as (server, _):
             used = _settled_bytes(server)
             metrics = urlopen(f"http://{server.http}/metrics").read().decode()
@@ -47,15 +47,17 @@ def of_3500() -> Iterator[Figure]:
             yield Figure("rss_3500", used, "bytes")
 
 
-def _start_seconds(data: Path) -> float:
-    """Median time from the start of the process to its ready line; each stop is a clean one."""
-    times = []
-    for _ in range(_STARTS):
-        began = time.perf_counter()
-        with serving(data, env=kernel_choice()) as server:
-            times.append(time.perf_counter() - began)
-            _stop(server)
-    return median(times)
+def _median_start_seconds(data: Path) -> float:
+    return median(start_seconds(data) for _ in range(_STARTS))
+
+
+def start_seconds(data: Path) -> float:
+    """Time from the start of the process to its ready line; the stop is a clean one."""
+    began = time.perf_counter()
+    with serving(data, env=kernel_choice()) as server:
+        taken = time.perf_counter() - began
+        _stop(server)
+    return taken
 
 
 def _settled_bytes(server: ServerProcess) -> int:

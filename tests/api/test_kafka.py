@@ -395,6 +395,21 @@ def test_record_sets_are_views_that_can_be_written_to() -> None:
     assert frame.endswith(b"\x01\x02 records")
 
 
+def test_each_name_is_that_of_its_own_request() -> None:
+    """Names that repeat the one before, or only look like it, and one that is no text."""
+    read = kafka.reader(METADATA, 1)
+    names = ["a", "a", "b", "ab", "a", "\u00e9", "ee", "x" * 100, "x" * 99 + "y", "a"]
+    for name in names:
+        request = MetadataRequest(topics=[MetadataTopic(name=name)])
+        frame = kafka.encode_request(METADATA, 1, 7, "client", request)[4:]
+        spoiled = frame.replace(name.encode(), b"\xff" * len(name.encode()))
+        assert read(spoiled) is None
+        whole = read(frame)
+        assert whole is not None
+        assert [topic.name for topic in whole.body.topics] == [name]
+        assert whole.client_id == "client"
+
+
 def test_a_long_client_id_is_cut() -> None:
     frame = kafka.encode_request(METADATA, 1, 1, "é" * 300, MetadataRequest(topics=None))
     head, raw = kafka.open_request(frame[4:])

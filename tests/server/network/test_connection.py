@@ -205,6 +205,24 @@ async def test_a_half_sent_request_meets_its_deadline(
     assert strict.figures.connections_dropped == {"half_sent": 1}
 
 
+@pytest.mark.parametrize("value_bytes", [10, 40_000])
+async def test_a_half_sent_request_behind_answered_ones_meets_its_deadline(
+    strict: Broker, value_bytes: int
+) -> None:
+    """fault14: what came with it is answered; however large that is."""
+    body = produce("a", message_set(NOW, value=b"x" * value_bytes))
+    whole = native.encode_request(PRODUCE, 2, 1, "test", body)
+    async with wire(strict.addresses.native) as client:
+        await client.call(MetadataRequest())
+        client.send_bytes(whole * 2 + whole[: len(whole) // 2])
+        answers = [await client.frame(), await client.frame()]
+        assert await client.at_end()
+    bodies = [native.open_response(frame)[1] for frame in answers]
+    found = [result(native.decode_response(PRODUCE.response, 2, body)) for body in bodies]
+    assert [one.base_offset for one in found] == [0, 1]
+    assert strict.figures.connections_dropped == {"half_sent": 1}
+
+
 async def test_a_trickle_does_not_prolong_the_deadline(strict: Broker) -> None:
     """fault14: a byte now and then; an honest client beside it notices nothing."""
     loop = asyncio.get_running_loop()

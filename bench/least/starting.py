@@ -1,0 +1,54 @@
+"""A process that imports the libraries that a broker imports before it takes connections, and then
+takes connections: what a start takes without the broker's own modules.
+
+It is run as a file, with the names of the modules, so that nothing of this package is imported.
+"""
+
+import gc
+import socket
+import subprocess
+import sys
+import time
+from importlib import import_module
+from typing import Final
+
+_LISTED: Final = """
+import sys
+import {package}.cli.serve, {package}.server.main
+for name, module in sys.modules.items():
+    if name.partition(".")[0] not in ("{package}", "__main__") and getattr(module, "__spec__", None):
+        print(name)
+"""
+
+
+def libraries() -> list[str]:
+    """The modules of others, and of Python's own library, in the order of their imports."""
+    listed = _LISTED.format(package=__name__.partition(".")[0])
+    run = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True)
+    return run.stdout.split()
+
+
+def start_seconds(names: list[str]) -> float:
+    """From the start of such a process until it takes connections."""
+    began = time.perf_counter()
+    command = [sys.executable, __file__, *names]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        if started.stdout.readline() != "listening\n":
+            raise RuntimeError("it does not listen")
+        taken = time.perf_counter() - began
+        started.kill()
+    return taken
+
+
+def main(names: list[str]) -> None:
+    gc.disable()  # as in the broker
+    for name in names:
+        import_module(name)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        print("listening", flush=True)
+        listener.accept()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
