@@ -16,7 +16,8 @@ _LISTED: Final = """
 import sys
 import {package}.cli.serve, {package}.server.main
 for name, module in sys.modules.items():
-    if name.partition(".")[0] not in ("{package}", "__main__") and getattr(module, "__spec__", None):
+    others = name.partition(".")[0] not in ("{package}", "__main__")
+    if others and getattr(module, "__spec__", None):
         print(name)
 """
 
