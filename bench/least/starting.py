@@ -14,7 +14,7 @@ from typing import Final
 
 _LISTED: Final = """
 import sys
-import {package}.cli.serve, {package}.server.main
+import {package}.cli.serve, {package}.server.main, uvloop
 for name, module in sys.modules.items():
     others = name.partition(".")[0] not in ("{package}", "__main__")
     if others and getattr(module, "__spec__", None):

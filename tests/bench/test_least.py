@@ -1,14 +1,22 @@
 """The processes that the broker is held against do what they are said to do."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from horolog.bench.brokers import echo_request, sets
+from horolog.bench.brokers import batch, echo_request, sets
+from horolog.bench.durable import DURABLE
+from horolog.bench.least.appending import Appending
 from horolog.bench.least.beside_loops import LEAST
 from horolog.bench.least.loops import DOES, FETCHED_BYTES, looping
-from horolog.bench.raw_client import decoded, encoded
+from horolog.bench.least.starting import libraries, start_seconds
+from horolog.bench.least.syncs import syncing
+from horolog.bench.raw_client import decoded, encoded, newest
+from horolog.protocol.api.encodings import Encoding
+from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.log.produce import PRODUCE
+from horolog.protocol.api.native import frames as native
 from horolog.protocol.records.messages.message import entries
 from horolog.testing.requests import produce, result
 
@@ -19,24 +27,61 @@ SETS = 40
 
 
 def test_all_of_them_are_measured() -> None:
-    assert {does for leasts in LEAST.values() for does in leasts} == set(DOES)
+    beside_kafka = {"kafka"}
+    assert {does for leasts in LEAST.values() for does in leasts} | beside_kafka == set(DOES)
 
 
-def test_a_process_that_appends_stores_what_it_answers(tmp_path: Path) -> None:
-    data, _ = sets(100, 1)
-    request = encoded(produce("bench", data, acks=1))
-    version = PRODUCE.last_version(native=True)
-    with looping(tmp_path, "appends", b"") as (client, _):
+@pytest.mark.parametrize(
+    ("does", "made", "encoding"), [("appends", sets, native), ("kafka", batch, kafka)]
+)
+def test_a_process_that_appends_stores_what_it_answers(
+    tmp_path: Path, does: str, made: Callable[[int, int], tuple[bytes, int]], encoding: Encoding
+) -> None:
+    data, _ = made(100, 1)
+    request = encoded(produce("bench", data, acks=1), encoding=encoding)
+    version = newest(PRODUCE, encoding)
+    with looping(tmp_path, does) as (client, _):
         client.send(request * SETS)
         frames = [bytes(client.answer()) for _ in range(SETS)]
-    answers = [result(decoded(PRODUCE, version, frame)) for frame in frames]
+    answers = [result(decoded(PRODUCE, version, frame, encoding)) for frame in frames]
     assert [answer.base_offset for answer in answers] == list(range(SETS))
     assert {answer.partition for answer in answers} == {0}
-    log, times = ((tmp_path / "appends" / name).read_bytes() for name in ("log", "times"))
+    log, times = ((tmp_path / does / name).read_bytes() for name in ("log", "times"))
     assert [entry.offset for entry in entries(log, 0, len(log))] == list(range(SETS))
     assert [int.from_bytes(times[at : at + 4], "big") for at in range(0, len(times), 12)] == list(
         range(SETS)
     )
+
+
+def test_a_process_that_syncs_has_what_it_answers(tmp_path: Path) -> None:
+    request = encoded(produce("bench", sets(100, 1)[0], acks=DURABLE))
+    version = PRODUCE.last_version(native=True)
+    with syncing(tmp_path, 3) as clients:
+        found = []
+        for client in clients * 2:
+            answer = result(decoded(PRODUCE, version, bytes(client.exchange(request))))
+            found.append(answer.base_offset)
+            log = (tmp_path / "synced" / "log").read_bytes()
+            assert len(list(entries(log, 0, len(log)))) == len(found)
+    assert found == list(range(6))
+
+
+def test_a_log_beside_kafka_is_emptied(tmp_path: Path) -> None:
+    data, _ = sets(100, 1)
+    frame = encoded(produce("bench", data, acks=1))[4:]
+    appending = Appending(tmp_path, file_bytes=3 * len(data))
+    sizes = []
+    for _ in range(7):
+        appending.append([bytearray(frame)])
+        sizes.append((tmp_path / "log").stat().st_size // len(data))
+    assert sizes == [1, 2, 3, 1, 2, 3, 1]
+
+
+def test_a_start_without_the_broker_imports_its_libraries_alone() -> None:
+    names = libraries()
+    assert {"asyncio", "msgspec", "uvloop"} < set(names)
+    assert not [name for name in names if name.startswith("horolog")]
+    assert start_seconds(["json", "socket"]) > 0
 
 
 def test_a_process_that_writes_keeps_what_came(tmp_path: Path) -> None:
