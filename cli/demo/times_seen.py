@@ -8,10 +8,11 @@ from typing import Final
 from ...client.results import ConsumerRecord
 
 _DAY_MS: Final = 86_400_000
+_YEAR_MS: Final = 365 * _DAY_MS
 
 _LENGTHS_MS: Final = (
     *(1000, 10_000, 60_000, 600_000, 3_600_000, 6 * 3_600_000),
-    *(_DAY_MS, 7 * _DAY_MS, 30 * _DAY_MS, 91 * _DAY_MS, 365 * _DAY_MS),
+    *(_DAY_MS, 7 * _DAY_MS, 30 * _DAY_MS, 91 * _DAY_MS, _YEAR_MS),
 )
 """Of intervals that are counted."""
 
@@ -95,10 +96,11 @@ def intervals_to_count(records: Sequence[ConsumerRecord], most: int) -> tuple[in
     messages. `records` must hold a message with a time.
     """
     times = [time_of(record) for record in records if time_of(record) >= 0]
-    years_ms = (years * 365 * _DAY_MS for years in count(2))
-    for length_ms in chain(_LENGTHS_MS, years_ms):
-        start = min(times) // length_ms
-        end = max(times) // length_ms + 1
+    first_ms, last_ms = min(times), max(times)
+    years = max((last_ms - first_ms) // (most * _YEAR_MS), 2)  # fewer are too short
+    for length_ms in chain(_LENGTHS_MS, map(_YEAR_MS.__mul__, count(years))):
+        start = first_ms // length_ms
+        end = last_ms // length_ms + 1
         if end - start <= most:
             break
     return start * length_ms, end * length_ms, length_ms

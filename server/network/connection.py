@@ -302,7 +302,7 @@ class Connection(asyncio.BufferedProtocol):
         most = min(waiting, REQUESTS_IN_A_TURN, self._limits.max_requests_in_flight)
         try:
             for answer in self._answerer.answer(frames, most, self._caller):
-                if isinstance(answer, bytes) and not answers:
+                if isinstance(answer, bytes) and not (answers.made or answers.unmade):
                     self._host.figures.sent_bytes += len(answer)
                     self._transport.write(answer)
                     if len(answer) > FREE_BYTES:
@@ -314,7 +314,7 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:
             self.failed(error)
             return
-        if frames or answers or self._broken:
+        if frames or answers.made or answers.unmade or self._broken:
             self._work(waiting - len(frames))
         elif self._reader.unfinished:
             self._frame_deadline.start()

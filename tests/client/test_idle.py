@@ -20,8 +20,6 @@ NOW = 1_479_144_272_509
 CLOSING_S = 0.1
 """A connection that does not count any more closes its socket in the next turn of the loop."""
 
-pytestmark = pytest.mark.both_loops
-
 Wait = Callable[[BrokerThread], Awaitable[None]]
 
 
@@ -60,6 +58,7 @@ def wait(request: pytest.FixtureRequest) -> Wait:
     return made
 
 
+@pytest.mark.both_loops
 async def test_producers(broker: BrokerThread, address: str, wait: Wait) -> None:
     every: tuple[Literal["all", 0, 1], ...] = ("all", 1, 0)
     async with AsyncExitStack() as stack:

@@ -77,7 +77,7 @@ class UsualSets(Walk):
             )
         self.first_offsets.append(found.first_offset)
         if found.untimed < found.count:
-            is_first = self.max_position < 0
+            is_first = self.untimed == self.count
             if is_first or found.max_timestamp_ms > self.max_timestamp_ms:
                 self.max_timestamp_ms = found.max_timestamp_ms
                 self.max_position, self.max_offset = found.max_position, found.max_offset
