@@ -47,14 +47,18 @@ class Appending:
             os.ftruncate(self.log, 0)
             os.ftruncate(self._times, 0)
             self._size_bytes = self._sets = 0
-        self._size_bytes += os.pwrite(self.log, data, self._size_bytes)
+        if os.pwrite(self.log, data, self._size_bytes) != len(data):
+            raise OSError("the disk is full")
+        self._size_bytes += len(data)
         times = b"".join(map(_APPEND_TIME.pack, offsets, repeat(now_ms)))
         os.pwrite(self._times, times, self._sets * _APPEND_TIME.size)
         self._sets += len(offsets)
 
     def append(self, frames: Sequence[Frame]) -> list[bytes]:
-        """Append what produce requests bring; their answers."""
+        """Append what produce requests bring; their answers. Raises `ValueError` for others."""
         requests = [one for one in map(self._request, frames) if one is not None]
+        if len(requests) != len(frames):
+            raise ValueError("not a produce request")
         sets = [one.body.topics[0].partitions[0].records for one in requests]
         now_ms = time.time_ns() // 1_000_000
         found = numbered(sets, self._offset, now_ms)

@@ -8,8 +8,10 @@ answers; for fetches the one of `answers.py`, which sends a file and looks at no
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -33,7 +35,10 @@ _FILLED_BYTES: Final = 64 * MIB
 
 
 class _Least(Side):
-    """A process that has one topic with one partition, whatever that is called."""
+    """A process that has one topic with one partition, whatever that is called.
+
+    It takes the place of `Sides.fsync`, of which nothing is asked here.
+    """
 
     def topic(self, what: str, **settings: object) -> str:
         return what
@@ -47,10 +52,13 @@ def main() -> int:
     try:
         with both() as sides, TemporaryDirectory() as folder:
             warm_up(sides.kafka)
-            for row in (*_produced(sides, Path(folder)), *_fetched(sides, Path(folder))):
+            for row in chain(_produced(sides, Path(folder)), _fetched(sides, Path(folder))):
                 assert row.fsync is not None
                 figures = f"{row.kafka:>14,.5g}{row.horolog:>14,.5g}{row.ratio:>7.2f}"
-                print(f"{row.name:<24}{figures}{row.fsync:>14,.5g}{row.fsync / row.kafka:>7.2f}")
+                print(
+                    f"{row.name:<24}{figures}{row.fsync:>14,.5g}{row.fsync / row.kafka:>7.2f}",
+                    flush=True,
+                )
     except Unavailable as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -86,13 +94,15 @@ def _fetched(sides: Sides, folder: Path) -> Iterator[Compared]:
         with answering(folder, answer, head_bytes, encoding=kafka) as client:
             requests[sides.fsync.name] = requests[ours.name]
             least = _Least(sides.fsync.name, "", 0, client)
-
-            def work(side: Side) -> float:
-                began, done = time.perf_counter(), 0
-                while (taken := time.perf_counter() - began) < _SECONDS:
-                    done += fetch_all(side.client, [requests[side.name]] * 8, _IN_FLIGHT)  # noqa: B023
-                return done / taken
-
+            work = partial(_fetch_rate, requests)
             in_turns((*pair, least), work)
             found: Rounds = in_turns((*pair, least), work)
         yield compared(name, "bytes/s", found)
+
+
+def _fetch_rate(requests: Mapping[str, bytes], side: Side) -> float:
+    """Bytes a second of one request, again and again."""
+    began, done = time.perf_counter(), 0
+    while (taken := time.perf_counter() - began) < _SECONDS:
+        done += fetch_all(side.client, [requests[side.name]] * 8, _IN_FLIGHT)
+    return done / taken

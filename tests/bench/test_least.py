@@ -82,6 +82,8 @@ def test_a_start_without_the_broker_imports_its_libraries_alone() -> None:
     assert {"asyncio", "msgspec", "uvloop"} < set(names)
     assert not [name for name in names if name.startswith("horolog")]
     assert start_seconds(["json", "socket"]) > 0
+    with pytest.raises(RuntimeError, match="does not listen"):
+        start_seconds(["no_such_module"])
 
 
 def test_a_process_that_writes_keeps_what_came(tmp_path: Path) -> None:

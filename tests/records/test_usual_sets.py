@@ -6,7 +6,7 @@ from struct import pack_into
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import HorologError
@@ -160,6 +160,22 @@ def taken(sets: Sequence[bytes | bytearray], **limits: int) -> int:
     return 0 if found is None else len(found.first_offsets)
 
 
+@example(
+    # The first of two batches says no largest time.
+    sets=[
+        bytes.fromhex(
+            "000000000000000000000043ffffffff024ca66dc70000000000000000018bcfd625c0ff"
+            "ffffffffffffffffffffffffffffffffffffffffff0000000122000000066b65790a7661"
+            "6c756502026801"
+        ),
+        bytes.fromhex(
+            "000000000000000000000043ffffffff0267a22e5f0000000000000000018bcfd625c100"
+            "00018bcfd625c1ffffffffffffffffffffffffffff0000000122000000066b65790a7661"
+            "6c756502026801"
+        ),
+    ],
+    append_time_ms=NOW_MS,
+)
 @examples(600)
 @given(set_lists, st.sampled_from([-1, NOW_MS]))
 def test_many_are_checked_as_each_would_be(sets: list[bytes], append_time_ms: int) -> None:
