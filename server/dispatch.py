@@ -230,7 +230,7 @@ class Dispatcher:
         """Take the requests of one kind off the front of `frames`, up to `most` of them, as far as
         they may be answered without a look at each thing that they name."""
         first = list(islice(frames, min(most, found.most)))
-        if len(first) > 1:
+        if len(first) > 1 and sum(map(len, first)) > BULK_BYTES:
             ends = list(accumulate(map(len, first)))
             del first[bisect_left(ends, BULK_BYTES) + 1 :]
         # Those behind one that is not taken are met again when those before it have been answered.

@@ -6,6 +6,7 @@ or timed."""
 import os
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
 from struct import Struct
@@ -31,22 +32,53 @@ _APPEND_TIME: Final = Struct(">iq")
 class Appending:
     """A log of two files, `log` and `times`, in a folder."""
 
-    def __init__(self, folder: Path, encoding: Encoding = native, file_bytes: int = 0) -> None:
-        """With `file_bytes` the log is emptied when it has so many."""
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-        self.log, self._times = (os.open(folder / name, flags) for name in ("log", "times"))
+    def __init__(
+        self, folder: Path, encoding: Encoding = native, file_bytes: int = 0, kept_bytes: int = 0
+    ) -> None:
+        """With `file_bytes` other two files are begun when the log has so many: as segments are,
+        those before are synced, and removed when there are `kept_bytes` behind them, in a thread.
+        """
+        self._folder = folder
         self._file_bytes = file_bytes
-        self._size_bytes = self._offset = self._sets = 0
+        self._kept_files = kept_bytes // file_bytes if file_bytes else 0
+        self._thread = ThreadPoolExecutor(1)
+        self._closing: list[Future[None]] = []
+        self._files = 0
+        self._offset = 0
+        self._begin()
         version = newest(PRODUCE, encoding)
         self._request = encoding.reader(PRODUCE, version)
         self._encoded = encoding.answers_encoder(PRODUCE, version)
 
+    def _paths(self, number: int) -> list[Path]:
+        return [self._folder / (f"{name}{number}" if number else name) for name in ("log", "times")]
+
+    def _begin(self) -> None:
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+        self.log, self._times = (os.open(path, flags) for path in self._paths(self._files))
+        self._size_bytes = self._sets = 0
+
+    def _roll(self) -> None:
+        closed = (self.log, self._times)
+        removed = self._files - self._kept_files
+        self._files += 1
+        self._begin()
+        paths = self._paths(removed) if removed >= 0 else ()
+        self._closing = [one for one in self._closing if not one.done() or one.result()]
+        self._closing.append(self._thread.submit(_close, closed, paths))
+
+    def close(self) -> None:
+        """Wait for the thread, which has to have done what it was to do."""
+        for one in self._closing:
+            one.result()
+        self._thread.shutdown()
+        os.close(self.log)
+        os.close(self._times)
+
     def write(self, data: Buffer, offsets: Sequence[int], now_ms: int) -> None:
         """Write sets that begin at these offsets, and their append times."""
         if 0 < self._file_bytes <= self._size_bytes:
-            os.ftruncate(self.log, 0)
-            os.ftruncate(self._times, 0)
-            self._size_bytes = self._sets = 0
+            self._roll()
         if os.pwrite(self.log, data, self._size_bytes) != len(data):
             raise OSError("the disk is full")
         self._size_bytes += len(data)
@@ -75,3 +107,11 @@ class Appending:
             )
         ids = [one.correlation_id for one in requests]
         return list(map(in_memory, self._encoded(ids, responses)))
+
+
+def _close(synced: Sequence[int], removed: Sequence[Path]) -> None:
+    for file in synced:
+        os.fdatasync(file)
+        os.close(file)
+    for path in removed:
+        path.unlink()

@@ -10,7 +10,8 @@ frame gets that is received. What is done before, for all frames that came with 
                each, as a broker writes sets and their append times
     appends    what no broker can leave out (`appending.py`), with an encoded answer instead of that
                of the file
-    kafka      the same in Kafka's encoding; the log is emptied when it has 64 MiB
+    kafka      the same in Kafka's encoding; other files are begun when the log has 64 MiB, those
+               before are synced, and removed when there are 256 MiB behind them
     reads      8 KiB of the file `read` are read for each of them, as for a search by time
     fetches    64 KiB of that file are read for each, and sent behind `answer`
 """
@@ -67,7 +68,8 @@ class _Work:
         self._answer = (folder / "answer").read_bytes()
         self._read = os.open(folder / "read", os.O_RDONLY)
         if does == "kafka":
-            self._log = Appending(folder, kafka, RETENTION_LIMIT["segment_bytes"])
+            limits = RETENTION_LIMIT["segment_bytes"], RETENTION_LIMIT["retention_bytes"]
+            self._log = Appending(folder, kafka, *limits)
         else:
             self._log = Appending(folder)
 

@@ -25,6 +25,7 @@ from ...protocol.errors import (
 )
 from ...protocol.limits import SHARED_SLAB_BYTES
 from ...protocol.records.kernel import walk
+from ...protocol.records.layout import NO_TIMESTAMP
 from ...storage.files import Buffer
 from ...storage.log.appended import Appended
 from ...storage.log.log import Log
@@ -153,10 +154,13 @@ def _take(
         sent[0].refuse(services, outcome)
         return 1
     append_time_ms, log_start_offset = outcome.append_time_ms, log.log_start_offset
-    for one, first_offset in zip(sent, outcome.first_offsets, strict=False):
-        one.base_offset, one.log_append_time_ms = first_offset, append_time_ms
-        one.log_start_offset, one.record_set = log_start_offset, b""
     count = len(outcome.first_offsets)
+    for one, first_offset in zip(sent, outcome.first_offsets, strict=False):
+        one.base_offset, one.log_start_offset = first_offset, log_start_offset
+        one.record_set = b""
+    if append_time_ms != NO_TIMESTAMP:
+        for one in sent[:count]:
+            one.log_append_time_ms = append_time_ms
     if outcome.count:
         commit = None
         if services.cluster is not None:

@@ -117,35 +117,38 @@ class _Rows:
         """What may be appended."""
         self.of_transactions: list[tuple[str, ProduceResponse]] = []
         """What belongs to transactions, by their ids."""
-        if len(requests) > 1:
-            topics = [
-                one.topics[0]
-                for one in requests
-                if len(one.topics) == 1 and one.transactional_id is None
-            ]
-            asked = [topic.partitions[0] for topic in topics if len(topic.partitions) == 1]
-            if len(asked) == len(requests):
-                self._add_each(topics, asked)
-                return
-        for request in requests:
-            self._add(request)
+        if not (len(requests) > 1 and self._add_each(requests)):
+            for request in requests:
+                self._add(request)
 
-    def _add_each(self, topics: Sequence[ProduceTopic], asked: Sequence[ProducePartition]) -> None:
-        """Add requests that name one partition each."""
-        targets = [(topic.name, one.partition) for topic, one in zip(topics, asked, strict=True)]
-        sent = [
-            new_sent(target, one.records or b"", partition=one.partition)
-            for target, one in zip(targets, asked, strict=True)
-        ]
-        if len(set(targets)) == 1:
-            self.by_partition[targets[0]] = sent
+    def _add_each(self, requests: Sequence[ProduceRequest]) -> bool:
+        """Add requests if they name one partition each and are of no transactions."""
+        all_sent: list[Sent] = []
+        responses: list[ProduceResponse] = []
+        targets: set[Partition] = set()
+        try:
+            for request in requests:
+                [topic] = request.topics
+                [asked] = topic.partitions
+                if request.transactional_id is not None:
+                    return False
+                name = topic.name
+                target = name, asked.partition
+                targets.add(target)
+                sent = new_sent(target, asked.records or b"", partition=asked.partition)
+                all_sent.append(sent)
+                responses.append(
+                    ProduceResponse(topics=[ProduceTopicResult(name=name, partitions=[sent])])
+                )
+        except ValueError:  # there is none, or more than one
+            return False
+        if len(targets) == 1:
+            self.by_partition[target] = all_sent
         else:
-            for one in sent:
-                self.by_partition[one.target].append(one)
-        self.responses = [
-            ProduceResponse(topics=[ProduceTopicResult(name=one.target[0], partitions=[one])])
-            for one in sent
-        ]
+            for sent in all_sent:
+                self.by_partition[sent.target].append(sent)
+        self.responses = responses
+        return True
 
     def _add(self, request: ProduceRequest) -> None:
         """Add a request, which may name any number of partitions and be of a transaction."""

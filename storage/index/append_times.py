@@ -21,8 +21,11 @@ A file that is missing, or not as it should be, makes the times of its segment u
 error.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import chain, repeat
 from pathlib import Path
+from struct import Struct
 from typing import Final
 from zlib import crc32
 
@@ -32,7 +35,12 @@ from ..seams import Seams
 from .append_time_blocks import BLOCK_ENTRIES, ENTRY, Blocks
 from .index_checksums import AppendTimesChecksum
 
-_packed: Final = ENTRY.pack
+
+@lru_cache(64)
+def _packing(entries: int) -> Callable[..., bytes]:
+    """What packs so many entries, given the numbers of all."""
+    return Struct(">" + ENTRY.format[1:] * entries).pack
+
 
 STEP_ENTRIES: Final = 8 * BLOCK_ENTRIES
 """How many entries are read at a time where a whole file is."""
@@ -211,7 +219,8 @@ class AppendTimes:
         blocks, count = self.blocks, self._count
         base_offset = self.base_offset
         relatives = [offset - base_offset for offset in first_offsets]
-        data = b"".join([_packed(relative, append_time_ms) for relative in relatives])
+        numbers = chain.from_iterable(zip(relatives, repeat(append_time_ms)))
+        data = _packing(len(relatives))(*numbers)
         crc = crc32(data, self._crc)
         self._write(data)
         if blocks.count == count:

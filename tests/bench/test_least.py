@@ -1,6 +1,7 @@
 """The processes that the broker is held against do what they are said to do."""
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -66,15 +67,16 @@ def test_a_process_that_syncs_has_what_it_answers(tmp_path: Path) -> None:
     assert found == list(range(6))
 
 
-def test_a_log_beside_kafka_is_emptied(tmp_path: Path) -> None:
+def test_a_log_beside_kafka_has_files_that_go(tmp_path: Path) -> None:
     data, _ = sets(100, 1)
     frame = encoded(produce("bench", data, acks=1))[4:]
-    appending = Appending(tmp_path, file_bytes=3 * len(data))
-    sizes = []
-    for _ in range(7):
-        appending.append([bytearray(frame)])
-        sizes.append((tmp_path / "log").stat().st_size // len(data))
-    assert sizes == [1, 2, 3, 1, 2, 3, 1]
+    size_bytes = 3 * len(data)
+    with closing(Appending(tmp_path, file_bytes=size_bytes, kept_bytes=2 * size_bytes)) as it:
+        for _ in range(4 * 3 + 1):
+            it.append([bytearray(frame)])
+    sets_in = {path.name: path.stat().st_size // len(data) for path in tmp_path.glob("log*")}
+    assert sets_in == {"log2": 3, "log3": 3, "log4": 1}
+    assert {path.name for path in tmp_path.glob("times*")} == {"times2", "times3", "times4"}
 
 
 def test_a_start_without_the_broker_imports_its_libraries_alone() -> None:

@@ -14,10 +14,19 @@ cdef extern from "kernel.h" nogil:
         long long length,
     )
     ctypedef struct horolog_record:
-        long long start, key_at, value_at
+        const unsigned char *start
+        const unsigned char *key_at
+        const unsigned char *value_at
         int time, offset, key, value
-    long long usual_record(
-        const unsigned char *data, long long at, long long end, horolog_record *found
+    const unsigned char *usual_record(
+        const unsigned char *at, const unsigned char *end, horolog_record *found
+    )
+    ctypedef struct horolog_run:
+        int smallest, largest, largest_at
+        long long sum
+    long long usual_run(
+        const unsigned char **at, const unsigned char *end, int count, int low, int high,
+        long long base, long long *time, long long most, horolog_run *found,
     )
     unsigned int crc32_at(const unsigned char *data, long long position, long long length)
     unsigned int crc32c_at(const unsigned char *data, long long position, long long length)
@@ -71,6 +80,7 @@ cdef enum:
     FIRST_BYTES = 512
 
 cdef long long LARGEST_INT32 = 0x7FFFFFFF
+cdef long long SMALLEST_INT32 = -0x80000000
 cdef long long LARGEST_INT64 = 0x7FFFFFFFFFFFFFFF
 cdef long long SMALLEST_INT64 = ~LARGEST_INT64
 cdef long long LARGE = 1LL << 62

@@ -98,59 +98,106 @@ static inline void copy_bytes(unsigned char *data, long long position,
 
 /* The number at `at` as a record has it, in one or two bytes, and goes behind it; -1 for one that
    takes more. By branches, so that the processor need not know how long one is to read the next. */
-__attribute__((always_inline)) static inline int short_at(const unsigned char *data, long long *at)
+__attribute__((always_inline)) static inline int short_at(const unsigned char **at)
 {
-    int small = data[(*at)++], second;
+    int small = *(*at)++, second;
     if (small < 0x80)
         return small;
-    second = data[(*at)++];
+    second = *(*at)++;
     return second < 0x80 ? (small & 0x7f) | second << 7 : -1;
 }
 
-/* A record that is like most: its numbers take one or two bytes each, and it has no headers. */
+static inline int unfolded_short(int number)
+{
+    return number >> 1 ^ -(number & 1);
+}
+
+/* A record that is like most: its numbers take one or two bytes each, and it has no headers.
+   `start` is behind its length. */
 typedef struct {
-    long long start, key_at, value_at;
+    const unsigned char *start, *key_at, *value_at;
     int time, offset, key, value;
 } horolog_record;
 
-/* Reads the record at `at` if it is like that, and gives the place behind it; else 0, whatever is
+/* Reads the record at `at` if it is like that, and gives the place behind it; else NULL, whatever is
    wrong with it. */
-__attribute__((always_inline)) static inline long long
-usual_record(const unsigned char *data, long long at, long long end, horolog_record *found)
+__attribute__((always_inline)) static inline const unsigned char *
+usual_record(const unsigned char *at, const unsigned char *end, horolog_record *found)
 {
-    long long stop;
+    const unsigned char *stop;
     int length, time, offset, key, value;
     if (end - at < 9) /* four numbers and the attributes */
-        return 0;
-    length = short_at(data, &at);
+        return NULL;
+    length = short_at(&at);
+    if (length < 0 || length & 1 || length >> 1 > end - at)
+        return NULL;
     stop = at + (length >> 1);
-    if (length < 0 || length & 1 || stop > end)
-        return 0;
     found->start = at++;
-    time = short_at(data, &at);
-    offset = short_at(data, &at);
-    key = short_at(data, &at);
+    time = short_at(&at);
+    offset = short_at(&at);
+    key = short_at(&at);
     if ((time | offset | key) < 0)
-        return 0;
+        return NULL;
     found->key_at = at;
-    if (!(key & 1))
+    if (!(key & 1)) {
+        if (key >> 1 > stop - at)
+            return NULL;
         at += key >> 1;
+    }
     if (end - at < 3) /* a number and the count of headers */
-        return 0;
-    value = short_at(data, &at);
+        return NULL;
+    value = short_at(&at);
     if (value < 0)
-        return 0;
+        return NULL;
     found->value_at = at;
-    if (!(value & 1))
-        at += value >> 1;
-    /* All of it is inside the record if this is its last byte. */
-    if (at + 1 != stop || data[at])
-        return 0;
-    found->time = time >> 1 ^ -(time & 1);
-    found->offset = offset >> 1 ^ -(offset & 1);
-    found->key = key >> 1 ^ -(key & 1);
-    found->value = value >> 1 ^ -(value & 1);
+    /* All of it is inside the record if the count of headers is its last byte. */
+    if (stop - at != (value & 1 ? 0 : value >> 1) + 1 || stop[-1])
+        return NULL;
+    found->time = unfolded_short(time);
+    found->offset = unfolded_short(offset);
+    found->key = unfolded_short(key);
+    found->value = unfolded_short(value);
     return stop;
+}
+
+/* What `usual_run` passed: the smallest and the largest time, the offset of the first one that has
+   the largest, and the sum of all. They are counted from those of the batch. */
+typedef struct {
+    int smallest, largest, largest_at;
+    long long sum;
+} horolog_run;
+
+/* Goes over records from `*at` on that are like most, have the offsets from `count` on and times from
+   `low` to `high`; gives how many these are, and moves `*at` behind them. Up to `most` of their
+   times, with `base` added, are put from `time` on. */
+static inline long long usual_run(const unsigned char **at, const unsigned char *end, int count,
+                                  int low, int high, long long base, long long *time,
+                                  long long most, horolog_run *found)
+{
+    const unsigned char *position = *at, *stop;
+    long long *time_end = time + most, sum = 0;
+    int offset = count, smallest = INT32_MAX, largest = INT32_MIN, largest_at = 0;
+    horolog_record record;
+    while ((stop = usual_record(position, end, &record)) && record.offset == offset
+           && record.time >= low && record.time <= high) {
+        sum += record.time;
+        if (record.time < smallest)
+            smallest = record.time;
+        if (record.time > largest) {
+            largest = record.time;
+            largest_at = offset;
+        }
+        if (time != time_end)
+            *time++ = base + record.time;
+        offset++;
+        position = stop;
+    }
+    *at = position;
+    found->smallest = smallest;
+    found->largest = largest;
+    found->largest_at = largest_at;
+    found->sum = sum;
+    return offset - count;
 }
 
 /* Tables for one polynomial, made when they are first needed. */

@@ -29,6 +29,26 @@ cdef inline void count_latency(Latencies *these, long long timestamp) noexcept:
     these.wraps += these.sum_ms < <unsigned long long>timestamp
 
 
+# Counts timestamps in the bucket of the one before them: so many, below 2**31, that are together
+# `sum_ms` behind as often `base_ms`, which is not negative; nor is any of them.
+cdef inline void count_alike(
+    Latencies *these, unsigned long long base_ms, unsigned long long count, long long sum_ms
+) noexcept:
+    cdef unsigned long long low = <unsigned int>base_ms * count, high = (base_ms >> 32) * count
+    these.timed += count
+    these.wraps += high >> 32
+    high <<= 32
+    these.sum_ms += low
+    these.wraps += these.sum_ms < low
+    these.sum_ms += high
+    these.wraps += these.sum_ms < high
+    these.sum_ms += <unsigned long long>sum_ms
+    if sum_ms < 0:
+        these.wraps -= these.sum_ms >= <unsigned long long>sum_ms
+    else:
+        these.wraps += these.sum_ms < <unsigned long long>sum_ms
+
+
 # A timestamp out of the bucket of those before it; as what it adds to the sum.
 cdef long long next_bucket(Latencies *these, long long timestamp) noexcept:
     cdef long long latency_ms, now_ms = these.now_ms

@@ -154,16 +154,19 @@ cdef inline unsigned long long folded(long long number) noexcept:
 
 # Goes to the next record if it is like most (`usual_record`). Else nothing is changed.
 cdef inline bint step_usual(RecordCursor cursor) noexcept:
+    cdef const unsigned char *data = cursor._data
     cdef horolog_record record
-    cdef long long stop = usual_record(cursor._data, cursor.following, cursor._end, &record)
-    if not stop:
+    cdef const unsigned char *stop = usual_record(
+        data + cursor.following, data + cursor._end, &record
+    )
+    if stop == NULL:
         return False
     cursor.position = cursor.following
-    cursor.following = cursor.headers_at = stop
-    cursor.attributes = cursor._data[record.start]
+    cursor.following = cursor.headers_at = stop - data
+    cursor.attributes = record.start[0]
     cursor.timestamp_delta_ms, cursor.offset_delta = record.time, record.offset
-    cursor.key_at, cursor.key_bytes = record.key_at, record.key
-    cursor.value_at, cursor.value_bytes = record.value_at, record.value
+    cursor.key_at, cursor.key_bytes = record.key_at - data, record.key
+    cursor.value_at, cursor.value_bytes = record.value_at - data, record.value
     cursor.header_count = 0
     return True
 
@@ -180,56 +183,68 @@ cdef struct RecordSums:
 
 
 # Goes over the records that `cursor` has before it, and notes their times if that is asked for; what
-# its last step did.
+# its last step did. Each record whose time is in another bucket than those before it is looked at by
+# itself, and what is like most behind it is counted together (`usual_run`).
 cdef int add_records(
     RecordCursor cursor, long long base_timestamp_ms, Latencies *latencies, RecordSums *sums,
     NotedTimes *noted,
 ) noexcept:
-    cdef long long count = 0, untimed = 0, min_ms = LARGEST_INT64
-    cdef long long max_ms = NO_TIME, max_delta = -1, delta_ms, offset_delta, timestamp, stop
-    cdef long long position = cursor.position, following = cursor.following
-    cdef Py_ssize_t times = 0, most_times = 0
+    cdef long long count = 0, untimed = 0, min_ms = LARGEST_INT64, max_ms = NO_TIME
+    cdef long long max_delta = -1, timestamp, low, high, alike, room
+    cdef const unsigned char *at
+    cdef const unsigned char *end = cursor._data + cursor._end
+    cdef horolog_run run
     cdef int step
-    cdef horolog_record record
-    if noted != NULL:
-        times, most_times = noted.times, MOST_TIMES
     while True:
-        stop = usual_record(cursor._data, following, cursor._end, &record)
-        if stop:
-            position, following = following, stop
-            delta_ms, offset_delta = record.time, record.offset
-        else:
-            cursor.position, cursor.following = position, following
-            step = cursor.step_any()
-            position, following = cursor.position, cursor.following
-            if step != RECORD_HERE:
-                break
-            delta_ms, offset_delta = cursor.timestamp_delta_ms, cursor.offset_delta
-        if offset_delta != count:
+        step = RECORD_HERE if step_usual(cursor) else cursor.step_any()
+        if step != RECORD_HERE:
+            break
+        if cursor.offset_delta != count:
             step = OFFSET_WRONG
             break
-        if delta_ms >= 0:
-            if base_timestamp_ms > LARGEST_INT64 - delta_ms:
+        if cursor.timestamp_delta_ms >= 0:
+            if base_timestamp_ms > LARGEST_INT64 - cursor.timestamp_delta_ms:
                 step = TIME_WRONG
                 break
-        elif base_timestamp_ms < SMALLEST_INT64 - delta_ms:
+        elif base_timestamp_ms < SMALLEST_INT64 - cursor.timestamp_delta_ms:
             step = TIME_WRONG
             break
-        timestamp = base_timestamp_ms + delta_ms
+        timestamp = base_timestamp_ms + cursor.timestamp_delta_ms
+        if noted != NULL and noted.times + count < MOST_TIMES:
+            noted.time[noted.times + count] = timestamp
         if timestamp == NO_TIME:
             untimed += 1
-        else:
-            if timestamp > max_ms or untimed == count:
-                max_ms = timestamp
-                max_delta = count
-            if timestamp < min_ms:
-                min_ms = timestamp
-            count_latency(latencies, timestamp)
-        if times < most_times:
-            noted.time[times] = timestamp
-            times += 1
+            count += 1
+            continue
+        if timestamp > max_ms or untimed == count:
+            max_ms = timestamp
+            max_delta = count
+        if timestamp < min_ms:
+            min_ms = timestamp
+        count_latency(latencies, timestamp)
         count += 1
-    cursor.position, cursor.following = position, following
+        if not (0 <= base_timestamp_ms <= LARGEST_INT64 >> 1 and count <= LARGEST_INT32):
+            continue
+        low = max(max(latencies.from_ms, 0) - base_timestamp_ms, SMALLEST_INT32)
+        high = min(latencies.upto_ms - base_timestamp_ms, LARGEST_INT32)
+        if low > high:
+            continue
+        room = 0
+        if noted != NULL:
+            room = max(MOST_TIMES - noted.times - count, 0)
+        at = cursor._data + cursor.following
+        alike = usual_run(
+            &at, end, <int>count, <int>low, <int>high, base_timestamp_ms,
+            &noted.time[noted.times + count] if room else NULL, room, &run,
+        )
+        if not alike:
+            continue
+        cursor.following = at - cursor._data
+        count_alike(latencies, base_timestamp_ms, alike, run.sum)
+        if base_timestamp_ms + run.largest > max_ms:
+            max_ms, max_delta = base_timestamp_ms + run.largest, run.largest_at
+        min_ms = min(min_ms, base_timestamp_ms + run.smallest)
+        count += alike
     if noted != NULL:
         noted.times += count
     sums.count, sums.untimed = count, untimed
