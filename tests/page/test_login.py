@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from horolog import Admin, Security
-from horolog.server.web import web_sessions
+from horolog.server.web.web_sessions import SESSION_SECONDS, WebSessions
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.program import Program
 from horolog.tests.secure_clients.certificates import Authority
@@ -156,9 +157,18 @@ def test_a_logout(page: Page) -> None:
 
 def test_a_session_that_ends(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that is open goes to the login when it asks the next time, by itself."""
-    monkeypatch.setattr(web_sessions, "SESSION_SECONDS", 1.0)
+    begun: list[WebSessions] = []
+    begin = WebSessions.begin
+
+    def noted(sessions: WebSessions, *args: Any) -> str:
+        begun.append(sessions)
+        return begin(sessions, *args)
+
+    monkeypatch.setattr(WebSessions, "begin", noted)
     log_in(page)
     is_inside(page)
+    time = begun[0]._time
+    monkeypatch.setattr(begun[0], "_time", lambda: time() + SESSION_SECONDS + 1)
     expect(page).to_have_url(re.compile("/login$"), timeout=20_000)
     log_in(page)
     is_inside(page)

@@ -195,6 +195,41 @@ def test_the_cursor_reads_what_the_slow_decoder_reads(
     now_ms=st.sampled_from([-1, NOW_MS, 0, INT64_MAX]),
 )
 def test_the_check_says_what_the_slow_decoder_says(data: bytes, base_ms: int, now_ms: int) -> None:
+    check_like_the_slow_decoder(data, base_ms, now_ms)
+
+
+@st.composite
+def runs_of_records(draw: st.DrawFn) -> bytes:
+    """Records like those of most producers, which are counted many at a time; one of them may have
+    a wrong offset, a header, or a time far from the others."""
+    deltas = draw(st.lists(st.sampled_from([-200, -3, -1, 0, 0, 1, 5, 499, 8191]), max_size=30))
+    key, value = draw(st.tuples(st.sampled_from([None, b"", b"k" * 70]), contents))
+    records = [Slow(0, delta, number, key, value) for number, delta in enumerate(deltas)]
+    if records and draw(st.booleans()):
+        number = draw(st.integers(0, len(records) - 1))
+        time_delta, offset_delta, headers = draw(
+            st.sampled_from([(0, number + 1, ()), (2**40, number, ()), (3, number, ((b"h", b""),))])
+        )
+        records[number] = Slow(0, time_delta, offset_delta, key, value, headers)
+    return b"".join(map(written, records))
+
+
+@examples(400)
+@given(
+    data=runs_of_records(),
+    base_ms=st.one_of(
+        st.integers(NOW_MS - 1200, NOW_MS + 300),
+        st.sampled_from([-2, -1, 0, 3, 2**32 - 2, 2**62 - 1, 2**62, INT64_MAX - 400]),
+    ),
+    now_ms=st.sampled_from([-1, NOW_MS, INT64_MAX]),
+)
+def test_runs_are_counted_as_the_slow_decoder_counts(
+    data: bytes, base_ms: int, now_ms: int
+) -> None:
+    check_like_the_slow_decoder(data, base_ms, now_ms)
+
+
+def check_like_the_slow_decoder(data: bytes, base_ms: int, now_ms: int) -> None:
     good: list[int] = []
     records, good_bytes = slow_records(data)
     fits = len(records)
