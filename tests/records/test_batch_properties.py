@@ -11,7 +11,7 @@ from struct import pack, unpack
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from horolog.protocol.records.kernel import (
@@ -214,7 +214,13 @@ def runs_of_records(draw: st.DrawFn) -> bytes:
     return b"".join(map(written, records))
 
 
+def run_of(*deltas: int) -> bytes:
+    return b"".join(written(Slow(0, delta, n, None, b"")) for n, delta in enumerate(deltas))
+
+
 @examples(400)
+@example(run_of(*[0] * 9), 2**62 - 1, INT64_MAX)  # times of which the sum takes more than 64 bits
+@example(run_of(0, *[-1] * 7), 2**61, INT64_MAX)  # and of which a part of the sum does
 @given(
     data=runs_of_records(),
     base_ms=st.one_of(
