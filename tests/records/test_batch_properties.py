@@ -215,7 +215,7 @@ def runs_of_records(draw: st.DrawFn) -> bytes:
 
 
 def run_of(*deltas: int) -> bytes:
-    return b"".join(written(Slow(0, delta, n, None, b"")) for n, delta in enumerate(deltas))
+    return b"".join(written(Slow(0, delta, n, None, b"value")) for n, delta in enumerate(deltas))
 
 
 @examples(400)
