@@ -18,6 +18,12 @@ SHARED_SLAB_BYTES: Final = 1024 * 1024
 What a producer has under way in sets of 64 KiB fits, so that it is written together; more than
 that in one turn would keep others waiting."""
 
+SPARE_FRAMES: Final = 2
+SPARE_BYTES: Final = 4 * 1024 * 1024
+"""Memory of so many large requests, of up to so many bytes each, is kept by a broker for the next
+ones: to clear new memory, and to copy what has come when it grows, takes as long as to check a set.
+"""
+
 REQUESTS_IN_A_TURN: Final = 512
 """So many requests of one connection are handled before others have their turn: a few ms."""
 

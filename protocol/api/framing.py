@@ -4,6 +4,7 @@ No I/O: `FrameReader` offers the buffer for the next bytes, and its caller passe
 received. It fits `asyncio.BufferedProtocol`.
 """
 
+from collections import deque
 from typing import Final
 
 from ..errors import HorologError
@@ -70,7 +71,7 @@ class FrameReader:
         "_opened",
         "_protocol",
         "_slab",
-        "_spare",
+        "_spares",
         "_window",
         "fault",
         "unfinished",
@@ -83,12 +84,14 @@ class FrameReader:
         limit_name: str = "socket.request.max.bytes",
         protocol: str = "Horolog's protocol",
         slab: bytearray | None = None,
+        spares: deque[bytearray] | None = None,
     ) -> None:
         """Accept frames of up to `max_frame_bytes`; `limit_name` is the setting that says so, and
         `protocol` what is spoken here.
 
         `slab` has at least `SLAB_BYTES`. Readers may share one if nothing of another's comes
-        between `get_buffer` and `received`.
+        between `get_buffer` and `received`. `spares` are the buffers that were given back, as many
+        as it takes; these may be shared too. A reader that has none of others keeps one.
         """
         self._max_frame_bytes = max_frame_bytes
         self._limit_name = limit_name
@@ -100,7 +103,7 @@ class FrameReader:
         expected, of which little is to be copied."""
         self._beginning = b""
         self._large: _LargeFrame | None = None
-        self._spare = bytearray()
+        self._spares: deque[bytearray] = deque(maxlen=1) if spares is None else spares
         """What was given back; the next large frame is received into it."""
         self.unfinished = False
         """Whether a part of a frame is held."""
@@ -122,11 +125,12 @@ class FrameReader:
 
         New memory costs more than what is done with it.
         """
-        self._spare = frame
+        self._spares.append(frame)
 
     def let_go(self) -> None:
         """Free the buffers; nothing is received any more."""
-        self._slab = self._spare = bytearray()
+        self._slab = bytearray()
+        self._spares = deque(maxlen=0)
         self._window = 0
         self._beginning = b""
         self._large = None
@@ -201,7 +205,7 @@ class FrameReader:
 
     def _take_spare(self, length: int) -> bytearray:
         """A buffer of `length`; an empty one when none is at hand that has about that."""
-        spare, self._spare = self._spare, bytearray()
+        spare = self._spares.pop() if self._spares else bytearray()
         if not length <= len(spare) + len(spare) // 8 <= 2 * length:
             return bytearray()
         try:

@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from typing import cast
 
 from ...config.address import join_address
-from ...protocol.api.framing import ForeignProtocol, FrameReader, ProtocolError
-from ...protocol.limits import REQUESTS_IN_A_TURN
+from ...protocol.api.framing import ForeignProtocol, Frame, FrameReader, ProtocolError
+from ...protocol.limits import REQUESTS_IN_A_TURN, SLAB_BYTES, SPARE_BYTES
 from ..metrics.figures import count
 from ..outcomes import CloseConnection
 from .deadline import Deadline, IdleLimit
@@ -61,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
             limit_name="max.frame.bytes",
             protocol=endpoint.protocol,
             slab=host.slab,
+            spares=host.spares,
         )
         self._answerer = endpoint.answerer
         self._entrance: Entrance | None = None
@@ -68,6 +69,8 @@ class Connection(asyncio.BufferedProtocol):
         self._outgoing = Outgoing(host, self._work, loop, self._reader_is_late, endpoint.tls)
         self._answers = self._outgoing.queue
         self._frames: Frames = deque()
+        self._large: bytearray | None = None
+        """The frame of which memory is given back when it is taken off `_frames`."""
         self._transport: asyncio.Transport | None = None
         self._caller = Caller(("", 0), "")
         self._reading = True
@@ -127,6 +130,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if not held_nothing:
             self._frame_deadline.stop()
+            self._note_large(frames[0])
         self._frames.extend(frames)
         if views:
             self._answer_all()
@@ -136,6 +140,18 @@ class Connection(asyncio.BufferedProtocol):
             self._ready_connections.add(self, sum(map(len, frames)))
         else:
             self.go_on()
+        self._give_back()
+
+    def _note_large(self, frame: Frame) -> None:
+        if isinstance(frame, bytearray) and SLAB_BYTES < len(frame) <= SPARE_BYTES:
+            self._large = frame
+
+    def _give_back(self) -> None:
+        """Have memory used again: that of a large frame that is answered, or is looked at where its
+        answer waits."""
+        if self._large is not None and not self._frames:
+            self._reader.give_back(self._large)
+            self._large = None
 
     def let_in(self) -> None:
         """Answer whatever is asked."""
@@ -206,6 +222,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reader.let_go()
         self._host.held_memory.forget(self)
         self._frames.clear()
+        self._large = None
         self._outgoing.end()
         self._frame_deadline.stop()
         self._idle_limit.stop()
@@ -283,6 +300,7 @@ class Connection(asyncio.BufferedProtocol):
             self._take(answers)
         elif self._frames and self._is_idle:
             self._answer_all()
+            self._give_back()
             return
         nothing_to_do = (
             not self._frames
@@ -293,6 +311,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         if not nothing_to_do:
             self._work(taken)
+        self._give_back()
 
     def _answer_all(self) -> None:
         """Answer the requests that there are, before which nothing waits, and send what is answered

@@ -1,8 +1,9 @@
 """All connections of the broker: how many there may be, and how they end."""
 
 import asyncio
+from collections import deque
 
-from ...protocol.limits import SHARED_SLAB_BYTES
+from ...protocol.limits import SHARED_SLAB_BYTES, SPARE_FRAMES
 from ...storage.events import Observer
 from ..metrics.figures import Figures, count
 from .connection import Connection
@@ -48,6 +49,7 @@ class Connections:
         self.figures = figures
         self.in_thread = in_thread
         self.slab = bytearray(SHARED_SLAB_BYTES)
+        self.spares: deque[bytearray] = deque(maxlen=SPARE_FRAMES)
         self.held_memory = HeldMemory(max_buffered_bytes, loop.call_soon)
 
     def __len__(self) -> int:

@@ -1,6 +1,7 @@
 """What connections need of the broker that they belong to."""
 
 import asyncio
+from collections import deque
 from typing import Protocol
 
 from ...values import value_class
@@ -43,6 +44,11 @@ class Host(Protocol):
     @property
     def slab(self) -> bytearray:
         """Where bytes are received: they are taken out before another connection reads."""
+        ...
+
+    @property
+    def spares(self) -> deque[bytearray]:
+        """Where large requests were received that are answered, for the next ones."""
         ...
 
     def observe(self, event: str, /, **fields: object) -> None: ...

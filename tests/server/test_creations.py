@@ -20,6 +20,7 @@ from horolog.protocol.api.topics.create_topics import CREATE_TOPICS
 from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.errors import InvalidTopic, StorageError, UnknownTopicOrPartition
+from horolog.protocol.limits import SHARED_SLAB_BYTES
 from horolog.protocol.records.messages.message import records
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.broker import Broker
@@ -134,6 +135,29 @@ async def test_sets_that_wait_for_their_topic_stay_as_they_were_sent(
     log = broker.services.logs.find("new", 0)
     stored = records(log.reader.read(0, 1 << 20).read(), max_decompressed_bytes=1)
     assert [one.value for one in stored] == sent
+
+
+def large_set(value: bytes) -> bytes:
+    """More than a buffer has that connections share."""
+    record = NewRecord(value * (SHARED_SLAB_BYTES // 8), timestamp_ms=NOW)
+    return bytes(build_set([record] * 9))
+
+
+async def test_a_large_set_that_waits_for_its_topic_stays_as_it_was_sent(
+    broker: Broker, client: Wire, other: Wire, files: FaultyFiles
+) -> None:
+    """The memory of large requests that are answered is used again; this one is not yet."""
+    assert result(await other.call(produce("old", SET))).error_code == 0
+    slow = files.hold("sync", TOPICS_FILE)
+    client.send_together(produce("new", large_set(b"a")))
+    await until(slow.reached.is_set)
+    answers = [await other.call(produce("old", large_set(value))) for value in (b"b", b"c")]
+    slow.let_go()
+    assert [result(one).error_code for one in answers] == [0, 0]
+    assert await offsets(client, 1) == [(0, 0)]
+    log = broker.services.logs.find("new", 0)
+    stored = records(log.reader.read(0, 2 * SHARED_SLAB_BYTES).read(), max_decompressed_bytes=1)
+    assert [set(one.value or b"") for one in stored] == [{ord("a")}] * 9
 
 
 async def test_the_loop_goes_on_while_a_topic_is_made_for_who_asks(

@@ -15,11 +15,20 @@ import pytest
 
 from horolog.config.address import split_address
 from horolog.protocol.api.broker.api_versions import ApiVersionsRequest
+from horolog.protocol.api.framing import FrameReader
 from horolog.protocol.api.log.fetch import FETCH
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest
-from horolog.protocol.limits import LENGTH_BYTES, REQUESTS_IN_A_TURN, SLAB_BYTES
+from horolog.protocol.limits import (
+    LENGTH_BYTES,
+    REQUESTS_IN_A_TURN,
+    SHARED_SLAB_BYTES,
+    SLAB_BYTES,
+    SPARE_FRAMES,
+)
+from horolog.protocol.records.messages.message import records
+from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.broker import Broker
 from horolog.server.network.deadline import LAST_CHANCE_SECONDS
 from horolog.testing.broker import running_broker
@@ -190,6 +199,38 @@ async def test_large_frames_among_small_ones(strict: Broker) -> None:
         for number in range(12):
             _, response = await client.receive()
             assert result(response).base_offset == number
+
+
+async def test_the_memory_of_a_large_request_is_used_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by other connections, and as they were sent is what all of them bring."""
+    memory: list[int] = []
+    give_back = FrameReader.give_back
+
+    def noted(self: FrameReader, frame: bytearray) -> None:
+        memory.append(id(frame))
+        give_back(self, frame)
+
+    monkeypatch.setattr(FrameReader, "give_back", noted)
+    sets = []
+    for number in range(6):
+        record = NewRecord(b"%d" % number * (SHARED_SLAB_BYTES // 8), timestamp_ms=NOW)
+        sets.append(bytes(build_set([record] * 9)))
+    for one in sets[:3]:
+        async with wire(broker.addresses.native) as client:
+            assert result(await client.call(produce("a", one))).error_code == 0
+    async with wire(broker.addresses.native) as client:
+        client.send_together(*(produce("a", one) for one in sets[3:]))
+        for number in range(3, 6):
+            assert result((await client.receive())[1]).base_offset == 9 * number
+    assert len(memory) >= 3
+    assert len(set(memory)) <= SPARE_FRAMES
+    log = broker.services.logs.find("a", 0)
+    stored = records(log.reader.read(0, 1 << 23).read(), max_decompressed_bytes=1)
+    values = [one.value for one in stored]
+    sent = [one.value for part in sets for one in records(part, max_decompressed_bytes=1)]
+    assert values == sent
 
 
 @pytest.mark.parametrize("sent", [b"\0", b"\0\0\1\0", struct.pack(">i", 500) + b"\x95\3\0"])
