@@ -143,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
         self._give_back()
 
     def _note_large(self, frame: Frame) -> None:
-        if isinstance(frame, bytearray) and SLAB_BYTES < len(frame) <= SPARE_BYTES:
+        if not isinstance(frame, bytes | memoryview) and SLAB_BYTES < len(frame) <= SPARE_BYTES:
             self._large = frame
 
     def _give_back(self) -> None:
