@@ -25,7 +25,7 @@ memory."""
 
 
 class AnswersEncoder(Protocol):
-    """Makes the frames of responses of one kind."""
+    """Makes the frames of responses of one kind, or one piece of all of them."""
 
     def __call__(
         self, correlation_ids: Iterable[int], bodies: Sequence[object], *, faulty: bool = True

@@ -87,24 +87,35 @@ new_sent: Final[Callable[..., Sent]] = Sent
 
 
 def append(
-    services: Services, acks: int, partition: Partition, sent: Sequence[Sent]
+    services: Services,
+    acks: int,
+    partition: Partition,
+    sent: Sequence[Sent],
+    waiting: list[Sent],
 ) -> Sequence[tuple[Log, Sent]]:
     """Append the sets of one partition, take note of what became of them, and have them synced if
     that is due; gives those that are left to `append_later`: sets that take long, and all that come
-    behind them or others that wait."""
+    behind them or others that wait.
+
+    Those that are appended and not as durable yet as they are to be are added to `waiting`.
+    """
     if acks == DURABLE and services.cluster is not None:
         first = services.cluster.serving.first_part([len(one.record_set) for one in sent])
         if first:
             # Followers copy the first ones while the others are appended.
-            late = _append_together(services, acks, partition, sent[:first])
+            late = _append_together(services, acks, partition, sent[:first], waiting)
             if not late:
-                return _append_together(services, acks, partition, sent[first:])
+                return _append_together(services, acks, partition, sent[first:], waiting)
             return [*late, *((late[0][0], one) for one in sent[first:])]
-    return _append_together(services, acks, partition, sent)
+    return _append_together(services, acks, partition, sent, waiting)
 
 
 def _append_together(
-    services: Services, acks: int, partition: Partition, sent: Sequence[Sent]
+    services: Services,
+    acks: int,
+    partition: Partition,
+    sent: Sequence[Sent],
+    waiting: list[Sent],
 ) -> Sequence[tuple[Log, Sent]]:
     cluster, late = services.cluster, services.late_appends
     try:
@@ -136,7 +147,7 @@ def _append_together(
     for outcome in outcomes:
         others = sent[done:] if done else sent
         _note(services, log, others[0].record_set, outcome)
-        done += _take(services, acks, log, others, outcome)
+        done += _take(services, acks, log, others, outcome, waiting)
     return () if done == len(sent) else [(log, one) for one in sent[done:]]
 
 
@@ -146,9 +157,10 @@ def _take(
     log: Log,
     sent: Sequence[Sent],
     outcome: Appended | Exception,
+    waiting: list[Sent],
 ) -> int:
-    """Note the results of the first ones of the sets, and let go of these; gives how many that
-    are."""
+    """Note the results of the first ones of the sets, and add those to `waiting` that wait; gives
+    how many have results."""
     if isinstance(outcome, Exception):
         sent[0].record_set = b""
         sent[0].refuse(services, outcome)
@@ -157,7 +169,6 @@ def _take(
     count = len(outcome.first_offsets)
     for one, first_offset in zip(sent, outcome.first_offsets, strict=False):
         one.base_offset, one.log_start_offset = first_offset, log_start_offset
-        one.record_set = b""
     if append_time_ms != NO_TIMESTAMP:
         for one in sent[:count]:
             one.log_append_time_ms = append_time_ms
@@ -170,6 +181,7 @@ def _take(
             for one in sent[:count]:
                 # One write and one sync are for all of them.
                 one.log, one.end_offset, one.commit = log, end_offset, commit
+            waiting += sent[:count]
     return count
 
 
@@ -227,7 +239,7 @@ async def _append_late(services: Services, acks: int, log: Log, sent: Sent) -> N
     try:
         _note(services, log, sent.record_set, outcome)
         _sync_if_due(services, log, end_offset, wait_for_sync=wait_for_sync)
-        _take(services, acks, log, (sent,), outcome)
+        _take(services, acks, log, (sent,), outcome, [])
     except Exception as error:  # such as for want of memory
         sent.error_code = UnknownServerError.code
         with suppress(Exception):

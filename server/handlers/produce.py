@@ -45,7 +45,6 @@ Outcome = ProduceResponse | Later | Exception | None
 _partitions_of: Final[Callable[[Any], list[Any]]] = attrgetter("partitions")
 _topic_of: Final[Callable[[Partition], str]] = itemgetter(0)
 _target_and_end: Final[Callable[[Sent], tuple[Partition, int]]] = attrgetter("target", "end_offset")
-_log_of: Final[Callable[[Sent], Log | None]] = attrgetter("log")
 
 
 def handle_many(
@@ -106,9 +105,7 @@ class _Rows:
     def __init__(self, requests: Sequence[ProduceRequest]) -> None:
         self.acks = requests[0].acks
         """Of all of them, if they are `alike`."""
-        self.alike = len(requests) == 1 or (
-            self.acks != NO_ANSWER and {one.acks for one in requests} == {self.acks}
-        )
+        self.alike = len(requests) == 1 or self.acks != NO_ANSWER
         """Whether they want the same `acks`, and their answers can be made together."""
         self.requests = requests
         self.responses: list[ProduceResponse] = []
@@ -120,9 +117,13 @@ class _Rows:
         if not (len(requests) > 1 and self._add_each(requests)):
             for request in requests:
                 self._add(request)
+                if request.acks != self.acks:
+                    self.alike = False
 
     def _add_each(self, requests: Sequence[ProduceRequest]) -> bool:
-        """Add requests if they name one partition each and are of no transactions."""
+        """Add requests if they name one partition each, want the same `acks` and are of no
+        transactions."""
+        acks = self.acks
         all_sent: list[Sent] = []
         responses: list[ProduceResponse] = []
         targets: set[Partition] = set()
@@ -130,12 +131,12 @@ class _Rows:
             for request in requests:
                 [topic] = request.topics
                 [asked] = topic.partitions
-                if request.transactional_id is not None:
+                if request.acks != acks or request.transactional_id is not None:
                     return False
-                name = topic.name
-                target = name, asked.partition
+                name, partition = topic.name, asked.partition
+                target = name, partition
                 targets.add(target)
-                sent = new_sent(target, asked.records or b"", partition=asked.partition)
+                sent = new_sent(target, asked.records or b"", partition=partition)
                 all_sent.append(sent)
                 responses.append(
                     ProduceResponse(topics=[ProduceTopicResult(name=name, partitions=[sent])])
@@ -250,10 +251,11 @@ def _handle_alike(
     for transactional_id, response in rows.of_transactions:
         _refuse(services, _sent_with(response), _no_transactions(transactional_id))
     late: list[tuple[Log, Sent]] = []
+    waiting: list[Sent] = []
     for partition, sent in rows.by_partition.items():
         failure = failures.get(partition[0])
         if failure is None:
-            late += append(services, acks, partition, sent)
+            late += append(services, acks, partition, sent, waiting)
         else:
             _refuse(services, sent, failure)
     if late:
@@ -262,7 +264,9 @@ def _handle_alike(
             _once_appended(services, acks, request.timeout_ms, response)
             for request, response in zip(rows.requests, responses, strict=True)
         ]
-    if acks == DURABLE and any(map(_log_of, chain.from_iterable(rows.by_partition.values()))):
+    if waiting:
+        for one in chain.from_iterable(rows.by_partition.values()):
+            one.record_set = b""
         timeouts_ms = [request.timeout_ms for request in rows.requests]
         return _when_durable(services, timeouts_ms, responses)
     if acks == NO_ANSWER:

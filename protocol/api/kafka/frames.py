@@ -26,7 +26,13 @@ from ..schema import INT16, INT32, Api, Text, WireType, is_flexible
 from ..writing import AnswersEncoder, InMemory, Written, in_memory
 from . import compact
 from .faults import find_fault
-from .fields import UNREADABLE, field_reader, field_writer, message_reader
+from .fields import (
+    UNREADABLE,
+    field_reader,
+    field_writer,
+    has_record_sets,
+    message_reader,
+)
 from .refusals import refusal
 
 T = TypeVar("T")
@@ -61,25 +67,23 @@ _HEAD: Final[Sequence[tuple[str, WireType]]] = (
 """What a request begins with."""
 
 
-Writer = Callable[..., Written]
-
-
 def _make_request_writer(struct: type[Any], version: int) -> MessageWriter:
     head = [(name, field_writer(wire_type, version)) for name, wire_type in _HEAD]
     return MessageWriter([*head, ("body", field_writer(struct, version))])
 
 
-def _make_response_writer(struct: type[Any], version: int) -> Writer:
+def _make_response_writer(struct: type[Any], version: int) -> MessageWriter:
     number, body = field_writer(INT32, version), field_writer(struct, version)
-    write: Writer = MessageWriter([("correlation_id", number), ("body", body)]).frame
-    return write
+    return MessageWriter([("correlation_id", number), ("body", body)])
 
 
 # The casts are there because mypy does not take a class for something hashable.
 _request_writer: Final = cast(
     Callable[[type[Any], int], MessageWriter], cache(_make_request_writer)
 )
-_response_writer: Final = cast(Callable[[type[Any], int], Writer], cache(_make_response_writer))
+_response_writer: Final = cast(
+    Callable[[type[Any], int], MessageWriter], cache(_make_response_writer)
+)
 
 _REPLACED: Final[Mapping[tuple[int, int], Mapping[int, int]]] = {
     **{(PRODUCE.key, version): _STORAGE_ERROR | _INVALID_RECORD for version in range(4)},
@@ -190,11 +194,13 @@ def encode_response(correlation_id: int, api: Api, version: int, body: object) -
 
 
 def answers_encoder(api: Api, version: int) -> AnswersEncoder:
-    """A function that does as `encode_response` for responses of one kind; in parts when there are
-    record sets that are not in memory."""
+    """A function that does as `encode_response` for responses of one kind: as one, or where they
+    may have record sets each by itself, in parts when these are not in memory."""
     if is_flexible(api.response, version):
         return _compact_encoder(version)
-    write = _response_writer(api.response, version)
+    writer = _response_writer(api.response, version)
+    alone = has_record_sets(api.response, version)
+    write, write_joined = writer.frame, writer.joined
     replaced = _REPLACED.get((api.key, version))
 
     def encode(
@@ -203,7 +209,9 @@ def answers_encoder(api: Api, version: int) -> AnswersEncoder:
         if faulty and replaced is not None:
             for body in bodies:
                 _use_known_codes(body, replaced)
-        return list(map(write, correlation_ids, bodies))
+        if alone:
+            return list(map(write, correlation_ids, bodies))
+        return [write_joined(correlation_ids, bodies)]
 
     return encode
 

@@ -15,6 +15,18 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 
+cdef extern from "structmember.h":
+    ctypedef struct PyMemberDef:
+        int type
+        Py_ssize_t offset
+
+    ctypedef struct PyMemberDescrObject:
+        PyMemberDef *d_member
+
+    PyTypeObject PyMemberDescr_Type
+    int T_OBJECT_EX
+
+
 cdef enum:
     MOST_FIELDS = 32
     KEPT_TEXT_BYTES = 64
@@ -286,9 +298,7 @@ cdef class Output:
     cdef object frame(self, bint joined):
         """What was written behind four bytes, which become its length; in parts unless it is to be
         joined, and can be."""
-        cdef Py_ssize_t size = self.parts_bytes + self.size - 4
-        if size > 0x7FFFFFFF:
-            raise OverflowError(f"a frame of {size} bytes")
+        cdef Py_ssize_t size = frame_size(self.parts_bytes + self.size)
         if self.parts is None:
             set_length(self.data, size)
             whole = PyBytes_FromStringAndSize(<char *> self.data, self.size)
@@ -368,9 +378,13 @@ cdef class MessageWriter:
 
     cdef tuple names
     cdef list writers
+    cdef object kept  # the class of the last message, and where its fields are: mostly the next one's
+    cdef Py_ssize_t slots[MOST_FIELDS]
 
     def __init__(self, list fields):
         """`fields` are pairs of a name and a `FieldWriter`, in the order of the bytes."""
+        if len(fields) > MOST_FIELDS:
+            raise ValueError(f"a message has more than {MOST_FIELDS} fields")
         self.names = tuple(name for name, _ in fields)
         self.writers = [writer for _, writer in fields]
 
@@ -383,23 +397,71 @@ cdef class MessageWriter:
         """The same as parts: each record set is one."""
         return self.written(values).frame(False)
 
+    def joined(self, *columns):
+        """As `frame` for several messages, one behind the other; the columns are the values of a
+        field each. There must be no record sets in them."""
+        cdef Output output = Output()
+        cdef Py_ssize_t begin
+        for values in zip(*columns, strict=True):
+            begin = output.size
+            self.write(values, output)
+            if output.parts is not None:
+                raise ValueError("there are record sets, which are parts of their own")
+            set_length(output.data + begin, frame_size(output.size - begin))
+        return PyBytes_FromStringAndSize(<char *> output.data, output.size)
+
     cdef Output written(self, tuple values):
         cdef Output output = Output()
+        self.write(values, output)
+        return output
+
+    cdef int write(self, tuple values, Output output) except -1:
         cdef Py_ssize_t position
         if len(values) != len(self.writers):
             raise ValueError(f"{len(values)} values for {len(self.writers)} fields")
         output.put(0, 4)
         for position in range(len(self.writers)):
             (<FieldWriter> self.writers[position]).write(values[position], output)
-        return output
+        return 0
 
     cdef int fields(self, object message, Output output) except -1:
         cdef Py_ssize_t position
-        cdef FieldWriter writer
+        cdef PyObject *found
+        cdef object value
+        if type(message) is not self.kept:
+            self.find_slots(type(message))
         for position in range(len(self.writers)):
-            writer = <FieldWriter> self.writers[position]
-            writer.write(getattr(message, <object> self.names[position]), output)
+            found = NULL
+            if self.slots[position]:
+                found = (<PyObject **> (<char *> <PyObject *> message + self.slots[position]))[0]
+            if found != NULL:
+                value = <object> found
+            else:
+                value = getattr(message, <object> self.names[position])
+            (<FieldWriter> self.writers[position]).write(value, output)
         return 0
+
+    # Where objects of a class have their fields, as far as these are slots; 0 for the others.
+    cdef int find_slots(self, object kind) except -1:
+        cdef Py_ssize_t position
+        cdef PyMemberDef *member
+        self.kept = None
+        for position, name in enumerate(self.names):
+            found = getattr(kind, name, None)
+            self.slots[position] = 0
+            if type(found) is <object> &PyMemberDescr_Type:
+                member = (<PyMemberDescrObject *> <PyObject *> found).d_member
+                if member.type == T_OBJECT_EX:
+                    self.slots[position] = member.offset
+        self.kept = kind
+        return 0
+
+
+# What a frame of so many bytes, with its length in front, says that it has.
+cdef Py_ssize_t frame_size(Py_ssize_t size) except -1:
+    if size - LENGTH_BYTES > LARGEST_INT32:
+        raise OverflowError(f"a frame of {size - LENGTH_BYTES} bytes")
+    return size - LENGTH_BYTES
 
 
 cdef void set_length(unsigned char *to, Py_ssize_t size) noexcept:

@@ -4,7 +4,7 @@ A message is its fields, one behind the other. What they are stands in readers a
 `protocol.api.kafka.fields` makes of the declarations.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
 from typing import Any, Final
 
@@ -225,6 +225,8 @@ class MessageWriter:
 
     def __init__(self, fields: Sequence[tuple[str, FieldWriter]]) -> None:
         """`fields` are pairs of a name and its writer, in the order of the bytes."""
+        if len(fields) > MOST_FIELDS:
+            raise ValueError(f"a message has more than {MOST_FIELDS} fields")
         self._fields = fields
 
     def frame(self, *values: Any) -> Any:
@@ -236,6 +238,17 @@ class MessageWriter:
     def parts(self, *values: Any) -> list[Any]:
         """The same as parts: each record set is one."""
         return self._written(values).parts()
+
+    def joined(self, *columns: Iterable[Any]) -> bytes:
+        """As `frame` for several messages, one behind the other; the columns are the values of a
+        field each. There must be no record sets in them: raises `ValueError`."""
+        frames: list[bytes] = []
+        for values in zip(*columns, strict=True):
+            parts = self.parts(*values)
+            if len(parts) > 1:
+                raise ValueError("there are record sets, which are parts of their own")
+            frames += parts
+        return b"".join(frames)
 
     def _written(self, values: Sequence[Any]) -> Output:
         check_count(values, self._fields)
