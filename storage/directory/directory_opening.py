@@ -79,7 +79,10 @@ def _open_locked(
     opened: ExitStack,
     replicated: bool,
 ) -> LogDirectory:
-    """The directory whose lock is held, recovered where need be; `opened` gets what a failure has to close."""
+    """The directory whose lock is held, recovered where need be.
+
+    `opened` gets what a failure has to close.
+    """
     path, files, observe = settings.data_dir, seams.files, seams.observe
     reserve = Reserve(files, path, settings.disk_reserve_bytes, seams.disk_room, observe)
     has_metadata_log = files.exists(path / METADATA_FOLDER)
