@@ -33,6 +33,56 @@ from .record_lines import Reading
 from .replay import Replay, WindowedBy, window_of
 from .streams import is_terminal, note
 
+Start = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="POS",
+        help=f"Where to begin: {POSITION_HELP}; or a range of times @A:B that sets --until "
+        "too, such as @-2h:1h. The first message stored when not given.",
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(metavar="POS", help="Where to stop, before that time or offset: a POS too."),
+]
+OffsetsBetween = Annotated[
+    bool,
+    typer.Option(
+        "--offsets-between",
+        help="Read a range of offsets: a time stands for the first message of that time or later.",
+    ),
+]
+By = Annotated[
+    WindowedBy,
+    typer.Option(
+        help="A window goes by the messages' own times, or by when the broker appended them."
+    ),
+]
+AppendTime = Annotated[
+    bool,
+    typer.Option(
+        "--append-time",
+        help="Say when the broker appended each message too; with --json as append_time_ms.",
+    ),
+]
+ReadCommitted = Annotated[
+    bool,
+    typer.Option(
+        "--read-committed",
+        help="Leave out messages of transactions that were aborted, and wait for those that "
+        "are not decided. Only in a Kafka cluster, and in directories that Kafka wrote, there "
+        "are any.",
+    ),
+]
+Stats = Annotated[
+    bool,
+    typer.Option(
+        "--stats",
+        help="Say what a window took as a JSON object, the last line of standard error.",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
@@ -48,60 +98,17 @@ class OffsetRange:
 
 def consume(
     topic: TopicName,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="POS",
-            help=f"Where to begin: {POSITION_HELP}; or a range of times @A:B that sets --until "
-            "too, such as @-2h:1h. The first message stored when not given.",
-        ),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(metavar="POS", help="Where to stop, before that time or offset: a POS too."),
-    ] = None,
-    offsets_between: Annotated[
-        bool,
-        typer.Option(
-            "--offsets-between",
-            help="Read a range of offsets: a time stands for the first message of that time or "
-            "later.",
-        ),
-    ] = False,
-    by: Annotated[
-        WindowedBy,
-        typer.Option(
-            help="A window goes by the messages' own times, or by when the broker appended them."
-        ),
-    ] = WindowedBy.CREATE,
+    start: Start = None,
+    until: Until = None,
+    offsets_between: OffsetsBetween = False,
+    by: By = WindowedBy.CREATE,
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for new messages, until Ctrl-C.")
     ] = False,
     partition: Partition = None,
-    append_time: Annotated[
-        bool,
-        typer.Option(
-            "--append-time",
-            help="Say when the broker appended each message too; with --json as append_time_ms.",
-        ),
-    ] = False,
-    read_committed: Annotated[
-        bool,
-        typer.Option(
-            "--read-committed",
-            help="Leave out messages of transactions that were aborted, and wait for those that "
-            "are not decided. Only in a Kafka cluster, and in directories that Kafka wrote, there "
-            "are any.",
-        ),
-    ] = False,
-    stats: Annotated[
-        bool,
-        typer.Option(
-            "--stats",
-            help="Say what a window took as a JSON object, the last line of standard error.",
-        ),
-    ] = False,
+    append_time: AppendTime = False,
+    read_committed: ReadCommitted = False,
+    stats: Stats = False,
     read_from: ReadFrom = "leader",
     server: Server = DEFAULT_SERVER,
     as_json: Json = False,

@@ -18,7 +18,7 @@ from ..protocol.api.kafka import frames as kafka
 from ..protocol.api.native import frames as native
 from ..protocol.records.codecs import codec as codecs
 from ..protocol.records.kernel import FORM
-from ..storage.directory.log_directory import LogDirectory
+from ..storage.directory.directory_opening import open_directory
 from ..storage.files import Files, SystemFiles
 from ..storage.log.log import Log
 from .dispatch import Dispatcher
@@ -238,7 +238,7 @@ class Broker:
         settings = self.settings
         check_alone(settings, self._files)
         shares = shares_of_files(settings, self.observe)
-        self.directory = LogDirectory.open(
+        self.directory = open_directory(
             replace(settings, max_open_files=shares.files),
             clock=self.clock,
             files=self._files,

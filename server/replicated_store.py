@@ -32,7 +32,7 @@ from ..storage.directory.topics import TopicEntry
 from ..storage.events import Observer
 from ..storage.log.flush import GroupCommit
 from ..storage.log.log import Log
-from ..storage.metadata.metadata_log import MetadataLog, StateWrite
+from ..storage.metadata.metadata_log import MetadataLog
 from ..storage.metadata.proposals import Proposal, ProposedChanges
 from ..storage.metadata.records import (
     MetadataRecord,
@@ -40,6 +40,7 @@ from ..storage.metadata.records import (
     PositionsForgotten,
     PositionsUsed,
 )
+from ..storage.metadata.state_write import StateWrite
 from .changes import TopicChange
 from .work import Work
 

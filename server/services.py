@@ -54,12 +54,7 @@ def make_services(
     loop = asyncio.get_running_loop()
     work = Work(loop)
     cleanups.push_async_callback(work.stop)
-
-    def synced(seconds: float) -> None:
-        figures.fsync.add(seconds)
-        maintenance.note_sync()
-
-    commits = _group_commit(loop, clock, synced, cleanups)
+    commits = _group_commit(loop, clock, figures, lambda: maintenance.note_sync(), cleanups)
     fetches = ParkingLot(loop, MAX_PARKED_FETCHES, MAX_PARKED_PARTITIONS)
     produces = ParkingLot(loop)
     logs = Logs(directory, settings, work, (fetches, produces))
@@ -113,9 +108,16 @@ def make_services(
 def _group_commit(
     loop: asyncio.AbstractEventLoop,
     clock: Clock,
-    synced: Callable[[float], None],
+    figures: Figures,
+    note_sync: Callable[[], None],
     cleanups: AsyncExitStack,
 ) -> GroupCommit:
+    """Syncs logs in threads of its own; `note_sync` is called after each sync."""
+
+    def synced(seconds: float) -> None:
+        figures.fsync.add(seconds)
+        note_sync()
+
     syncs, index_syncs = (ThreadPoolExecutor(1, name) for name in ("sync", "index-sync"))
     for executor in (syncs, index_syncs):
         # Now, and not when a sync is needed: then there may be no memory for a thread.

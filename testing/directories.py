@@ -8,6 +8,7 @@ from random import Random
 from ..config.broker import broker_settings
 from ..protocol.records.kernel import walk
 from ..protocol.records.messages.message import records
+from ..storage.directory.directory_opening import open_directory
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.files import Files, SystemFiles
 from ..storage.log.log import Log
@@ -43,7 +44,7 @@ class DataDirectory:
     def open(self) -> LogDirectory:
         """Open it; events that were recorded before are forgotten."""
         self.events.seen.clear()
-        self._directory = LogDirectory.open(
+        self._directory = open_directory(
             broker_settings({"retention.ms": "-1"} | self.settings | {"data.dir": str(self.path)}),
             clock=self.clock,
             files=self.files,

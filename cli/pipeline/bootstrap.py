@@ -22,6 +22,28 @@ from ..streams import note
 from .shown import refusals
 from .spark import DEFAULT_MASTER, Conf, Master, seen_by_spark, spark_session
 
+ValueColumn = Annotated[
+    str | None,
+    typer.Option(metavar="SQL", help="The value; when not given the column value, or all as JSON."),
+]
+KeyColumn = Annotated[
+    str | None,
+    typer.Option(metavar="SQL", help="The key; when not given the column key, or none."),
+]
+TimeColumn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SQL",
+        help="The time: a timestamp, or epoch milliseconds; the column timestamp if not given.",
+    ),
+]
+JobId = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID", help="Done again under the same id within a day, it appends nothing twice."
+    ),
+]
+
 
 def bootstrap(
     topic: Annotated[str, typer.Option(metavar="TOPIC", help="Where the rows go.")],
@@ -35,30 +57,10 @@ def bootstrap(
         list[str] | None,
         typer.Option("--option", metavar="NAME=VALUE", help="An option of Spark's for --format."),
     ] = None,
-    value: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL", help="The value; when not given the column value, or all as JSON."
-        ),
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(metavar="SQL", help="The key; when not given the column key, or none."),
-    ] = None,
-    timestamp: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="The time: a timestamp, or epoch milliseconds; the column timestamp if not given.",
-        ),
-    ] = None,
-    job_id: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID",
-            help="Done again under the same id within a day, it appends nothing twice.",
-        ),
-    ] = None,
+    value: ValueColumn = None,
+    key: KeyColumn = None,
+    timestamp: TimeColumn = None,
+    job_id: JobId = None,
     plan_only: Annotated[
         bool, typer.Option("--plan", help="Look at the rows and the topic, and end.")
     ] = False,

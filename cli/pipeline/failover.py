@@ -15,68 +15,77 @@ from ..output import emit, emit_object, json_line, json_time, shown_span, shown_
 from .shown import length_ms, refusals, time_ms
 from .spark import DEFAULT_MASTER, Conf, Master, spark_session
 
+MaxLatency = Annotated[
+    str,
+    typer.Option(
+        metavar="LENGTH",
+        help="The longest from create to append time in the old cluster (30s, 5m): what "
+        "`horolog pipeline latency` finds, or horolog_max_latency_seconds on /metrics.",
+    ),
+]
+OldServer = Annotated[
+    str | None,
+    typer.Option("--from-server", metavar="HOST:PORT", help="The old cluster, with --name."),
+]
+OldProfile = Annotated[
+    str | None,
+    typer.Option(
+        "--from-profile",
+        metavar="NAME",
+        help="The profile that says how to be let in by the old cluster.",
+    ),
+]
+LastRead = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Instead of --name and --from-server, when the old cluster is gone: the create "
+        "time of the last message read there, in the partition where that is earliest.",
+    ),
+]
+SamePartitions = Annotated[
+    bool,
+    typer.Option(
+        "--same-partitions",
+        help="Each message is in the partition of the same number in both clusters.",
+    ),
+]
+Check = Annotated[
+    bool,
+    typer.Option(
+        "--check",
+        help="Compare all messages of both clusters with Spark: exit code 1 when the plan "
+        "misses any.",
+    ),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", help="With --check: only messages created from then on are compared."
+    ),
+]
+Identity = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SQL",
+        help="With --check: what tells messages apart; key, time and value when not given.",
+    ),
+]
+
 
 def failover(
     topic: TopicName,
-    max_latency: Annotated[
-        str,
-        typer.Option(
-            metavar="LENGTH",
-            help="The longest from create to append time in the old cluster (30s, 5m): what "
-            "`horolog pipeline latency` finds, or horolog_max_latency_seconds on /metrics.",
-        ),
-    ],
+    max_latency: MaxLatency,
     name: Annotated[
         str | None, typer.Option(help="The name under which the reader commits its positions.")
     ] = None,
-    old_server: Annotated[
-        str | None,
-        typer.Option("--from-server", metavar="HOST:PORT", help="The old cluster, with --name."),
-    ] = None,
-    old_profile: Annotated[
-        str | None,
-        typer.Option(
-            "--from-profile",
-            metavar="NAME",
-            help="The profile that says how to be let in by the old cluster.",
-        ),
-    ] = None,
-    last_read: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Instead of --name and --from-server, when the old cluster is gone: the create "
-            "time of the last message read there, in the partition where that is earliest.",
-        ),
-    ] = None,
-    same_partitions: Annotated[
-        bool,
-        typer.Option(
-            "--same-partitions",
-            help="Each message is in the partition of the same number in both clusters.",
-        ),
-    ] = False,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check",
-            help="Compare all messages of both clusters with Spark: exit code 1 when the plan "
-            "misses any.",
-        ),
-    ] = False,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="With --check: only messages created from then on are compared."
-        ),
-    ] = None,
-    identity: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="With --check: what tells messages apart; key, time and value when not given.",
-        ),
-    ] = None,
+    old_server: OldServer = None,
+    old_profile: OldProfile = None,
+    last_read: LastRead = None,
+    same_partitions: SamePartitions = False,
+    check: Check = False,
+    since: Since = None,
+    identity: Identity = None,
     master: Master = DEFAULT_MASTER,
     conf: Conf = None,
     server: Server = DEFAULT_SERVER,

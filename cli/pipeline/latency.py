@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
+from ...client.cluster.servers import Servers
 from ...pipeline.jobs.latency import Latencies, LatencyReport, latency_report
 from ...pipeline.jobs.latency_page import report_html, report_svg
 from ...pipeline.jobs.latency_png import NoMatplotlib, check_matplotlib, report_png
@@ -59,12 +60,7 @@ def latency(
     window_ms = length_ms("--by", by)
     if out is not None:
         _check_out(out, len(topics))
-    if created_in is None and server.kafka:
-        raise CommandFailed(
-            "a Kafka cluster keeps one time of each message, and a latency takes two: let "
-            "producers put the create time into a header, the topic have "
-            "message.timestamp.type=LogAppendTime, and name the header by --created-in"
-        )
+    _check_times(server, created_in)
     names = list(dict.fromkeys(topics))
     from_ms, to_ms = times_between(start, end)
     with refusals():
@@ -97,6 +93,16 @@ def _check_out(out: Path, topics: int) -> None:
             check_matplotlib()
         except NoMatplotlib as error:
             raise CommandFailed(f"--out: {error}") from None
+
+
+def _check_times(server: Servers, created_in: str | None) -> None:
+    """Refuse a cluster that does not keep both times of a message."""
+    if created_in is None and server.kafka:
+        raise CommandFailed(
+            "a Kafka cluster keeps one time of each message, and a latency takes two: let "
+            "producers put the create time into a header, the topic have "
+            "message.timestamp.type=LogAppendTime, and name the header by --created-in"
+        )
 
 
 def write_report(out: Path, report: LatencyReport) -> None:

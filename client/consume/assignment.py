@@ -33,6 +33,12 @@ class Assignment:
     def __iter__(self) -> Iterator[Assigned]:
         return iter(list(self._partitions.values()))
 
+    def all(self) -> list[Assigned]:
+        """The partitions that are known so far. Raises ValueError if nothing is read."""
+        if not self:
+            raise ValueError("nothing is assigned; call assign() first")
+        return list(self)
+
     @property
     def keys(self) -> list[TopicPartition]:
         """The partitions that are known so far, in order."""

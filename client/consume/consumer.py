@@ -2,34 +2,26 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from ...clock import Clock, SystemClock
-from ...protocol.api.framing import ProtocolError
-from ...protocol.api.log.fetch import FetchPartitionResult
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...protocol.lag import Lag
 from ...protocol.records.columns import CONTENT, Content, check_content
-from ...protocol.records.kernel import Walk
-from ..administer.lagging import lags_at
 from ..administer.positions import Position, commit, committed
-from ..administer.searching import By, find_offset, offsets_at
+from ..administer.searching import By
 from ..client import DEFAULT_ADDRESS, Client, ReadFrom
-from ..cluster.retry import retry
 from ..cluster.servers import Servers
-from ..cluster.topic_metadata import partition_counts
 from ..instants import epoch_ms
 from ..results import AfterEnd, ColumnBatch, CommittedPosition, ConsumerRecord, FindResult, Found
 from .assigned import Assigned
 from .assignment import Assignment
-from .fetch_sources import fetches_of
-from .fetches import Results
-from .fetching import FetchOptions, TopicPartition, entries_of, next_offset
+from .assignment_fetches import AssignmentFetches
+from .assignment_requests import AssignmentRequests
+from .fetching import FetchOptions, TopicPartition, next_offset
 from .time_bounds import CREATE, WindowBy, time_bounds
 from .time_window import TimeWindow
 
@@ -37,11 +29,6 @@ if TYPE_CHECKING:
     from ..security.security import Security
 
 _MIB: Final = 1024 * 1024
-
-Fetched = tuple[Assigned, int, FetchPartitionResult, Walk]
-"""What a fetch brought of a partition: from which offset on, the result, and its entries."""
-
-T = TypeVar("T")
 
 
 class Consumer(Client):
@@ -90,14 +77,15 @@ class Consumer(Client):
             security=security,
             read_from=read_from,
         )
-        # A broker answers in order, so a question must not stand behind a fetch that waits.
-        self._questions = self._cluster.beside()
         self._name = name
         self._max_wait_ms = max_wait_ms
         self._retry_timeout_ms = retry_timeout_ms
         self._metadata_max_age_ms = metadata_max_age_ms
-        self._metadata_asked: float | None = None
-        """When the partitions of whole topics were last asked for, on the monotonic clock."""
+        self._clock = clock or SystemClock()
+        self._assigned = Assignment()
+        self._requests = AssignmentRequests(
+            self._cluster, self._assigned, self._clock, retry_timeout_ms=retry_timeout_ms
+        )
         self._options = FetchOptions(
             min_bytes,
             partition_max_bytes,
@@ -106,22 +94,25 @@ class Consumer(Client):
             append_times,
             read_committed,
         )
-        self._fetches = fetches_of(self._cluster, self._options, self._note_ends)
-        self._clock = clock or SystemClock()
+        self._fetches = AssignmentFetches(
+            self._cluster,
+            self._options,
+            self._assigned,
+            self._requests,
+            self._clock,
+            metadata_max_age_ms=metadata_max_age_ms,
+        )
         self._windows: set[TimeWindow] = set()
         """Those that were not read to their ends yet."""
-        self._assigned = Assignment()
         self._ready: deque[ConsumerRecord] = deque()
         self._filling = asyncio.Lock()
-        self._changed = asyncio.Event()
-        """Set when there may be more to read than before."""
 
     async def close(self) -> None:
         """Close the connections."""
         self._fetches.stop()
         for window in list(self._windows):
             await window.close()
-        await self._questions.close()
+        await self._requests.close()
         await super().close()
 
     def assign(
@@ -136,7 +127,7 @@ class Consumer(Client):
         if offset is not None:
             _check_offset(offset)
         self._assigned.add(topic, partition, offset)
-        self._changed.set()
+        self._fetches.look_again()
 
     def unassign(self, topic: str, partition: int | None = None) -> None:
         """Stop reading a partition, or every one of a topic."""
@@ -155,7 +146,7 @@ class Consumer(Client):
     def resume(self, topic: str, partition: int | None = None) -> None:
         """Read a paused partition, or every one of a topic, again."""
         self._assigned.pause(topic, partition, paused=False)
-        self._changed.set()
+        self._fetches.look_again()
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on from `offset`."""
@@ -192,12 +183,7 @@ class Consumer(Client):
         if not isinstance(margin_ms, int) or margin_ms < 0:
             raise ValueError(f"margin_ms is an integer from 0 on, not {margin_ms!r}")
         target_ms = max(target_ms - margin_ms, 0)
-        await self._find_partitions()
-        results: dict[TopicPartition, FindResult] = {}
-        for assigned in self._all():
-            results[assigned.key] = await self._ask(
-                partial(find_offset, self._questions, *assigned.key, target_ms, by=by)
-            )
+        results = await self._requests.search(target_ms, by)
         for key, found in results.items():
             match found:
                 case Found(offset=offset) | AfterEnd(end_offset=offset):
@@ -208,23 +194,25 @@ class Consumer(Client):
         """Store on the broker that everything given out so far is done with, under `name`, or that
         of the consumer; durable on return."""
         if not self._assigned.complete:
-            await self._find_partitions()
+            await self._requests.find_partitions()
         positions = [
             Position(*assigned.key, assigned.position, assigned.timestamp_ms)
-            for assigned in self._all()
+            for assigned in self._assigned.all()
             if assigned.position is not None
         ]
         if positions:
-            await self._ask(partial(commit, self._questions, self._named(name), positions))
+            ask = partial(commit, self._requests.cluster, self._named(name), positions)
+            await self._requests.ask(ask)
 
     async def seek_to_committed(
         self, name: str | None = None
     ) -> dict[TopicPartition, CommittedPosition | None]:
         """Go to the positions stored under `name`; says which there were. A partition that has
         none stays where it is."""
-        await self._find_partitions()
-        keys = [assigned.key for assigned in self._all()]
-        found = await self._ask(partial(committed, self._questions, self._named(name), keys))
+        await self._requests.find_partitions()
+        keys = [assigned.key for assigned in self._assigned.all()]
+        ask = partial(committed, self._requests.cluster, self._named(name), keys)
+        found = await self._requests.ask(ask)
         for key, position in found.items():
             if position is not None:
                 self._move_to(key, position.offset)
@@ -242,20 +230,7 @@ class Consumer(Client):
         broker's clock. Where the broker does not know that, it goes by the message's own time,
         and is marked as `estimated`. Raises what the broker reports of a partition.
         """
-        await self._find_partitions()
-        await self._find_beginnings()
-        offsets = {assigned.key: assigned.position or 0 for assigned in self._assigned}
-        lags: dict[TopicPartition, Lag] = {}
-        ask = partial(lags_at, self._questions, offsets, now_ms=self._clock.now_ms())
-        for found in await self._ask(ask):
-            if found.error is not None or found.lag is None:
-                raise found.error or ProtocolError(f"no lag of {found.topic}-{found.partition}")
-            key = (found.topic, found.partition)
-            assigned = self._assigned.get(key)
-            if assigned is not None:
-                catch_up = assigned.catch_up_seconds(self._clock.monotonic(), found.lag.messages)
-                lags[key] = replace(found.lag, catch_up_seconds=catch_up)
-        return lags
+        return await self._requests.lags()
 
     async def catch_up_s(self) -> float | None:
         """In how many seconds all partitions are read to their ends, at the pace of the last
@@ -323,7 +298,7 @@ class Consumer(Client):
         check_content(columns)
         async with self._filling:
             self._ready.clear()  # they come again, in columns
-            found = await self._fetch_once(
+            found = await self._fetches.fetch(
                 self._max_wait_ms if max_wait_ms is None else max_wait_ms
             )
             batches: list[ColumnBatch] = []
@@ -365,7 +340,7 @@ class Consumer(Client):
                 return
             wait_ms = self._max_wait_ms if max_wait_ms is None else max_wait_ms
             ready: list[ConsumerRecord] = []
-            for assigned, offset, result, entries in await self._fetch_once(wait_ms):
+            for assigned, offset, result, entries in await self._fetches.fetch(wait_ms):
                 read = self._options.records(assigned.topic, result, offset, entries)
                 if not read and result.records:
                     assigned.position = next_offset(result, offset, entries)
@@ -383,11 +358,6 @@ class Consumer(Client):
         if assigned is not None:
             assigned.given_out(record)
 
-    def _all(self) -> list[Assigned]:
-        if not self._assigned:
-            raise ValueError("nothing is assigned; call assign() first")
-        return list(self._assigned)
-
     def _move_to(self, key: TopicPartition, offset: int) -> None:
         """Move a partition, if it is still read."""
         assigned = self._assigned.get(key)
@@ -402,79 +372,9 @@ class Consumer(Client):
         kept = [record for record in self._ready if (record.topic, record.partition) not in keys]
         self._ready = deque(kept)
 
-    async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        return await retry(question, timeout_ms=self._retry_timeout_ms, setting="retry_timeout_ms")
-
     async def _seek_to(self, sentinel: int) -> None:
-        await self._find_partitions()
-        places: dict[TopicPartition, int] = {}
-        for assigned in self._all():
-            found = await self._ask(partial(offsets_at, self._questions, *assigned.key, [sentinel]))
-            places[assigned.key] = found[0].offset or 0
-        for key, offset in places.items():
+        for key, offset in (await self._requests.offsets(sentinel)).items():
             self._move_to(key, offset)
-
-    async def _find_partitions(self, *, max_age_s: float = 0.0) -> None:
-        """Ask which partitions whole topics have, unless that was done so lately."""
-        topics = self._assigned.whole_topics
-        asked, now = self._metadata_asked, self._clock.monotonic()
-        lately = asked is not None and now - asked < max_age_s
-        if not topics or (lately and self._assigned.complete):
-            return
-        counts = await self._ask(partial(partition_counts, self._questions, topics))
-        self._metadata_asked = now
-        for topic in self._assigned.note_counts(counts):
-            self._questions.forget(topic)  # also which broker of a cluster leads which partition
-
-    async def _find_beginnings(self) -> None:
-        for assigned in self._all():
-            if assigned.position is None:
-                found = await self._ask(
-                    partial(offsets_at, self._questions, *assigned.key, [EARLIEST])
-                )
-                if assigned.position is None:
-                    assigned.position = found[0].offset or 0
-
-    async def _fetch_once(self, max_wait_ms: int) -> list[Fetched]:
-        """The answer to one fetch, for the partitions that are still where they were."""
-        await self._find_partitions(max_age_s=self._metadata_max_age_ms / 1000)
-        await self._find_beginnings()
-        self._changed.clear()
-        asked = self._assigned.wanted()
-        if not asked:
-            await self._wait_for_a_change(max_wait_ms)
-            return []
-        results = await self._ask(partial(self._fetches.fetch, asked, max_wait_ms))
-        found = []
-        for key, result in results.items():
-            offset, assigned = asked[key], self._assigned.get(key)
-            # What was moved or dropped meanwhile is read again from where it is now.
-            if assigned is not None and assigned.position == offset and not assigned.paused:
-                found.append((assigned, offset, result, entries_of(result)))
-        self._assigned.take_turns()
-        self._fetch_ahead(found)
-        return found
-
-    def _fetch_ahead(self, found: list[Fetched]) -> None:
-        """Ask for what is behind these messages, if it is there already."""
-        nexts, more = self._assigned.wanted(), False
-        for assigned, offset, result, entries in found:
-            behind = nexts[assigned.key] = next_offset(result, offset, entries)
-            more = more or offset < behind < result.high_watermark
-        if more:
-            self._fetches.ahead(nexts)
-
-    def _note_ends(self, results: Results) -> None:
-        now = self._clock.monotonic()
-        for key, result in results.items():
-            assigned = self._assigned.get(key)
-            if assigned is not None:
-                assigned.note_end(now, result.high_watermark)
-
-    async def _wait_for_a_change(self, max_wait_ms: int) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max_wait_ms / 1000):
-                await self._changed.wait()
 
 
 def _check_offset(offset: int) -> None:

@@ -1,32 +1,26 @@
 """The directory of all logs: opened, filled, emptied and closed as one.
 
-Owned by one thread, the event loop's, as its logs are. Opening recovers what an unclean stop left;
-after a clean one a log is opened when it is first used.
+Owned by one thread, the event loop's, as its logs are. After an unclean stop logs are recovered;
+after a clean one a log is opened when it is first used. Opening a directory is
+`directory_opening.open_directory`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING
 
-from ...clock import Clock
 from ...config.broker import BrokerSettings
 from ...config.topic import TopicSettings
 from ...protocol.errors import StorageError, UnknownTopicOrPartition
-from ..events import Observer
-from ..files import RETRIABLE_ERRORS, Files, make_directory_safely
-from ..index.index_cache import IndexCache
+from ...values import value_class
+from ..files import RETRIABLE_ERRORS
 from ..log.log import Log
-from ..names import METADATA_FOLDER
-from ..open_files import OpenFiles
-from ..producers.producer_budget import ProducerBudget
 from ..producers.producer_ids import ProducerIds
 from ..seams import Seams
 from .checkpoints import Checkpoints, Offsets
-from .clean_shutdown import leave_marker, take_marker
+from .clean_shutdown import leave_marker
 from .cluster_id import load_cluster_id, store_cluster_id
 from .deletion import DeletionQueue
 from .lock import DirectoryLock
@@ -44,135 +38,64 @@ if TYPE_CHECKING:
     from ..metadata.metadata_log import MetadataLog
 
 
-class LogDirectory:
-    """The topics of one data directory and their logs. Made by `open`."""
+@value_class
+class DirectoryParts:
+    """What a data directory is when its topics are known and no log is open yet."""
 
-    def __init__(
-        self, settings: BrokerSettings, lock: DirectoryLock, seams: Seams, deletions: DeletionQueue
-    ) -> None:
-        self._settings = settings
-        self._path = settings.data_dir
-        self._lock: DirectoryLock | None = lock
-        self._last_seen_ms = lock.last_seen_ms
+    settings: BrokerSettings
+    lock: DirectoryLock
+    seams: Seams
+    deletions: DeletionQueue
+    reserve: Reserve
+    checkpoints: Checkpoints
+    positions: Positions
+    producer_ids: ProducerIds
+    startup: Startup
+    registry: TopicRegistry
+    replicated: bool
+    """Whether it is of a broker that is one of several."""
+    stopped_cleanly: bool
+    """Whether the stop before this start was a clean one, or there was none."""
+
+
+class LogDirectory:
+    """The topics of one data directory and their logs. Made by `open_directory`."""
+
+    def __init__(self, parts: DirectoryParts) -> None:
+        """No log is there before `recover`."""
+        seams = parts.seams
+        self._path = parts.settings.data_dir
+        self._lock: DirectoryLock | None = parts.lock
+        self._last_seen_ms = parts.lock.last_seen_ms
         self._seams = seams
         self._files = seams.files
         self._observe = seams.observe
         self._cluster_id: str | None = None
-        self._replicated = False
-        self.stopped_cleanly = False
+        self._replicated = parts.replicated
+        self.stopped_cleanly = parts.stopped_cleanly
         """Whether the stop before this start was a clean one, or there was none."""
-        self.missing: frozenset[Partition] = frozenset()
+        self.missing: frozenset[Partition] = frozenset(parts.startup.missing)
         """Partitions whose folders were not there at the start."""
         self.ends_at_start: Mapping[Partition, int] = {}
         """Where the logs of a broker that is one of several ended at least, before this start."""
-        self.deletions = deletions
-        self.positions: Positions
+        self.deletions = parts.deletions
+        self.positions = parts.positions
         """The positions of a broker that is one by itself; closed by `open_metadata`."""
-        self.committed: PositionReading
+        self.committed: PositionReading = parts.positions
         """Where consumers go on, to be read: these positions, or those of the metadata log."""
         self.metadata: MetadataLog | None = None
         """The metadata log, once `open_metadata` was called."""
-        self.producer_ids: ProducerIds
+        self.producer_ids = parts.producer_ids
         """Ids for idempotent producers, each given out once."""
-        self.reserve = Reserve(
-            seams.files,
-            settings.data_dir,
-            settings.disk_reserve_bytes,
-            seams.disk_room,
-            seams.observe,
-        )
+        self.reserve = parts.reserve
         """Room for what a full disk must not keep from being done."""
-        self._checkpoints: Checkpoints
-        self._registry: TopicRegistry
-        self._logs: LogTable
-        self._changes: TopicChanges
-
-    @classmethod
-    def open(
-        cls,
-        settings: BrokerSettings,
-        *,
-        clock: Clock,
-        files: Files,
-        observe: Observer,
-        random: Random,
-        replicated: bool = False,
-    ) -> "LogDirectory":
-        """Open the data directory, making it when it is missing.
-
-        `replicated` is for a broker that is one of several: every log is opened as a follower's,
-        with its high watermark where it was last or at the log start (`Log.replica`).
-        Raises `StorageError` when another process holds it, when a later version wrote it, or when
-        it cannot be read and written; nothing is held then. A log that cannot be opened does not
-        raise: it answers its error to each request.
-        """
-        path = settings.data_dir
-        try:
-            make_directory_safely(files, path)
-            lock = DirectoryLock(files, path)
-        except OSError as error:
-            raise _unusable(path, error) from error
-        deletions = DeletionQueue(files, clock, observe)
-        open_files = OpenFiles(files, settings.max_open_files)
-        room = ProducerBudget(clock, settings.max_producer_states_bytes)
-        seams = Seams(
-            clock,
-            files,
-            observe,
-            deletions,
-            open_files,
-            random,
-            room,
-            index_cache=IndexCache(settings.index_cache_bytes),
-        )
-        directory = cls(settings, lock, seams, deletions)
-        directory._replicated = replicated
-        with ExitStack() as opened:
-            opened.callback(lock.release)
-            opened.callback(open_files.close)
-            try:
-                directory._start(opened)
-            except OSError as error:
-                raise _unusable(path, error) from error
-            opened.pop_all()
-        return directory
-
-    def _start(self, opened: ExitStack) -> None:
-        """Do all that an open directory needs; `opened` gets what a failure has to close."""
-        has_metadata_log = self._files.exists(self._path / METADATA_FOLDER)
-        if has_metadata_log and not self._replicated:
-            raise StorageError(
-                f"the data directory {self._path} is of a broker that is one of several: its "
-                f"topics and positions are in {METADATA_FOLDER}, and would part from those of the "
-                "others if it went on alone; start it as one of several again"
-            )
-        # The marker goes first: from here on a crash at any point is an unclean stop.
-        unclean = take_marker(self._files, self._path)
-        self.stopped_cleanly = unclean is not None
-        self._checkpoints = Checkpoints(
-            self._files, self._path, self._observe, replicated=self._replicated
-        )
-        self.committed = self.positions = Positions(
-            self._files,
-            self._path,
-            self._observe,
-            max_bytes=self._settings.max_positions_bytes,
-        )
-        opened.callback(self.positions.close)
-        self.producer_ids = ProducerIds(self._files, self._path, self._observe, self._seams.random)
-        startup = self._startup = Startup(
-            self._seams,
-            self._settings,
-            self.positions,
-            self.reserve,
-            has_metadata_log=has_metadata_log,
-        )
-        entries = startup.run()
-        self.missing = frozenset(startup.missing)
-        self._registry = TopicRegistry(self._files, self._path, self._settings, entries)
-        self._registry.metadata_offset = startup.metadata_offset
+        self._checkpoints = parts.checkpoints
+        if self._replicated:
+            self.ends_at_start = dict(self._checkpoints.recovery_points)
+        self._startup = parts.startup
+        self._registry = parts.registry
         self._logs = LogTable(
-            self._seams,
+            seams,
             self._path,
             self._registry,
             self._note_gaps,
@@ -182,7 +105,7 @@ class LogDirectory:
         self.opened_log = self._logs.find
         """The log of a partition if it is open."""
         self._changes = TopicChanges(
-            self._seams,
+            seams,
             self._path,
             self._registry,
             self._logs,
@@ -190,12 +113,14 @@ class LogDirectory:
             self.positions,
             self.reserve,
         )
+
+    def recover(self, unclean: frozenset[Partition] | None) -> None:
+        """Have a log for every partition, and recover those that were not closed cleanly: those in
+        `unclean`, all where it is `None`. Raises `OSError`."""
         recovery_points = self._checkpoints.recovery_points
         log_starts = self._checkpoints.log_starts
-        if self._replicated:
-            self.ends_at_start = dict(recovery_points)
         for key in self.partitions():
-            if key in startup.missing:
+            if key in self.missing:
                 self._logs.add(key, clean=True)
                 continue
             # A folder that came from elsewhere while no broker ran has no recovery point.
@@ -207,7 +132,7 @@ class LogDirectory:
                 clean=clean,
             )
         self._logs.recover()
-        if startup.missing or self._checkpoints.partitions() - set(self.partitions()):
+        if self.missing or self._checkpoints.partitions() - set(self.partitions()):
             # Offsets of logs that are gone must not be taken for those of later ones.
             try:
                 self.reserve.retrying(self._write_checkpoints)
@@ -435,10 +360,3 @@ class LogDirectory:
             self._lock = None
         if failed:
             raise StorageError(f"the stop was not clean: {'; '.join(failed[:10])}")
-
-
-def _unusable(path: Path, error: OSError) -> StorageError:
-    return StorageError(
-        f"the data directory {path} cannot be used: {error}; make it readable and writable, or "
-        "start with another data.dir (--data-dir)"
-    )

@@ -58,31 +58,11 @@ def open_log(
     # What is below the log start is no part of the log any more, whichever files of it are left:
     # a hole between them must not be taken for the end.
     recovery_point = max(recovery_point, log_start_offset)
-    given_start = log_start_offset
     opening = _Opening(path, topic, partition, settings, seams, gaps, recovery_point, progress)
-    segments = opening.find_segments(log_start_offset)
-    if not segments:
-        segments = [Segment.create(path, log_start_offset, settings, seams)]
-        opening.names_changed = True
-    elif not clean:
-        segments = opening.recover(segments)
-    elif opening.open_active(segments[-1], end_offset):
-        recovery_point = segments[-1].next_offset
-    elif end_offset is not None:
-        segments = opening.recover(segments)
-    else:
-        segments = opening.recover(segments, len(segments) - 1)
-        recovery_point = segments[-1].next_offset
-    listed = SegmentList(
-        path, tuple(segments), opening.checksums, seams, topic=topic, partition=partition, gaps=gaps
-    )
-    listed.copied = follows
-    listed.names_changed = opening.names_changed
-    listed.checksums_changed = opening.checksums_changed
-    listed.unsynced_indexes = opening.new_checksums
-    producers = LogProducers(path, seams, {"topic": topic, "partition": partition})
-    producers.follows = follows
-    producers.load(segments, opening.checksums, clean=not opening.recovered)
+    segments = opening.segments(log_start_offset, clean=clean, end_offset=end_offset)
+    listed = opening.listed(segments, copied=follows)
+    producers = opening.producers(segments, follows=follows)
+    last_stamp_ms = listed.last_stamp_ms(log_start_offset)
     log_end_offset = segments[-1].next_offset
     log_start_offset = min(max(log_start_offset, segments[0].base_offset), log_end_offset)
     if high_watermark is not None and not log_start_offset <= high_watermark <= log_end_offset:
@@ -96,8 +76,8 @@ def open_log(
             producers,
             seams,
             log_start_offset=log_start_offset,
-            recovery_point=min(recovery_point, log_end_offset),
-            last_stamp_ms=listed.last_stamp_ms(given_start),
+            recovery_point=min(opening.recovery_point, log_end_offset),
+            last_stamp_ms=last_stamp_ms,
             has_epochs=opening.has_epochs,
             high_watermark=high_watermark,
             follows=follows,
@@ -123,27 +103,71 @@ class _Opening:
         recovery_point: int,
         progress: Progress | None,
     ) -> None:
-        self.checksums: dict[int, SegmentChecksums] = {}
-        self.recovered = False
-        """Whether everything from the recovery point on had to be read."""
+        self.recovery_point = recovery_point
+        """Everything below it is on stable storage."""
         self.has_epochs = False
         """Whether there is a file of leader epochs."""
-        self.names_changed = False
-        self.checksums_changed = False
+        self._checksums: dict[int, SegmentChecksums] = {}
+        self._recovered = False
+        """Whether everything from the recovery point on had to be read."""
+        self._names_changed = False
+        self._checksums_changed = False
         """Whether the file says of a segment what does not hold any more, or not yet."""
-        self.new_checksums: set[int] = set()
+        self._new_checksums: set[int] = set()
         self._path = path
+        self._topic = topic
+        self._partition = partition
         self._log_name = {"topic": topic, "partition": partition}
         self._settings = settings
         self._seams = seams
         self._gaps = gaps
-        self._recovery_point = recovery_point
         self._progress = progress
 
     def _observe(self, event: str, **fields: object) -> None:
         self._seams.observe(event, **self._log_name, **fields)
 
-    def find_segments(self, log_start_offset: int) -> list[Segment]:  # noqa: C901 - a case a kind of file
+    def segments(
+        self, log_start_offset: int, *, clean: bool, end_offset: int | None
+    ) -> list[Segment]:
+        """The segments of the log, recovered as far as need be; the last one takes appends."""
+        segments = self._find_segments()
+        if not segments:
+            self._names_changed = True
+            return [Segment.create(self._path, log_start_offset, self._settings, self._seams)]
+        if not clean:
+            return self._recover(segments)
+        if not self._open_active(segments[-1], end_offset):
+            if end_offset is not None:
+                return self._recover(segments)
+            segments = self._recover(segments, len(segments) - 1)
+        self.recovery_point = segments[-1].next_offset
+        return segments
+
+    def listed(self, segments: list[Segment], *, copied: bool) -> SegmentList:
+        """The segments in a row, with what was found out about their files."""
+        listed = SegmentList(
+            self._path,
+            tuple(segments),
+            self._checksums,
+            self._seams,
+            topic=self._topic,
+            partition=self._partition,
+            gaps=self._gaps,
+        )
+        listed.copied = copied
+        listed.names_changed = self._names_changed
+        listed.checksums_changed = self._checksums_changed
+        listed.unsynced_indexes = self._new_checksums
+        return listed
+
+    def producers(self, segments: list[Segment], *, follows: bool) -> LogProducers:
+        """What the log knows of producers that number their batches."""
+        producers = LogProducers(self._path, self._seams, self._log_name)
+        producers.follows = follows
+        producers.load(segments, self._checksums, clean=not self._recovered)
+        return producers
+
+    def _find_segments(self) -> list[Segment]:  # noqa: C901 - a case a kind of file
         """The segments whose log files are there, oldest first; leftovers are removed."""
         files = self._seams.files
         names = files.names(self._path)
@@ -166,26 +190,26 @@ class _Opening:
                 self._remove(name)
         self.has_epochs = LEADER_EPOCHS in names
         if FILE_NAME in names:
-            self.checksums = parse_checksums(files.read_bytes(self._path / FILE_NAME))
+            self._checksums = parse_checksums(files.read_bytes(self._path / FILE_NAME))
         segments = [
             Segment.existing(self._path, base, self._settings, self._seams)
             for base in sorted(bases)
         ]
         for segment, following in pairwise(segments):
             segment.next_offset = following.base_offset
-        self.checksums = {
-            base: checksums for base, checksums in self.checksums.items() if base in set(bases)
+        self._checksums = {
+            base: checksums for base, checksums in self._checksums.items() if base in set(bases)
         }
         return segments
 
     def _remove(self, name: str) -> None:
         self._seams.files.unlink(self._path / name)
-        self.names_changed = True
+        self._names_changed = True
 
-    def open_active(self, active: Segment, end_offset: int | None) -> bool:
+    def _open_active(self, active: Segment, end_offset: int | None) -> bool:
         """Take the last segment of a log that was closed cleanly; false when it is not as it was
         left."""
-        checksums = self.checksums.get(active.base_offset)
+        checksums = self._checksums.get(active.base_offset)
         if active.load_indexes(checksums):
             try:
                 active.reopen()
@@ -203,24 +227,24 @@ class _Opening:
             self._observe("index_rebuilt", path=str(active.log_path), reason=reason)
         return False
 
-    def recover(self, segments: list[Segment], first: int | None = None) -> list[Segment]:
+    def _recover(self, segments: list[Segment], first: int | None = None) -> list[Segment]:
         """Read everything from the recovery point, or from segment number `first`, on; returns
         the segments that are left."""
         recovery = Recovery(
             self._path,
             self._seams,
-            self.checksums,
-            recovery_point=self._recovery_point,
+            self._checksums,
+            recovery_point=self.recovery_point,
             gaps=self._gaps,
             log_name=self._log_name,
             progress=self._progress,
         )
-        self.recovered = first is None
-        written = dict(self.checksums)
+        self._recovered = first is None
+        written = dict(self._checksums)
         left = recovery.run(segments, first)
-        self.names_changed = self.names_changed or recovery.names_changed
-        self.new_checksums |= recovery.new_checksums
-        self.checksums_changed = bool(self.new_checksums) or self.checksums != written
+        self._names_changed = self._names_changed or recovery.names_changed
+        self._new_checksums |= recovery.new_checksums
+        self._checksums_changed = bool(self._new_checksums) or self._checksums != written
         return left
 
 

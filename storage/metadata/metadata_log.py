@@ -10,7 +10,7 @@ For the loop's thread, but for what is said to be for any.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from ...protocol.errors import InvalidRequest, StorageError
@@ -23,37 +23,16 @@ from ..directory.topics import TopicEntry
 from ..log.log import Log
 from ..replica.leader_epochs import EpochWrite
 from ..seams import Seams
+from .current_state import CurrentState
 from .folder import MetadataFolder
-from .metadata_state import MetadataState, records_of
-from .record_reading import read_records
+from .metadata_state import MetadataState
 from .records import MalformedRecord, MetadataRecord, decode_record, encode_record
 from .snapshot import MalformedState, Snapshot, encode_state
 from .state_copy import StateCopy, StateReading
+from .state_write import StateWrite
 
 MIN_LOG_BYTES: Final = 1 << 20
 """Below this a new state saves nothing worth its two syncs."""
-
-
-class StateWrite:
-    """A state that is to be written; any thread may `run` it."""
-
-    def __init__(self, folder: MetadataFolder, offset: int, state: MetadataState) -> None:
-        self.offset = offset
-        self.size_bytes = 0
-        """Of what was written; 0 before, and if there is another state meanwhile."""
-        self._folder = folder
-        self._turn = folder.turn
-        self._topics = list(state.topics.values())
-        self._positions = state.positions.copy()
-
-    def pieces(self) -> Iterator[bytes]:
-        table = self._positions
-        held = ((name, table.of(name)) for name in table.names())
-        return encode_state(self.offset, records_of(self._topics, held))
-
-    def run(self) -> None:
-        """Write the file. Raises `OSError`."""
-        self.size_bytes = self._folder.write_state(self.pieces(), self._turn)
 
 
 class MetadataLog:
@@ -99,22 +78,23 @@ class MetadataLog:
         self._wanted_start = 0
         self.state_wanted = False
         """Whether a new state is to be written whatever the log's size."""
-        self.state = MetadataState()
+        self._current = CurrentState(log)
         self.state_offset = 0
         """Where the stored state ends."""
         self._state_bytes = 0
-        self._log_bytes = 0
-        """Of records behind the stored state."""
-        self._folded = 0
         self._stale: deque[str] = deque()
         """Topics that may not be what the state says; all else is."""
-        self._reading: Iterator[tuple[int, int, MetadataRecord]] | None = None
         self._open(noted)
+
+    @property
+    def state(self) -> MetadataState:
+        """What the records say so far."""
+        return self._current.state
 
     @property
     def applied(self) -> int:
         """All records below it are what topics and positions are now."""
-        return self._folded - 1 if self._stale else self._folded
+        return self._current.offset - 1 if self._stale else self._current.offset
 
     @property
     def to_match(self) -> bool:
@@ -163,24 +143,18 @@ class MetadataLog:
 
     def _rebuild(self, snapshot: Snapshot, limit: int) -> None:
         """Go by a stored state, and the records between it and `limit`."""
-        self._reading = None
         self.failure = None
-        state, folded, log_bytes = snapshot.state, snapshot.offset, 0
         try:
-            for next_offset, size, record in read_records(self.log, folded, limit):
-                state.apply(record)
-                folded, log_bytes = next_offset, log_bytes + size
-            folded = max(folded, limit)
+            self._current.begin(snapshot, limit)
         except StorageError as failure:
             self._fail(failure)
-        self.state, self._folded = state, folded
-        self.positions.go_by(state.positions)
-        self.state_offset, self._log_bytes = snapshot.offset, log_bytes
-        names = state.topics.keys() | self._changes.names()
+        self.positions.go_by(self.state.positions)
+        self.state_offset = snapshot.offset
+        topics = self.state.topics
         self._stale = deque(
             name
-            for name in sorted(names)
-            if not self._changes.matches(name, state.topics.get(name))
+            for name in sorted(topics.keys() | self._changes.names())
+            if not self._changes.matches(name, topics.get(name))
         )
 
     # Applying
@@ -192,11 +166,11 @@ class MetadataLog:
         `None` says that all is applied that is committed and synced here, or cannot be read.
         """
         while self.failure is None:
-            while self._stale and self._folded >= self._match_from:
+            while self._stale and self._current.offset >= self._match_from:
                 name = self._stale[0]
                 target = self.state.topics.get(name)
                 if not self._changes.matches(name, target):
-                    self._changes.note_metadata(self._folded)
+                    self._changes.note_metadata(self._current.offset)
                     steps = self._changes.match(name, target, self.gone, adopt=self.adopts)
                     return self._changes.ask(name, steps)
                 self._stale.popleft()
@@ -213,35 +187,21 @@ class MetadataLog:
             raise StorageError(self.failure.message)
 
     @property
-    def _limit(self) -> int:
-        return min(self.log.high_watermark, self.log.flusher.synced_offset)
-
-    @property
     def unsynced(self) -> bool:
         """Whether a sync of the log would let more be applied."""
         return self.log.flusher.synced_offset < self.log.high_watermark
 
     def _fold(self) -> bool:
         """Take one more record into the state, if there is one that may be applied."""
-        limit = self._limit
-        if self._reading is None:
-            if limit <= self._folded:
-                return False
-            self._reading = read_records(self.log, self._folded, limit)
         try:
-            found = next(self._reading, None)
+            return self._current.take(self._note_stale)
         except StorageError as failure:
             self._fail(failure)
             return False
-        if found is None:
-            self._reading = None
-            return self._limit > self._folded
-        self._folded, size, record = found
-        self._log_bytes += size
-        name = self.state.apply(record)
-        if name is not None and name not in self._stale:
+
+    def _note_stale(self, name: str) -> None:
+        if name not in self._stale:
             self._stale.append(name)
-        return True
 
     def _fail(self, failure: StorageError) -> None:
         self.failure = failure
@@ -291,9 +251,9 @@ class MetadataLog:
     @property
     def state_due(self) -> bool:
         """Whether a new state should be written, so that the log need not be kept."""
-        if self.to_match or self._folded <= self.state_offset:
+        if self.to_match or self._current.offset <= self.state_offset:
             return False
-        grown = self._log_bytes >= max(self.min_log_bytes, 2 * self._state_bytes)
+        grown = self._current.log_bytes >= max(self.min_log_bytes, 2 * self._state_bytes)
         return grown or self.state_wanted
 
     def writing_state(self) -> StateWrite:
@@ -301,8 +261,8 @@ class MetadataLog:
 
         Only where topics are what the state says (`state_due`).
         """
-        self._log_bytes = 0
-        return StateWrite(self._folder, self._folded, self.state)
+        self._current.log_bytes = 0
+        return StateWrite(self._folder, self._current.offset, self.state)
 
     def state_written(self, write: StateWrite) -> None:
         """Go by a state that was written: the log may begin there. Raises `StorageError`."""
@@ -382,25 +342,28 @@ class MetadataLog:
         if end < self.state_offset:
             # Nothing here says what there was at `end`; at 0 there was nothing.
             self._forget_all()
-        elif end < self._folded:
-            self._rebuild(self._stored(), min(self._limit, end))
+        elif end < self._current.offset:
+            self._rebuild(self._stored(), min(self._current.limit, end))
         else:
-            self._reading = None
+            self._current.forget_reading()
             if self.failure is not None:
-                self._rebuild(self._stored(), min(self._limit, end))
+                self._rebuild(self._stored(), min(self._current.limit, end))
         self._note_no_more()
         return self.log.log_end_offset
 
     def _note_no_more(self) -> None:
         """Of what was committed and is lost nothing is to be missed at the next start."""
-        if self._changes.metadata_offset > self._folded:
+        if self._changes.metadata_offset > self._current.offset:
             try:
-                self._changes.keep_metadata(self._folded)
+                self._changes.keep_metadata(self._current.offset)
             except OSError as error:
                 raise StorageError(f"the topics file cannot be written: {error}") from error
 
     def _forget_all(self) -> None:
-        self._replace(encode_state(0, ()))
+        try:
+            self._folder.replace_state(encode_state(0, ()))
+        except OSError as error:
+            raise StorageError(f"the state cannot be written: {error}") from error
         self.log.replica.begin_anew(0)
         self._rebuild(Snapshot(0, MetadataState()), 0)
         self._match_from = 1
@@ -423,12 +386,6 @@ class MetadataLog:
         self._rebuild(snapshot, snapshot.offset)
         self._state_bytes = copied.size_bytes
         self._match_from = self._changes.metadata_offset
-
-    def _replace(self, pieces: Iterator[bytes]) -> None:
-        try:
-            self._folder.replace_state(pieces)
-        except OSError as error:
-            raise StorageError(f"the state cannot be written: {error}") from error
 
     # Stopping
 

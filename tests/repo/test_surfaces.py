@@ -25,8 +25,8 @@ MEANT = {
     "server/replication/identity_file.py",
     "server/replication/people.py",
     "server/replication/setting_up.py",
+    "storage/directory/directory_opening.py",
     "storage/directory/lock.py",
-    "storage/directory/log_directory.py",
     # What `horolog pipeline doctor`, `bootstrap` and `env` say to do next, and Java's own options.
     "pipeline/java.py",
     "pipeline/jobs/machine.py",

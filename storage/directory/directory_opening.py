@@ -1,0 +1,128 @@
+"""Opening a data directory: its lock, what it holds, and whether it was closed cleanly."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+
+from ...clock import Clock
+from ...config.broker import BrokerSettings
+from ...protocol.errors import StorageError
+from ..events import Observer
+from ..files import Files, make_directory_safely
+from ..index.index_cache import IndexCache
+from ..names import METADATA_FOLDER
+from ..open_files import OpenFiles
+from ..producers.producer_budget import ProducerBudget
+from ..producers.producer_ids import ProducerIds
+from ..seams import Seams
+from .checkpoints import Checkpoints
+from .clean_shutdown import take_marker
+from .deletion import DeletionQueue
+from .lock import DirectoryLock
+from .log_directory import DirectoryParts, LogDirectory
+from .positions import Positions
+from .reserve import Reserve
+from .startup import Startup
+from .topic_registry import TopicRegistry
+
+
+def open_directory(
+    settings: BrokerSettings,
+    *,
+    clock: Clock,
+    files: Files,
+    observe: Observer,
+    random: Random,
+    replicated: bool = False,
+) -> LogDirectory:
+    """Open the data directory, making it when it is missing.
+
+    `replicated` is for a broker that is one of several: every log is opened as a follower's,
+    with its high watermark where it was last or at the log start (`Log.replica`).
+    Raises `StorageError` when another process holds it, when a later version wrote it, or when
+    it cannot be read and written; nothing is held then. A log that cannot be opened does not
+    raise: it answers its error to each request.
+    """
+    path = settings.data_dir
+    try:
+        make_directory_safely(files, path)
+        lock = DirectoryLock(files, path)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    deletions = DeletionQueue(files, clock, observe)
+    seams = Seams(
+        clock,
+        files,
+        observe,
+        deletions,
+        OpenFiles(files, settings.max_open_files),
+        random,
+        ProducerBudget(clock, settings.max_producer_states_bytes),
+        index_cache=IndexCache(settings.index_cache_bytes),
+    )
+    with ExitStack() as opened:
+        opened.callback(lock.release)
+        opened.callback(seams.open_files.close)
+        try:
+            directory = _open_locked(settings, lock, seams, deletions, opened, replicated)
+        except OSError as error:
+            raise _unusable(path, error) from error
+        opened.pop_all()
+    return directory
+
+
+def _open_locked(
+    settings: BrokerSettings,
+    lock: DirectoryLock,
+    seams: Seams,
+    deletions: DeletionQueue,
+    opened: ExitStack,
+    replicated: bool,
+) -> LogDirectory:
+    """The directory whose lock is held, recovered where need be.
+
+    `opened` gets what a failure has to close.
+    """
+    path, files, observe = settings.data_dir, seams.files, seams.observe
+    reserve = Reserve(files, path, settings.disk_reserve_bytes, seams.disk_room, observe)
+    has_metadata_log = files.exists(path / METADATA_FOLDER)
+    if has_metadata_log and not replicated:
+        raise StorageError(
+            f"the data directory {path} is of a broker that is one of several: its "
+            f"topics and positions are in {METADATA_FOLDER}, and would part from those of the "
+            "others if it went on alone; start it as one of several again"
+        )
+    # The marker goes first: from here on a crash at any point is an unclean stop.
+    unclean = take_marker(files, path)
+    checkpoints = Checkpoints(files, path, observe, replicated=replicated)
+    positions = Positions(files, path, observe, max_bytes=settings.max_positions_bytes)
+    opened.callback(positions.close)
+    producer_ids = ProducerIds(files, path, observe, seams.random)
+    startup = Startup(seams, settings, positions, reserve, has_metadata_log=has_metadata_log)
+    registry = TopicRegistry(files, path, settings, startup.run())
+    registry.metadata_offset = startup.metadata_offset
+    directory = LogDirectory(
+        DirectoryParts(
+            settings=settings,
+            lock=lock,
+            seams=seams,
+            deletions=deletions,
+            reserve=reserve,
+            checkpoints=checkpoints,
+            positions=positions,
+            producer_ids=producer_ids,
+            startup=startup,
+            registry=registry,
+            replicated=replicated,
+            stopped_cleanly=unclean is not None,
+        )
+    )
+    directory.recover(unclean)
+    return directory
+
+
+def _unusable(path: Path, error: OSError) -> StorageError:
+    return StorageError(
+        f"the data directory {path} cannot be used: {error}; make it readable and writable, or "
+        "start with another data.dir (--data-dir)"
+    )

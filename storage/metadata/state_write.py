@@ -1,0 +1,29 @@
+"""Writing the state that a metadata log may begin with."""
+
+from collections.abc import Iterator
+
+from .folder import MetadataFolder
+from .metadata_state import MetadataState, records_of
+from .snapshot import encode_state
+
+
+class StateWrite:
+    """A state that is to be written; any thread may `run` it."""
+
+    def __init__(self, folder: MetadataFolder, offset: int, state: MetadataState) -> None:
+        self.offset = offset
+        self.size_bytes = 0
+        """Of what was written; 0 before, and if there is another state meanwhile."""
+        self._folder = folder
+        self._turn = folder.turn
+        self._topics = list(state.topics.values())
+        self._positions = state.positions.copy()
+
+    def pieces(self) -> Iterator[bytes]:
+        table = self._positions
+        held = ((name, table.of(name)) for name in table.names())
+        return encode_state(self.offset, records_of(self._topics, held))
+
+    def run(self) -> None:
+        """Write the file. Raises `OSError`."""
+        self.size_bytes = self._folder.write_state(self.pieces(), self._turn)
