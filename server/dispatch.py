@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, islice, repeat, takewhile
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.api.broker.api_versions import API_VERSIONS
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 _SHORT_BYTES: Final = 1024
 """Answers of up to so many bytes to requests that were handled in bulk are sent as one."""
 
+_body_of: Final[Callable[[Request], Any]] = attrgetter("body")
+_id_of: Final[Callable[[Request], int]] = attrgetter("correlation_id")
+
 _READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key})
 
 
@@ -66,7 +70,7 @@ class _Kind:
     """Requests of one kind and version, answered in bulk where one comes behind the other."""
 
     __slots__ = (
-        "answered",
+        "_answered",
         "api",
         "encode",
         "find_error",
@@ -90,7 +94,18 @@ class _Kind:
         self.find_error: Callable[[Any], int] = error_finder(api.response)  # type: ignore[arg-type] # a class is hashable
         self.find_fault: Callable[[Sequence[Any]], bool] = fault_finder(api.response)  # type: ignore[arg-type]
         self.most = 1 if api.key in ONE_AT_A_TIME else sys.maxsize
-        self.answered = partial(services.figures.answered, api.name)
+        self._answered = partial(services.figures.answered, api.name)
+
+    def count(
+        self, requests: Sequence[Request], outcomes: Sequence[Any], seconds: float, faulty: bool
+    ) -> None:
+        """Count requests that were answered, each of which took `seconds`."""
+        if not faulty:
+            self._answered(NO_ERROR_NAME, seconds, len(requests))
+            return
+        codes = list(map(self.find_error, outcomes))
+        for code in set(codes):
+            self._answered(error_name(code), seconds, codes.count(code))
 
 
 class Dispatcher:
@@ -177,7 +192,7 @@ class Dispatcher:
         began = self._time()
         charges = () if self.meter is None else self._charges(found, requests, caller)
         try:
-            bodies = [one.body for one in requests]
+            bodies = list(map(_body_of, requests))
             outcomes = found.handle(self._services, found.version, bodies)
         except Exception as error:
             outcomes = [error] * len(requests)
@@ -204,7 +219,7 @@ class Dispatcher:
             charges = () if self.meter is None else self._charges(found, requests, caller)
             taken.append((found, requests, charges))
             askers.append(caller)
-        bodies = [[one.body for one in each[1]] for each in taken if each is not None]
+        bodies = [list(map(_body_of, each[1])) for each in taken if each is not None]
         try:
             together = handle_in_bulk(self._services, bodies, askers) if bodies else ()
             outcomes: Iterator[Sequence[Any]] = iter(together)
@@ -272,8 +287,7 @@ class Dispatcher:
         if set(map(type, outcomes)) == found.responses and len(outcomes) == len(requests):
             faulty = found.find_fault(outcomes)
             try:
-                ids = [one.correlation_id for one in requests]
-                made = found.encode(ids, outcomes, faulty=faulty)
+                made = found.encode(map(_id_of, requests), outcomes, faulty=faulty)
             except Exception:  # such as for want of memory: then some of them can be answered
                 made = []
         elif found.api is PRODUCE and _wait_for_the_same(outcomes):
@@ -281,12 +295,7 @@ class Dispatcher:
         if not made:
             return self._answers_one_by_one(found, requests, (), outcomes, began)
         seconds = self._time() - began
-        if faulty:
-            codes = list(map(found.find_error, outcomes))
-            for code in set(codes):
-                found.answered(error_name(code), seconds, codes.count(code))
-        else:
-            found.answered(NO_ERROR_NAME, seconds, len(outcomes))
+        self._services.afterwards.add(found.count, requests, outcomes, seconds, faulty)
         if len(made) > 1 and max(map(len, made)) <= _SHORT_BYTES:
             return (b"".join(made),)  # type: ignore[arg-type] # what is in parts is longer
         if list in map(type, made):

@@ -10,6 +10,7 @@ from ..config.broker import BrokerSettings
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.events import Observer
 from ..storage.log.flush import GroupCommit
+from .afterwards import Afterwards
 from .conversions import Conversions
 from .creations import Creations
 from .groups.factory import set_up_groups
@@ -95,6 +96,7 @@ def make_services(
         produces=produces,
         commits=commits,
         work=work,
+        afterwards=Afterwards(loop.call_soon),
         late_appends=LateAppends(work, loop.call_soon),
         conversions=Conversions(work),
         time_maps=TimeMaps(work),

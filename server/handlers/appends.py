@@ -4,10 +4,15 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from ...protocol.api.log.produce import ProducePartitionResult
+from ...protocol.api.log.produce import (
+    ProducePartitionResult,
+    ProduceResponse,
+    ProduceTopicResult,
+)
 from ...protocol.errors import (
     CodedError,
     CorruptMessage,
@@ -24,7 +29,7 @@ from ...protocol.errors import (
     UnsupportedVersion,
 )
 from ...protocol.limits import SHARED_SLAB_BYTES
-from ...protocol.records.kernel import walk
+from ...protocol.records.kernel import ProduceRows, walk
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...storage.files import Buffer
 from ...storage.log.appended import Appended
@@ -85,6 +90,10 @@ class Sent(ProducePartitionResult, gc=True):  # type: ignore[call-arg] # a struc
 new_sent: Final[Callable[..., Sent]] = Sent
 """Its target, its set and, by name, its partition: for mypy it has no fields of its own."""
 
+_set_of: Final[Callable[[Sent], Buffer]] = attrgetter("record_set")
+
+ROWS: Final = ProduceRows(Sent, ProduceTopicResult, ProduceResponse)
+
 
 def append(
     services: Services,
@@ -138,7 +147,7 @@ def _append_together(
     wait_for_sync = acks == DURABLE and _is_synced(log)
     end_offset = log.log_end_offset
     outcomes = log.appender.append_sets(
-        [one.record_set for one in sent], wait_for_sync=wait_for_sync, goes_on=late.goes_on
+        list(map(_set_of, sent)), wait_for_sync=wait_for_sync, goes_on=late.goes_on
     )
     if late.is_timing:
         late.end()
@@ -167,8 +176,7 @@ def _take(
         return 1
     append_time_ms, log_start_offset = outcome.append_time_ms, log.log_start_offset
     count = len(outcome.first_offsets)
-    for one, first_offset in zip(sent, outcome.first_offsets, strict=False):
-        one.base_offset, one.log_start_offset = first_offset, log_start_offset
+    ROWS.appended(sent, outcome.first_offsets, log_start_offset)
     if append_time_ms != NO_TIMESTAMP:
         for one in sent[:count]:
             one.log_append_time_ms = append_time_ms
@@ -294,7 +302,7 @@ def _note(services: Services, log: Log, record_set: Buffer, outcome: Appended | 
         figures.repeated_messages += outcome.count
     if not outcome.count or outcome.repeated:
         return
-    figures.appended(outcome.count, outcome.size_bytes, outcome.latency)
+    services.afterwards.add(figures.appended, outcome.count, outcome.size_bytes, outcome.latency)
     conversion = outcome.conversion
     if conversion is not None:
         direction = "append_up" if conversion.up else "append_down"

@@ -9,6 +9,7 @@ from ...config.broker import BrokerSettings
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.log.flush import GroupCommit
 from ...values import value_class
+from ..afterwards import Afterwards
 from ..conversions import Conversions
 from ..creations import Creations
 from ..groups.service import GroupService
@@ -49,6 +50,7 @@ class Services:
     produces: ParkingLot
     commits: GroupCommit
     work: Work
+    afterwards: Afterwards
     late_appends: LateAppends
     conversions: Conversions
     time_maps: TimeMaps

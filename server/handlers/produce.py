@@ -32,6 +32,7 @@ from .appends import (
     DURABLE,
     IN_THE_LOG,
     NO_ANSWER,
+    ROWS,
     Sent,
     append,
     append_later,
@@ -114,42 +115,14 @@ class _Rows:
         """What may be appended."""
         self.of_transactions: list[tuple[str, ProduceResponse]] = []
         """What belongs to transactions, by their ids."""
-        if not (len(requests) > 1 and self._add_each(requests)):
-            for request in requests:
-                self._add(request)
-                if request.acks != self.acks:
-                    self.alike = False
-
-    def _add_each(self, requests: Sequence[ProduceRequest]) -> bool:
-        """Add requests if they name one partition each, want the same `acks` and are of no
-        transactions."""
-        acks = self.acks
-        all_sent: list[Sent] = []
-        responses: list[ProduceResponse] = []
-        targets: set[Partition] = set()
-        try:
-            for request in requests:
-                [topic] = request.topics
-                [asked] = topic.partitions
-                if request.acks != acks or request.transactional_id is not None:
-                    return False
-                name, partition = topic.name, asked.partition
-                target = name, partition
-                targets.add(target)
-                sent = new_sent(target, asked.records or b"", partition=partition)
-                all_sent.append(sent)
-                responses.append(
-                    ProduceResponse(topics=[ProduceTopicResult(name=name, partitions=[sent])])
-                )
-        except ValueError:  # there is none, or more than one
-            return False
-        if len(targets) == 1:
-            self.by_partition[target] = all_sent
-        else:
-            for sent in all_sent:
-                self.by_partition[sent.target].append(sent)
-        self.responses = responses
-        return True
+        rows = ROWS.read(requests, self.acks)
+        if rows is not None:
+            self.by_partition, self.responses = rows
+            return
+        for request in requests:
+            self._add(request)
+            if request.acks != self.acks:
+                self.alike = False
 
     def _add(self, request: ProduceRequest) -> None:
         """Add a request, which may name any number of partitions and be of a transaction."""

@@ -77,9 +77,9 @@ class Blocks:
         self._last_relative, self.count = last_relative, count
         return 0 < taken_bytes == len(data)
 
-    def add(self, relatives: Sequence[int], append_time_ms: int, crc: int) -> None:
+    def add(self, offsets: Sequence[int], base_offset: int, append_time_ms: int, crc: int) -> None:
         """Go on with entries of one time that are right; `crc` is that of all entries then."""
-        count, first_begun = len(relatives), -self.count % BLOCK_ENTRIES
+        count, first_begun = len(offsets), -self.count % BLOCK_ENTRIES
         known_ms = append_time_ms if append_time_ms >= 0 else INT64_MAX
         if first_begun:
             if append_time_ms > self._max_ms[-1]:
@@ -90,9 +90,9 @@ class Blocks:
             for begun in range(first_begun, count, BLOCK_ENTRIES):
                 self._max_ms.append(max(self.largest_ms, append_time_ms))
                 self._min_ms.append(known_ms)
-                self._offsets.append(relatives[begun])
+                self._offsets.append(offsets[begun] - base_offset)
         self.count += count
-        self.crc, self._last_relative = crc, relatives[-1]
+        self.crc, self._last_relative = crc, offsets[-1] - base_offset
 
     def start(self, block: int) -> int:
         """The relative offset that a block begins with."""

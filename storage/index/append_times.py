@@ -21,26 +21,17 @@ A file that is missing, or not as it should be, makes the times of its segment u
 error.
 """
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from itertools import chain, repeat
+from collections.abc import Sequence
 from pathlib import Path
-from struct import Struct
 from typing import Final
 from zlib import crc32
 
+from ...protocol.records.kernel import append_entries
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..files import NO_HANDLES, File
 from ..seams import Seams
 from .append_time_blocks import BLOCK_ENTRIES, ENTRY, Blocks
 from .index_checksums import AppendTimesChecksum
-
-
-@lru_cache(64)
-def _packing(entries: int) -> Callable[..., bytes]:
-    """What packs so many entries, given the numbers of all."""
-    return Struct(">" + ENTRY.format[1:] * entries).pack
-
 
 STEP_ENTRIES: Final = 8 * BLOCK_ENTRIES
 """How many entries are read at a time where a whole file is."""
@@ -218,14 +209,12 @@ class AppendTimes:
             self.cut_back()
         blocks, count = self.blocks, self._count
         base_offset = self.base_offset
-        relatives = [offset - base_offset for offset in first_offsets]
-        numbers = chain.from_iterable(zip(relatives, repeat(append_time_ms)))
-        data = _packing(len(relatives))(*numbers)
+        data = append_entries(first_offsets, base_offset, append_time_ms)
         crc = crc32(data, self._crc)
         self._write(data)
         if blocks.count == count:
-            blocks.add(relatives, append_time_ms, crc)
-        self._crc, self._count = crc, count + len(relatives)
+            blocks.add(first_offsets, base_offset, append_time_ms, crc)
+        self._crc, self._count = crc, count + len(first_offsets)
         if append_time_ms != self._last_ms:
             self._last_ms, self._run_offset = append_time_ms, first_offsets[0]
         if append_time_ms > self.largest_ms:

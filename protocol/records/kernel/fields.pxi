@@ -373,19 +373,70 @@ cdef class FieldWriter:
         return 0
 
 
+cdef class Slots:
+    """Some fields of objects that are mostly of one class."""
+
+    cdef tuple names
+    cdef object kept  # the class of the last object; the next one is mostly of the same
+    cdef Py_ssize_t places[MOST_FIELDS]
+
+    def __init__(self, tuple names):
+        if len(names) > MOST_FIELDS:
+            raise ValueError(f"a message has more than {MOST_FIELDS} fields")
+        self.names = names
+
+    # Where an object has a field; `NULL` where only its class knows.
+    cdef inline PyObject **place(self, object message, Py_ssize_t position) except? NULL:
+        if type(message) is not self.kept:
+            self.find(type(message))
+        if not self.places[position]:
+            return NULL
+        return <PyObject **> (<char *> <PyObject *> message + self.places[position])
+
+    cdef inline object get(self, object message, Py_ssize_t position):
+        cdef PyObject **place = self.place(message, position)
+        if place != NULL and place[0] != NULL:
+            return <object> place[0]
+        return getattr(message, <object> self.names[position])
+
+    cdef inline int put(self, object message, Py_ssize_t position, object value) except -1:
+        cdef PyObject **place = self.place(message, position)
+        cdef PyObject *before
+        if place == NULL:
+            setattr(message, <object> self.names[position], value)
+            return 0
+        before = place[0]
+        Py_INCREF(value)
+        place[0] = <PyObject *> value
+        if before != NULL:
+            Py_DECREF(<object> before)
+        return 0
+
+    # Finds where objects of a class have their fields, as far as these are slots.
+    cdef int find(self, object kind) except -1:
+        cdef Py_ssize_t position
+        cdef PyMemberDef *member
+        self.kept = None
+        for position, name in enumerate(self.names):
+            found = getattr(kind, name, None)
+            self.places[position] = 0
+            if type(found) is <object> &PyMemberDescr_Type:
+                member = (<PyMemberDescrObject *> <PyObject *> found).d_member
+                if member.type == T_OBJECT_EX:
+                    self.places[position] = member.offset
+        self.kept = kind
+        return 0
+
+
 cdef class MessageWriter:
     """Writes messages of one class in one version."""
 
-    cdef tuple names
+    cdef Slots slots
     cdef list writers
-    cdef object kept  # the class of the last message, and where its fields are: mostly the next one's
-    cdef Py_ssize_t slots[MOST_FIELDS]
 
     def __init__(self, list fields):
         """`fields` are pairs of a name and a `FieldWriter`, in the order of the bytes."""
-        if len(fields) > MOST_FIELDS:
-            raise ValueError(f"a message has more than {MOST_FIELDS} fields")
-        self.names = tuple(name for name, _ in fields)
+        self.slots = Slots(tuple(name for name, _ in fields))
         self.writers = [writer for _, writer in fields]
 
     def frame(self, *values):
@@ -426,34 +477,9 @@ cdef class MessageWriter:
 
     cdef int fields(self, object message, Output output) except -1:
         cdef Py_ssize_t position
-        cdef PyObject *found
-        cdef object value
-        if type(message) is not self.kept:
-            self.find_slots(type(message))
         for position in range(len(self.writers)):
-            found = NULL
-            if self.slots[position]:
-                found = (<PyObject **> (<char *> <PyObject *> message + self.slots[position]))[0]
-            if found != NULL:
-                value = <object> found
-            else:
-                value = getattr(message, <object> self.names[position])
+            value = self.slots.get(message, position)
             (<FieldWriter> self.writers[position]).write(value, output)
-        return 0
-
-    # Where objects of a class have their fields, as far as these are slots; 0 for the others.
-    cdef int find_slots(self, object kind) except -1:
-        cdef Py_ssize_t position
-        cdef PyMemberDef *member
-        self.kept = None
-        for position, name in enumerate(self.names):
-            found = getattr(kind, name, None)
-            self.slots[position] = 0
-            if type(found) is <object> &PyMemberDescr_Type:
-                member = (<PyMemberDescrObject *> <PyObject *> found).d_member
-                if member.type == T_OBJECT_EX:
-                    self.slots[position] = member.offset
-        self.kept = kind
         return 0
 
 

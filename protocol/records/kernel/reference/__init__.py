@@ -29,6 +29,7 @@ from .records import (
     records_to_messages,
     varint,
 )
+from .rows import ProduceRows, append_entries
 from .spans import entry_spans, time_blocks, time_spans
 from .times import (
     count_times,
@@ -58,12 +59,14 @@ __all__ = [
     "MessageWriter",
     "PackedField",
     "PackedMessage",
+    "ProduceRows",
     "RecordCursor",
     "RecordEncoder",
     "RecordsFound",
     "SetEncoder",
     "UsualSets",
     "Walk",
+    "append_entries",
     "batch_problem",
     "check_records",
     "columns_for",
