@@ -20,6 +20,7 @@ SOURCES: Final = (
     "compiled.pyx",
     "bytes.pxi",
     "usual.pxi",
+    "rows.pxi",
     "walk.pxi",
     "messages.pxi",
     "records.pxi",

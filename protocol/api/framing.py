@@ -182,6 +182,11 @@ class FrameReader:
             if not self._opened and end >= LENGTH_BYTES:
                 self._open(slab[:LENGTH_BYTES])
             frames, start, length = split_frames(content, end, self._max_frame_bytes)
+            if start == end:
+                self._window = len(slab)
+                self._beginning = b""
+                self.unfinished = False
+                return frames
             if start + LENGTH_BYTES <= end and not 0 < length <= self._max_frame_bytes:
                 raise ProtocolError(
                     f"a frame of {length} bytes; allowed are 1 to {self._max_frame_bytes} "

@@ -109,17 +109,21 @@ class _Rows:
         self.alike = len(requests) == 1 or self.acks != NO_ANSWER
         """Whether they want the same `acks`, and their answers can be made together."""
         self.requests = requests
-        self.responses: list[ProduceResponse] = []
+        self.responses: list[ProduceResponse]
         """To each of them: its results are what it sent (`_sent_with`)."""
-        self.by_partition: dict[Partition, list[Sent]] = defaultdict(list)
+        self.by_partition: dict[Partition, list[Sent]]
         """What may be appended."""
         self.of_transactions: list[tuple[str, ProduceResponse]] = []
         """What belongs to transactions, by their ids."""
         rows = ROWS.read(requests, self.acks)
         if rows is not None:
             self.by_partition, self.responses = rows
-            return
-        for request in requests:
+        else:
+            self._add_each()
+
+    def _add_each(self) -> None:
+        self.by_partition, self.responses = defaultdict(list), []
+        for request in self.requests:
             self._add(request)
             if request.acks != self.acks:
                 self.alike = False

@@ -455,12 +455,46 @@ def _message_writer(kernel: ModuleType, these: Drawn) -> Any:
         both = SimpleNamespace(field=value, other=value)
         said.append(outcome(writer.frame, value, value))
         said.append(outcome(writer.parts, value, value))
+        said.append(outcome(writer.joined, [value] * 3, [value] * 3))
         inner = kernel.FieldWriter(FieldKind.MESSAGE.value, None, writer, None)
         items = kernel.FieldWriter(FieldKind.ARRAY.value, None, None, inner)
         many = kernel.MessageWriter([("items", items)])
         said.append(outcome(many.frame, [both] * 3))
         said.append(outcome(writer.frame, value)[0])
     return [_sized(one) for one in said]
+
+
+def _produce_rows(kernel: ModuleType, these: Drawn) -> Any:
+    """Requests that name partitions, of which some are of other classes, or name none."""
+    rows = kernel.ProduceRows(_sent, SimpleNamespace, SimpleNamespace)
+    requests = []
+    for end in these.set_ends:
+        asked = SimpleNamespace(partition=end % 2, records=these.data if end % 3 else None)
+        topic = SimpleNamespace(name="ab"[end % 5 == 0], partitions=[asked] * (end % 13 > 0))
+        topics = [topic] * (1 + (end % 17 == 0))
+        transaction = "t" if end % 19 == 0 else None
+        kind = SimpleNamespace if end % 7 else _Request
+        requests.append(kind(topics=topics, acks=end % 23 > 0, transactional_id=transaction))
+    found = rows.read(requests, True)
+    if found is None:
+        return None
+    sent = [one for of_one in found[0].values() for one in of_one]
+    rows.appended(sent, these.set_ends[:-1], these.number)
+    return str(found)
+
+
+class _Request:
+    """A request with fields that are no slots of its own."""
+
+    def __init__(self, **fields: Any) -> None:
+        self._fields = fields
+
+    def __getattr__(self, name: str) -> Any:
+        return self._fields[name]
+
+
+def _sent(target: Any, records: Any, *, partition: int) -> Any:
+    return SimpleNamespace(target=target, records=records, partition=partition)
 
 
 def _packed_message(kernel: ModuleType, these: Drawn) -> Any:
@@ -546,9 +580,16 @@ CALLS: Final[dict[str, Call]] = {
     "MessageReader": _message_reader,
     "MessageWriter": _message_writer,
     "PackedMessage": _packed_message,
+    "ProduceRows": _produce_rows,
     "RecordCursor": _cursor,
     "RecordEncoder": _record_encoder,
     "SetEncoder": _set_encoder,
+    "append_entries": lambda kernel, these: outcome(
+        kernel.append_entries,
+        [these.offset, *these.set_ends],
+        these.number if these.flag else these.offset - abs(these.count) % 2**32,
+        these.time_ms,
+    ),
     "batch_problem": lambda kernel, these: outcome(
         kernel.batch_problem, memoryview(these.data), *these.window, these.flag
     ),

@@ -13,6 +13,7 @@ from horolog.protocol.records.kernel import terms
 from horolog.protocol.records.kernel.reference.spans import JOINED_MS, MOST_SPANS, ROW_NUMBERS
 from horolog.protocol.records.kernel.terms import Offsets, Problem
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS
+from horolog.storage.index.append_time_blocks import ENTRY
 
 pytestmark = pytest.mark.parametrize("form", ["compiled"], indirect=True)
 
@@ -80,10 +81,14 @@ TERMS: Final = {
     "LONGEST_BLOCK": (4 + 3 * MOST_SPANS) * -(-63 // 7),
     "APPEND_BYTES": ROW_NUMBERS * 8,
     "APPEND_NUMBERS": ROW_NUMBERS,
+    "APPEND_ENTRY_BYTES": ENTRY.size,
+    "RELATIVE_BYTES": ENTRY.size - 8,
 }
 ITS_OWN: Final = {
     *("UNUSUAL", "FIRST_BYTES", "INT32_WIDTH", "INT64_WIDTH", "INT32_TOP", "INT64_TOP"),
     *("MOST_PIECES", "MOST_TIMES", "SOME_TIMES", "PLACES", "KEPT_TEXT_BYTES"),
+    *("TRANSACTION", "ACKS", "TOPICS", "NAME", "PARTITIONS", "PARTITION", "RECORDS"),
+    *("BASE_OFFSET", "LOG_START"),
 }
 """Numbers that nothing else has a name for."""
 

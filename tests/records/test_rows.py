@@ -1,85 +1,190 @@
-"""Columns that are given to be sent: what is in them, and how long their rows are."""
+"""Produce requests as rows, and fields that are read where they lie."""
 
-from array import array
-from collections import UserList
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
+import gc
+import sys
+import weakref
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from horolog.protocol.records.kernel import only_bytes, only_times, row_ends
-
-CONTENTS = st.none() | st.binary(max_size=40)
-
-
-class Lying(UserList[Any]):
-    """Says that it is longer or shorter than it is."""
-
-    def __init__(self, items: Sequence[Any], told: int) -> None:
-        super().__init__(items)
-        self.told = told
-
-    def __len__(self) -> int:
-        return self.told
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.data)
+from horolog.protocol.api.log.produce import (
+    ProducePartition,
+    ProducePartitionResult,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+    ProduceTopicResult,
+)
+from horolog.protocol.records.kernel import (
+    FieldWriter,
+    MessageWriter,
+    ProduceRows,
+    append_entries,
+)
+from horolog.protocol.records.kernel.terms import MOST_FIELDS, FieldKind
+from horolog.storage.index.append_time_blocks import ENTRY
 
 
-class Bytes(bytes):
-    pass
+class Row(ProducePartitionResult):
+    target: Any
+    record_set: Any
+    other: int = 0
 
 
-class Number(int):
-    pass
+def rows() -> ProduceRows:
+    return ProduceRows(Row, ProduceTopicResult, ProduceResponse)
 
 
-@given(st.lists(CONTENTS))
-def test_bytes_and_none(column: list[bytes | None]) -> None:
-    assert only_bytes(column)
-    assert only_bytes(tuple(column))
-    for other in ("text", bytearray(b"b"), Bytes(b"b"), 1):
-        assert not only_bytes([*column, other])
-        assert not only_bytes([other, *column])
+def request(*named: tuple[str, int, bytes | None], acks: int = 1) -> ProduceRequest:
+    topics = [
+        ProduceTopic(name=name, partitions=[ProducePartition(partition=number, records=records)])
+        for name, number, records in named
+    ]
+    return ProduceRequest(acks=acks, topics=topics)
 
 
-@given(st.lists(st.integers(-1, 1000)))
-def test_times(column: list[int]) -> None:
-    assert only_times(column, -1, 1000)
-    assert only_times(array("q", column), -1, 1000)
-    for other in (-2, 1001, 2**63, -(2**63) - 1, 2**200, True, Number(5), 5.0, "5", None):
-        assert not only_times([*column, other], -1, 1000)  # type: ignore[list-item]
-        assert not only_times([other, *column], -1, 1000)  # type: ignore[list-item]
+def test_rows_are_by_partition_and_in_order() -> None:
+    asked = [("t", 0, b"1"), ("t", 1, b"2"), ("t", 0, b"3"), ("u", 0, None), ("t", 0, b"5")]
+    found = rows().read([request(one) for one in asked], 1)
+    assert found is not None
+    by_partition, responses = found
+    sets = {target: [one.record_set for one in sent] for target, sent in by_partition.items()}
+    assert sets == {("t", 0): [b"1", b"3", b"5"], ("t", 1): [b"2"], ("u", 0): [b""]}
+    for (name, number, records), response in zip(asked, responses, strict=True):
+        (topic,) = response.topics
+        (row,) = topic.partitions
+        assert (topic.name, row.target, row.partition) == (name, (name, number), number)
+        assert any(row is one for one in by_partition[name, number])
+        assert row.record_set == (records or b"")
+        assert (row.error_code, row.base_offset, row.log_start_offset) == (0, -1, -1)
 
 
-def test_times_up_to_the_largest() -> None:
-    assert only_times([-(2**63), 2**63 - 1], -(2**63), 2**63 - 1)
+@pytest.mark.parametrize(
+    "other",
+    [
+        request(acks=1),
+        request(("t", 0, b""), ("t", 1, b"")),
+        request(("t", 0, b""), acks=-1),
+        ProduceRequest(acks=1, topics=[ProduceTopic(name="t", partitions=[])]),
+        msgspec.structs.replace(request(("t", 0, b"")), transactional_id=""),  # type: ignore[type-var]
+    ],
+    ids=["no topic", "two topics", "other acks", "no partition", "a transaction"],
+)
+def test_requests_of_which_one_is_unusual_are_no_rows(other: ProduceRequest) -> None:
+    usual = request(("t", 0, b"set"))
+    assert rows().read([usual, usual], 1) is not None
+    assert rows().read([usual, other], 1) is None
+    assert rows().read([other], 1) is None
 
 
-@given(st.lists(st.tuples(CONTENTS, CONTENTS)), st.integers(0, 100))
-def test_row_ends(rows: list[tuple[bytes | None, bytes | None]], overhead: int) -> None:
-    values, keys = [value for value, _ in rows], [key for _, key in rows]
-    sizes = [overhead + len(value or b"") for value in values]
-    assert list(row_ends(values, None, overhead)) == list(accumulate(sizes))
-    sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
-    assert list(row_ends(tuple(values), keys, overhead)) == list(accumulate(sizes))
+def test_where_rows_were_appended() -> None:
+    maker = rows()
+    found = maker.read([request(("t", 0, b""))] * 3, 1)
+    assert found is not None
+    sent = found[0]["t", 0]
+    maker.appended(sent, [7, 2**62], 5)
+    assert [(one.base_offset, one.log_start_offset) for one in sent] == [
+        (7, 5),
+        (2**62, 5),
+        (-1, -1),
+    ]
 
 
-@pytest.mark.parametrize("keys", [[], [b"k"], [b"k"] * 3])
-def test_columns_of_other_lengths(keys: list[bytes]) -> None:
-    with pytest.raises(ValueError, match="of which there are 2"):
-        row_ends([b"a", b"b"], keys, 0)
+def test_what_a_row_had_before_is_freed_once() -> None:
+    maker = rows()
+    found = maker.read([request(("t", 0, b""))], 1)
+    assert found is not None
+    (row,) = found[0]["t", 0]
+    before, start = 2**70 + 1, 2**71 + 1
+    row.base_offset = before
+    counts = sys.getrefcount(before), sys.getrefcount(start)
+    maker.appended([row], [2**72], start)
+    assert (sys.getrefcount(before), sys.getrefcount(start)) == (counts[0] - 1, counts[1] + 1)
+    maker.appended([row], [2**72], 0)
+    assert sys.getrefcount(start) == counts[1]
 
 
-@pytest.mark.parametrize("told", [1, 3])
-@pytest.mark.parametrize("liar", ["values", "keys"])
-def test_columns_that_lie_about_their_length(liar: str, told: int) -> None:
-    """Room is made for as many as they say."""
-    items = [b"a", b"b"]
-    lying: Any = Lying(items, told)
-    honest: Any = [b"a"] * told
-    with pytest.raises(ValueError, match=f"of which there are {told}"):
-        row_ends(lying if liar == "values" else honest, lying if liar == "keys" else None, 10)
+class Slotted:
+    __slots__ = ("__weakref__", "a", "b")
+
+    def __init__(self, a: int, b: int) -> None:
+        self.a, self.b = a, b
+
+
+class Computed:
+    @property
+    def a(self) -> int:
+        return 3
+
+    b = 4
+
+
+class Swapped:
+    __slots__ = ("b", "a")  # noqa: RUF023 - in another order than `Slotted` has them
+
+    def __init__(self, a: int, b: int) -> None:
+        self.a, self.b = a, b
+
+
+class Derived(Slotted):
+    __slots__ = ("c",)
+
+    a = 9  # hides the slot
+
+
+def test_fields_are_read_of_whatever_class_an_object_is() -> None:
+    number = FieldWriter(FieldKind.INT8.value, None, None, None)
+    message = MessageWriter([("a", number), ("b", number)])
+    each = FieldWriter(FieldKind.MESSAGE.value, None, message, None)
+    writer = MessageWriter([("one", each)])
+    objects = [
+        (Slotted(1, 2), b"\1\2"),
+        (Swapped(1, 2), b"\1\2"),
+        (Computed(), b"\3\4"),
+        (SimpleNamespace(a=5, b=6), b"\5\6"),
+        (Slotted(7, 8), b"\7\x08"),
+    ]
+    derived = Derived.__new__(Derived)
+    derived.b = 8
+    for one, encoded in [*objects, (derived, b"\x09\x08"), *objects[::-1]]:
+        assert writer.frame(one) == b"\0\0\0\2" + encoded
+    empty = Slotted.__new__(Slotted)
+    empty.b = 1
+    for _ in range(2):
+        with pytest.raises(AttributeError, match="a"):
+            writer.frame(empty)
+    seen = weakref.ref(one := Slotted(1, 1))
+    writer.frame(one)
+    del one
+    gc.collect()
+    assert seen() is None
+
+
+def test_messages_are_joined() -> None:
+    number = FieldWriter(FieldKind.INT16.value, None, None, None)
+    view = FieldWriter(FieldKind.VIEW.value, None, None, None)
+    writer = MessageWriter([("a", number), ("b", number)])
+    assert writer.joined([1, 2], (3, 4)) == writer.frame(1, 3) + writer.frame(2, 4)
+    assert writer.joined(iter([]), []) == b""
+    with pytest.raises(ValueError, match="shorter than"):
+        writer.joined([1, 2], [3])
+    with pytest.raises(ValueError, match="1 values for 2 fields"):
+        writer.joined([1])
+    with pytest.raises(OverflowError):
+        writer.joined([1, 2], [3, 2**15])
+    with pytest.raises(ValueError, match="record sets"):
+        MessageWriter([("a", number), ("b", view)]).joined([1], [b"set"])
+    with pytest.raises(ValueError, match=f"more than {MOST_FIELDS} fields"):
+        MessageWriter([(str(name), number) for name in range(MOST_FIELDS + 1)])
+
+
+def test_entries_of_append_times() -> None:
+    assert append_entries([], 5, 1) == b""
+    assert append_entries([5, 7, 5 + 2**31 - 1], 5, -1) == b"".join(
+        ENTRY.pack(relative, -1) for relative in (0, 2, 2**31 - 1)
+    )
+    for base_offset, offset in [(5, 4), (5, 5 + 2**31), (-(2**63), 2**63 - 1), (2**63 - 1, 0)]:
+        with pytest.raises(OverflowError, match=f"begins with {base_offset}: {offset}"):
+            append_entries([offset], base_offset, 0)

@@ -80,9 +80,10 @@ def append_entries(first_offsets, long long base_offset, long long append_time_m
         if at >= count * APPEND_ENTRY_BYTES:
             raise ValueError("there are more offsets than before")
         offset = number
-        if not base_offset <= offset <= added(base_offset, LARGEST_INT32):
+        relative = <long long> (<unsigned long long> offset - <unsigned long long> base_offset)
+        if offset < base_offset or not 0 <= relative <= LARGEST_INT32:
             raise OverflowError(f"no offset of a segment that begins with {base_offset}: {offset}")
-        put_int32(data, at, offset - base_offset)
+        put_int32(data, at, relative)
         put_int64(data, at + RELATIVE_BYTES, append_time_ms)
         at += APPEND_ENTRY_BYTES
     if at < count * APPEND_ENTRY_BYTES:
