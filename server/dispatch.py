@@ -96,13 +96,14 @@ class _Kind:
         self.most = 1 if api.key in ONE_AT_A_TIME else sys.maxsize
         self._answered = partial(services.figures.answered, api.name)
 
-    def count(self, requests: int, seconds: float, faulty: Sequence[Any], _freed: object) -> None:
-        """Count requests that were answered, each of which took `seconds`; if any of the responses
-        has an error code they are `faulty`."""
+    def count(
+        self, requests: Sequence[Request], responses: Sequence[Any], seconds: float, faulty: bool
+    ) -> None:
+        """Count requests that were answered, each of which took `seconds`."""
         if not faulty:
-            self._answered(NO_ERROR_NAME, seconds, requests)
+            self._answered(NO_ERROR_NAME, seconds, len(requests))
             return
-        codes = list(map(self.find_error, faulty))
+        codes = list(map(self.find_error, responses))
         for code in set(codes):
             self._answered(error_name(code), seconds, codes.count(code))
 
@@ -294,10 +295,10 @@ class Dispatcher:
         if not made:
             return self._answers_one_by_one(found, requests, (), outcomes, began)
         seconds = self._time() - began
-        # The memory of a large request, which comes alone, is needed at once.
-        freed = (requests, outcomes) if len(requests) > 1 else None
-        codes = outcomes if faulty else ()
-        self._services.afterwards.add(found.count, len(requests), seconds, codes, freed)
+        if len(requests) > 1:
+            self._services.afterwards.add(found.count, requests, outcomes, seconds, faulty)
+        else:  # To put it off takes as long; and the memory of a large request is needed at once.
+            found.count(requests, outcomes, seconds, faulty)
         if len(made) > 1 and max(map(len, made)) <= _SHORT_BYTES:
             return (b"".join(made),)  # type: ignore[arg-type] # what is in parts is longer
         if list in map(type, made):

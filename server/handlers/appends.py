@@ -302,7 +302,12 @@ def _note(services: Services, log: Log, record_set: Buffer, outcome: Appended | 
         figures.repeated_messages += outcome.count
     if not outcome.count or outcome.repeated:
         return
-    services.afterwards.add(figures.appended, outcome.count, outcome.size_bytes, outcome.latency)
+    if len(outcome.first_offsets) > 1:
+        services.afterwards.add(
+            figures.appended, outcome.count, outcome.size_bytes, outcome.latency
+        )
+    else:
+        figures.appended(outcome.count, outcome.size_bytes, outcome.latency)
     conversion = outcome.conversion
     if conversion is not None:
         direction = "append_up" if conversion.up else "append_down"

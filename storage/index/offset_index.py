@@ -6,13 +6,12 @@ compressed wrapper that is its last message's.
 """
 
 from array import array
-from bisect import bisect_left, bisect_right
 from pathlib import Path
 
 from ..open_files import OpenFiles
 from .index_cache import IndexCache
 from .index_file import RELATIVE_OFFSET_MAX, IndexFile, bytes_of, numbers_of
-from .stored_column import StoredColumn, StoredFile
+from .stored_column import StoredColumn, StoredFile, bisect_left, bisect_right
 
 
 class OffsetIndex(IndexFile):

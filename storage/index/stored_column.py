@@ -1,9 +1,11 @@
 """The numbers of an index file that stay where they are: read in chunks, as they are looked at."""
 
+import bisect
+from array import array
 from collections.abc import Sequence
 from itertools import count as counted
 from struct import Struct
-from typing import Final, overload
+from typing import Final, Union, overload
 
 from ..open_files import OpenFiles
 from .index_cache import IndexCache
@@ -83,3 +85,48 @@ class StoredColumn(Sequence[int]):
         data = self._file.chunk(chunk)
         found: int = self._number.unpack_from(data, entry * self._entry_bytes + self._at)[0]
         return found
+
+    def search(self, value: int, *, right: bool) -> int:
+        """Where `value` belongs among numbers that rise: in front of those that are equal, or, with
+        `right`, behind them. Raises `OSError`."""
+        limit = value if right else value - 1
+        at, number_at, chunk_of = self._at, self._number.unpack_from, self._file.chunk
+        low, high = 0, -(-self._file.count // CHUNK_ENTRIES)
+        while low < high:
+            middle = (low + high) // 2
+            if number_at(chunk_of(middle), at)[0] <= limit:
+                low = middle + 1
+            else:
+                high = middle
+        return (low - 1) * CHUNK_ENTRIES + self._search_chunk(low - 1, limit) if low else 0
+
+    def _search_chunk(self, chunk: int, limit: int) -> int:
+        """How many numbers at the begin of a chunk are `limit` or less."""
+        data, size, at = self._file.chunk(chunk), self._entry_bytes, self._at
+        number_at = self._number.unpack_from
+        low, high = 0, len(data) // size
+        while low < high:
+            middle = (low + high) // 2
+            if number_at(data, middle * size + at)[0] <= limit:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+Column = Union[StoredColumn, "array[int]"]
+"""Numbers of an index, wherever they are."""
+
+
+def bisect_left(column: Column, value: int) -> int:
+    """As the standard library's, which would look each number up by itself. Raises `OSError`."""
+    if type(column) is StoredColumn:
+        return column.search(value, right=False)
+    return bisect.bisect_left(column, value)
+
+
+def bisect_right(column: Column, value: int) -> int:
+    """As the standard library's, which would look each number up by itself. Raises `OSError`."""
+    if type(column) is StoredColumn:
+        return column.search(value, right=True)
+    return bisect.bisect_right(column, value)

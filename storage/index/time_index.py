@@ -12,13 +12,12 @@ are right for both meanings.
 
 import sys
 from array import array
-from bisect import bisect_left, bisect_right
 from pathlib import Path
 
 from ..open_files import OpenFiles
 from .index_cache import IndexCache
 from .index_file import RELATIVE_OFFSET_MAX, IndexFile, bytes_of, numbers_of
-from .stored_column import StoredColumn, StoredFile
+from .stored_column import StoredColumn, StoredFile, bisect_left, bisect_right
 
 _LOW, _HIGH = (0, 1) if sys.byteorder == "little" else (1, 0)
 """Where the halves of an int64 lie in memory."""

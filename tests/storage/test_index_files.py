@@ -2,11 +2,14 @@
 
 import errno
 from array import array
+from bisect import bisect_left, bisect_right
 from pathlib import Path
+from struct import pack
 
 import pytest
 
 from horolog.storage.files import SystemFiles
+from horolog.storage.index import stored_column
 from horolog.storage.index.index_cache import IndexCache
 from horolog.storage.index.index_checksums import (
     SegmentChecksums,
@@ -288,6 +291,24 @@ def test_entries_are_read_where_they_lie_in_bounded_memory(tmp_path: Path) -> No
     before = cache.size_bytes
     assert column[entries - 1] == 1
     assert cache.size_bytes == before, "what was read is kept"
+
+
+@pytest.mark.parametrize("entries", [0, 1, 2, 511, 512, 513, 1024, 1300])
+@pytest.mark.parametrize(("letter", "at"), [("q", 0), ("i", 8)])
+def test_entries_are_searched_where_they_lie(
+    tmp_path: Path, entries: int, letter: str, at: int
+) -> None:
+    """decision 39: as `bisect` searches them in memory."""
+    numbers = [3 * (number // 2) - 900 for number in range(entries)]  # each twice
+    path = tmp_path / "x.timeindex"
+    path.write_bytes(b"".join(pack(">qi", number, number) for number in numbers))
+    open_files = OpenFiles(SystemFiles(), OPEN_FILES)
+    file = StoredFile(open_files, IndexCache(), str(path), 12, entries)
+    column = StoredColumn(file, 12, letter, at)
+    for value in (-(2**63), *range(-902, 3 * entries // 2 - 896), 2**63 - 1):
+        assert stored_column.bisect_left(column, value) == bisect_left(numbers, value)
+        assert stored_column.bisect_right(column, value) == bisect_right(numbers, value)
+    open_files.close()
 
 
 def test_open_files_closes_the_one_used_longest_ago(tmp_path: Path) -> None:
