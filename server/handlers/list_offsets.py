@@ -21,6 +21,7 @@ from ...protocol.api.log.list_offsets import (
 from ...protocol.errors import InvalidRequest, UnsupportedForMessageFormat
 from ...storage.log.log import Log
 from ...storage.read.search import Search
+from ...storage.read.time_lookup import Found
 from ..parking import Partition
 from ..work import Turns
 from .base import Later, Services, each_alone
@@ -127,24 +128,33 @@ class _Listing:
                 log = self._services.logs.find(topic, wanted.partition)
             if self._version < FIRST_VERSION_WITH_TIMES:
                 yield from self._list(log, wanted, result)
-            else:
-                yield from self._find(log, wanted, result)
+                return
+            search = self._begin(log, wanted, result)
+            if search is None:
+                return
+            while not search.step():
+                yield search if search.opens else None
+            found = search.result
+            if found is not None and found.offset < _visible_end(log, self._request):
+                result.offset, result.timestamp = found.offset, found.timestamp_ms
+                result.leader_epoch = epoch_of(self._services, log, found.offset)
         except Exception as error:
             outcome = self._services.outcomes.of(error, api="list-offsets")
             result.error_code, result.error_message = outcome
 
-    def _find(
+    def _begin(
         self, log: Log, wanted: ListOffsetsPartition, result: ListOffsetsPartitionResult
-    ) -> Steps:
+    ) -> Search[Found | None] | None:
+        """The search for what is wanted; `None` where that is known without one, and noted."""
         target = wanted.timestamp
         if target == LATEST:
             result.offset = _visible_end(log, self._request)
             result.leader_epoch = current_epoch(self._services)
-            return
+            return None
         if target == EARLIEST:
             result.offset = log.log_start_offset
             result.leader_epoch = epoch_of(self._services, log, result.offset)
-            return
+            return None
         if target < 0:
             _check_target(target)
         by_append = wanted.by == BY_APPEND
@@ -155,17 +165,10 @@ class _Listing:
                 f"{LATEST}, {EARLIEST} and {LARGEST} are answered"
             )
         if target == LARGEST:
-            search = log.reader.find_largest(to_log_end=self._to_log_end)
-        elif by_append:
-            search = log.reader.find_append_time(target, to_log_end=self._to_log_end)
-        else:
-            search = log.reader.find_time(target, to_log_end=self._to_log_end)
-        while not search.step():
-            yield search if search.opens else None
-        found = search.result
-        if found is not None and found.offset < _visible_end(log, self._request):
-            result.offset, result.timestamp = found.offset, found.timestamp_ms
-            result.leader_epoch = epoch_of(self._services, log, found.offset)
+            return log.reader.find_largest(to_log_end=self._to_log_end)
+        if by_append:
+            return log.reader.find_append_time(target, to_log_end=self._to_log_end)
+        return log.reader.find_time(target, to_log_end=self._to_log_end)
 
     def _list(
         self, log: Log, wanted: ListOffsetsPartition, result: ListOffsetsPartitionResult

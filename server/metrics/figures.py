@@ -188,8 +188,8 @@ class Figures:
 
     def answered(self, api: str, result: str, seconds: float, requests: int = 1) -> None:
         """Count requests of one kind that had the same result; each took `seconds`."""
-        key = api, result
-        self.requests[key] = self.requests.get(key, 0) + requests
+        counts, key = self.requests, (api, result)
+        counts[key] = counts.get(key, 0) + requests
         (self.request_times.get(api) or self.request_time(api)).add(seconds, requests)
 
     def forget(self, name: str) -> None:
