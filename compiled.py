@@ -21,6 +21,7 @@ SOURCES: Final = (
     "bytes.pxi",
     "usual.pxi",
     "rows.pxi",
+    "search.pxi",
     "walk.pxi",
     "messages.pxi",
     "records.pxi",

@@ -9,16 +9,8 @@ from typing import Final, NamedTuple
 
 from ...protocol.errors import HorologError
 from ...protocol.records.batches.batch import find_in_batch
-from ...protocol.records.kernel import scan_timestamp
-from ...protocol.records.layout import (
-    BATCH_MAGIC,
-    ENTRY_OVERHEAD,
-    LAST_DELTA_AT,
-    MAGIC_AT,
-    SIZE_AT,
-    TIMESTAMP_AT,
-)
-from ..check.entry_rules import walk_row
+from ...protocol.records.kernel import find_first_time
+from ...protocol.records.layout import ENTRY_OVERHEAD, TIMESTAMP_AT
 from ..log.light_sets import OPENED_BYTES
 from ..log.segment import Segment
 
@@ -53,35 +45,22 @@ def look_for_time(
     # What an index entry tells of is in front of the next one, or right behind it.
     wanted = min(max(2 * (after - position), _READ_BYTES), _READ_BYTES_MAX, stop - position)
     data = segment.file.pread(wanted, position)
-    at, _ = scan_timestamp(data, 0, len(data), target_ms)
-    if at < 0:
+    looked = find_first_time(data, offset, position > 0, target_ms)
+    if looked is None:
         return None
-    if data[MAGIC_AT] == BATCH_MAGIC:
-        first = int.from_bytes(data[:SIZE_AT], "big", signed=True)
-        last_delta = int.from_bytes(data[LAST_DELTA_AT : LAST_DELTA_AT + 4], "big")
-        # An index has the last offset of a batch.
-        if offset != (first + last_delta if position else first):
-            return None
-        offset = first
-    walked = walk_row(data, 0, at + entry_bytes(data, at), offset)
-    if walked is None:
-        return None
-    if data[at + MAGIC_AT] != BATCH_MAGIC:
-        found = walked.last_offset, timestamp_ms(data, at)
-    else:
+    at, found_offset, timestamp = looked
+    if found_offset < 0:
+        limit_bytes = min(max_decompressed_bytes, OPENED_BYTES)
         try:
-            in_batch = find_in_batch(
-                data,
-                at,
-                target_ms,
-                max_decompressed_bytes=min(max_decompressed_bytes, OPENED_BYTES),
-            )
+            opened = find_in_batch(data, at, target_ms, max_decompressed_bytes=limit_bytes)
         except HorologError:
             return None
-        if in_batch is None:
+        if opened is None:
             return None
-        found = in_batch
-    return Found(*found) if start <= found[0] < segment.next_offset else None
+        found_offset, timestamp = opened
+    if not start <= found_offset < segment.next_offset:
+        return None
+    return Found(found_offset, timestamp)
 
 
 def timestamp_ms(data: bytes, position: int) -> int:

@@ -602,6 +602,13 @@ CALLS: Final[dict[str, Call]] = {
     "columns_for": _columns_for,
     "crc32": lambda kernel, these: outcome(kernel.crc32, these.data),
     "crc32c": lambda kernel, these: outcome(kernel.crc32c, these.data, *these.window),
+    "find_first_time": lambda kernel, these: outcome(
+        kernel.find_first_time,
+        these.data,
+        these.offset if these.cut % 4 else int.from_bytes(these.data[:8], "big", signed=True),
+        these.flag,
+        these.time_ms if these.magic else these.number,
+    ),
     "find_timestamp": _find_timestamp,
     "gather": lambda kernel, these: outcome(
         kernel.gather,

@@ -486,27 +486,38 @@ def scan_offset(buffer, long long start, long long end, long long target_offset)
     return NOT_FOUND_HERE, position
 
 
-def scan_timestamp(buffer, long long start, long long end, long long target_ms):
-    cdef object view = memoryview(buffer)
-    cdef unsigned char *data = bytes_of(view)
-    cdef long long position = start, size, following
-    end = stop_of(view, start, end)
-    while end - position >= HEAD_BYTES:
-        size = int32_at(data, position + SIZE)
+# Where the first entry is that may have a message of that time or later, or why none was found;
+# `position` is how far entries were looked at.
+cdef long long scan_time(
+    const unsigned char *data, long long start, long long end, long long target_ms,
+    long long *position,
+) noexcept:
+    cdef long long at = start, size, following
+    position[0] = at
+    while end - at >= HEAD_BYTES:
+        size = int32_at(data, at + SIZE)
         if size < V0_OVERHEAD:
-            return SCAN_BAD_SIZE, position
-        following = position + HEAD_BYTES + size
+            return SCAN_BAD_SIZE
+        following = at + HEAD_BYTES + size
         if following > end:
             break
-        if data[position + MAGIC] == 1:
+        if data[at + MAGIC] == 1:
             if size < V1_OVERHEAD:
-                return SCAN_BAD_SIZE, position
-            if int64_at(data, position + TIME) >= target_ms:
-                return position, position
-        elif data[position + MAGIC] == 2:
+                return SCAN_BAD_SIZE
+            if int64_at(data, at + TIME) >= target_ms:
+                return at
+        elif data[at + MAGIC] == 2:
             if size < BATCH_OVERHEAD - HEAD_BYTES:
-                return SCAN_BAD_SIZE, position
-            if int64_at(data, position + MAX_TIME) >= target_ms:
-                return position, position
-        position = following
-    return NOT_FOUND_HERE, position
+                return SCAN_BAD_SIZE
+            if int64_at(data, at + MAX_TIME) >= target_ms:
+                return at
+        position[0] = at = following
+    return NOT_FOUND_HERE
+
+
+def scan_timestamp(buffer, long long start, long long end, long long target_ms):
+    cdef object view = memoryview(buffer)
+    cdef long long position, found
+    end = stop_of(view, start, end)
+    found = scan_time(bytes_of(view), start, end, target_ms, &position)
+    return found, position

@@ -30,6 +30,7 @@ from .records import (
     varint,
 )
 from .rows import ProduceRows, append_entries
+from .search import find_first_time
 from .spans import entry_spans, time_blocks, time_spans
 from .times import (
     count_times,
@@ -74,6 +75,7 @@ __all__ = [
     "crc32",
     "crc32c",
     "entry_spans",
+    "find_first_time",
     "find_timestamp",
     "gather",
     "gather_records",

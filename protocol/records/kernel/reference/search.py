@@ -1,0 +1,74 @@
+"""The search for a time in what lies behind an index entry."""
+
+from ...layout import (
+    BASE_TIMESTAMP_AT,
+    BATCH_ATTRIBUTES_AT,
+    BATCH_MAGIC,
+    BATCH_OVERHEAD,
+    CODEC_MASK,
+    CONTROL_BIT,
+    ENTRY_OVERHEAD,
+    LAST_DELTA_AT,
+    LOG_APPEND_TIME_BIT,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    NO_TIMESTAMP,
+    SIZE_AT,
+    TIMESTAMP_AT,
+    Buffer,
+)
+from ..terms import OWN, RECORD, Offsets, Problem
+from .bytes import int32_at, int64_at, wrapped
+from .records import RecordCursor, find_timestamp
+from .walk import scan_timestamp, walk
+
+_EARLIEST = -(2**63)
+
+
+def find_first_time(
+    buffer: Buffer, offset: int, behind_start: bool, target_ms: int
+) -> tuple[int, int, int] | None:
+    """The first message with a timestamp >= `target_ms`: where its entry begins, its offset and
+    its timestamp. -1 for both where the batch or wrapper has to be opened to tell.
+
+    `buffer` begins with the entry that an index has `offset` for: that of a batch is its last one,
+    but that of the first entry of a segment, which no index has, its first, unless `behind_start`.
+    `None` tells nothing: there is no such message, or not all entries up to its end are good ones
+    whose offsets count up, as nearly all do.
+    """
+    view = memoryview(buffer)
+    at, _ = scan_timestamp(view, 0, len(view), target_ms)
+    if at < 0:
+        return None
+    stop = at + ENTRY_OVERHEAD + int32_at(view, at + SIZE_AT)
+    first = offset
+    if view[MAGIC_AT] == BATCH_MAGIC:
+        first, delta = int64_at(view, 0), int32_at(view, LAST_DELTA_AT)
+        if delta < 0 or offset != (first + delta if behind_start else first):
+            return None
+    passed = walk(view, 0, stop, offsets=Offsets.CONTIGUOUS, base_offset=first)
+    if passed.problem is not Problem.NONE or passed.last_offset - first + 1 != passed.count:
+        return None
+    if passed.last_codec and passed.magics & ~(1 << BATCH_MAGIC):
+        return None
+    if view[at + MAGIC_AT] != BATCH_MAGIC:
+        return at, passed.last_offset, int64_at(view, at + TIMESTAMP_AT)
+    return _in_batch(view, at, stop, target_ms)
+
+
+def _in_batch(view: memoryview, at: int, stop: int, target_ms: int) -> tuple[int, int, int] | None:
+    """As `find_first_time`, in a good batch."""
+    bits = view[at + BATCH_ATTRIBUTES_AT + 1]
+    if bits & CONTROL_BIT:
+        return None
+    if bits & CODEC_MASK:
+        return at, OWN, NO_TIMESTAMP
+    time_ms, base_ms = int64_at(view, at + MAX_TIMESTAMP_AT), int64_at(view, at + BASE_TIMESTAMP_AT)
+    if bits & LOG_APPEND_TIME_BIT:
+        target_ms = _EARLIEST
+    cursor = RecordCursor(view, at + BATCH_OVERHEAD, stop)
+    if find_timestamp(cursor, base_ms, target_ms) != RECORD:
+        return None
+    if not bits & LOG_APPEND_TIME_BIT:
+        time_ms = wrapped(base_ms + cursor.timestamp_delta_ms)
+    return at, wrapped(int64_at(view, at) + cursor.offset_delta), time_ms
