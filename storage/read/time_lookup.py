@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from ...protocol.errors import HorologError
 from ...protocol.records.batches.batch import find_in_batch
 from ...protocol.records.kernel import find_first_time
-from ...protocol.records.layout import ENTRY_OVERHEAD, TIMESTAMP_AT
+from ...protocol.records.layout import ENTRY_OVERHEAD
 from ..log.light_sets import OPENED_BYTES
 from ..log.segment import Segment
 
@@ -61,11 +61,6 @@ def look_for_time(
     if not start <= found_offset < segment.next_offset:
         return None
     return Found(found_offset, timestamp)
-
-
-def timestamp_ms(data: bytes, position: int) -> int:
-    """The timestamp of the v1 entry at `position`."""
-    return int.from_bytes(data[position + TIMESTAMP_AT : position + TIMESTAMP_AT + 8], "big")
 
 
 def entry_bytes(data: bytes, position: int) -> int:
