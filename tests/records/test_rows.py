@@ -134,6 +134,21 @@ class Derived(Slotted):
     a = 9  # hides the slot
 
 
+class Borrowing:
+    """Its `a` is of objects of another class."""
+
+    a = Slotted.__dict__["a"]
+    b = 4
+
+
+def test_a_slot_of_another_class_is_not_read() -> None:
+    number = FieldWriter(FieldKind.INT8.value, None, None, None)
+    message = MessageWriter([("a", number), ("b", number)])
+    each = FieldWriter(FieldKind.MESSAGE.value, None, message, None)
+    with pytest.raises(TypeError, match="doesn't apply to a 'Borrowing' object"):
+        MessageWriter([("one", each)]).frame(Borrowing())
+
+
 def test_fields_are_read_of_whatever_class_an_object_is() -> None:
     number = FieldWriter(FieldKind.INT8.value, None, None, None)
     message = MessageWriter([("a", number), ("b", number)])

@@ -420,7 +420,7 @@ cdef class Slots:
         for position, name in enumerate(self.names):
             found = getattr(kind, name, None)
             self.places[position] = 0
-            if type(found) is <object> &PyMemberDescr_Type:
+            if type(found) is <object> &PyMemberDescr_Type and issubclass(kind, found.__objclass__):
                 member = (<PyMemberDescrObject *> <PyObject *> found).d_member
                 if member.type == T_OBJECT_EX:
                     self.places[position] = member.offset
