@@ -134,11 +134,20 @@ class Derived(Slotted):
     a = 9  # hides the slot
 
 
-class Borrowing:
-    """Its `a` is of objects of another class."""
+class Lending:
+    __slots__ = ("a",)
 
-    a = Slotted.__dict__["a"]
+
+class Borrowing:
+    """Its `a` is of objects of another class, and at that place it has something else."""
+
+    __slots__ = ("x", "y")
+
+    a = Lending.__dict__["a"]
     b = 4
+
+    def __init__(self) -> None:
+        self.x = self.y = 5
 
 
 def test_a_slot_of_another_class_is_not_read() -> None:
