@@ -311,11 +311,12 @@ _LIMITS: Final = (
     ),
     _integer(
         "max.open.files",
-        1000,
+        10_000,
         "",
-        "Segment and index files open at one time; the least recently used are closed first. The "
-        "process limit (ulimit -n) must leave room for max.connections and 232 more beside it; "
-        "with a lower one, less of each is used.",
+        "Segment and index files open at one time; the least recently used are closed first. A "
+        "search or a fetch in a file that is not open takes longer by opening it. The process "
+        "limit (ulimit -n) must leave room for max.connections and 232 more beside it; with a "
+        "lower one, less of each is used.",
         minimum=16,
         maximum=1_000_000,
     ),

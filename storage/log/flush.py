@@ -246,9 +246,19 @@ class GroupCommit:
     def _index(self, log: Flushable, work: FlushWork) -> None:
         """Have the indexes synced behind the messages."""
         self._indexing += 1
+        if work.checksums is not None:
+            self._drop_older_checksums(log)
         self._to_index.append((log, work))
         if self._indexing == 1:
             self._start_index_round()
+
+    def _drop_older_checksums(self, log: Flushable) -> None:
+        """Free what the next round need not write, because a newer work has it anew: where a log
+        has thousands of segments, and rolls faster than the disk syncs, that is much."""
+        for waiting, older in reversed(self._to_index):
+            if waiting is log and older.checksums is not None:
+                older.checksums = None
+                return
 
     def _start_index_round(self) -> None:
         """Begin the next round of indexes, or tell those who wait that there is none."""

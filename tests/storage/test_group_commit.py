@@ -1,6 +1,7 @@
 """Group commit: many logs, one sync at a time, nobody forgotten."""
 
 import errno
+import gc
 import queue
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -11,7 +12,7 @@ import pytest
 from horolog.clock import Clock
 from horolog.protocol.records.batches.batch import build_batch
 from horolog.protocol.records.messages.sets import NewRecord
-from horolog.storage.log.flush import GroupCommit
+from horolog.storage.log.flush import FlushWork, GroupCommit
 from horolog.storage.log.log import Log
 from horolog.storage.producers.producer_snapshots import KEPT
 from horolog.testing.clock import ManualClock
@@ -277,6 +278,21 @@ def test_indexes_that_wait_are_synced_together(folder: LogFolder, commits: Commi
     assert folder.files.did("rename", ".producers.tmp") == 1 + KEPT
     assert folder.names(".producers") == [f"{offset:020d}.producers" for offset in (5, 6)]
     assert folder.files.did("sync", "index") == 2 * 6
+
+
+def test_the_checksums_of_all_segments_are_held_twice_at_most(
+    folder: LogFolder, commits: Commits
+) -> None:
+    """For the round that is under way and the next: a log that rolls faster than its indexes are
+    synced would hold them once for each roll."""
+    folder.open()
+    batches_rolled(folder, commits, 6)
+    works = [one for one in gc.get_objects() if isinstance(one, FlushWork)]
+    assert sorted(one.target_offset for one in works if one.checksums is not None) == [1, 6]
+    commits.index()
+    commits.index()
+    checksums = (folder.path / "index-checksums").read_text().splitlines()
+    assert [int(line.split()[0]) for line in checksums[1:]] == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_cut_leaves_the_snapshots_in_front_of_it(folder: LogFolder, commits: Commits) -> None:
