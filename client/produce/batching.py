@@ -1,13 +1,11 @@
 """Columns given to `send_batch`: checked as a whole, and cut into batches for partitions."""
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, compress
-from operator import add
+from itertools import compress
 
 from ...protocol.partitioner import partition_of
-from ...protocol.records.kernel import only_bytes, only_times, row_ends
+from ...protocol.records.kernel import only_bytes, only_times, rows_within
 from ...protocol.records.layout import ENTRY_OVERHEAD, MESSAGE_OVERHEAD
 from ...times import EPOCH_MS_MAXIMUM, EPOCH_MS_MINIMUM
 from ..instants import epoch_ms
@@ -132,15 +130,16 @@ def by_partition(columns: Columns, count: int, without_key: int) -> dict[int, Co
 def pieces(columns: Columns, limit_bytes: int) -> Iterator[tuple[Columns, int]]:
     """Runs of rows that take up to `limit_bytes` in a plain set (one row may take more), and what
     they take."""
-    ends = row_ends(columns.values, columns.keys, RECORD_OVERHEAD)
+    headers_sizes = None
     if columns.headers is not None:
-        ends = list(map(add, ends, accumulate(map(headers_bytes, columns.headers))))
-    start = done_bytes = 0
-    while start < len(ends):
-        end = max(bisect_left(ends, done_bytes + limit_bytes + 1, start), start + 1)
+        headers_sizes = list(map(headers_bytes, columns.headers))
+    start = 0
+    while start < len(columns):
+        end, size_bytes = rows_within(
+            columns.values, columns.keys, headers_sizes, start, RECORD_OVERHEAD, limit_bytes
+        )
         keys = None if columns.keys is None else columns.keys[start:end]
         headers = None if columns.headers is None else columns.headers[start:end]
         piece = Columns(columns.values[start:end], keys, columns.times_ms[start:end], headers)
-        yield piece, ends[end - 1] - done_bytes
-        done_bytes = ends[end - 1]
+        yield piece, size_bytes
         start = end

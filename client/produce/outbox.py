@@ -80,6 +80,10 @@ Deliver = Callable[[str, int, Batch], Awaitable[Appended]]
 """Sends a batch to a partition of a topic, and tries again where that may help."""
 
 
+def _let_go(batch: Batch) -> None:
+    """Hold a batch until this is called."""
+
+
 class TooManyMessages(Exception):
     """A batch was not sent: fewer messages may make a set that is not too large."""
 
@@ -219,6 +223,8 @@ class Outbox:
         else:
             self._budget.give(batch.size_bytes)
             self._completions.give(batch, appended)
+            # To free what was sent takes long. The next set is on its way by then.
+            self._loop.call_soon(_let_go, batch)
         self.batch_bytes = self._cut_bytes()
 
     def _divide(self, batch: Batch) -> None:

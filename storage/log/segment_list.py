@@ -4,6 +4,7 @@ Begins new segments, drops old ones and cuts the end off, and keeps with it what
 all: the checksums of their indexes and the running maximum of their timestamps.
 """
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -59,7 +60,7 @@ class SegmentList:
         """Base offsets of the segments whose checksums are new: their indexes are not synced."""
         self._seams = seams
         self._log_name = {"topic": topic, "partition": partition}
-        self._closed_max_ms: list[int] | None = None
+        self._closed_max_ms: array[int] | None = None
         self._closed_times: ClosedTimes | None = None
         self._append_maxima: tuple[tuple[Segment, ...], list[int]] = (), []
         self._prepared = False
@@ -119,11 +120,15 @@ class SegmentList:
         return bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
 
     @property
-    def closed_max_ms(self) -> list[int]:
-        """For each closed segment, the largest timestamp that may be in it and all before it."""
+    def closed_max_ms(self) -> "array[int]":
+        """For each closed segment, the largest timestamp that may be in it and all before it.
+
+        An array, because numbers of a list are objects all over the memory, and a bisection of
+        thousands waits for each of them.
+        """
         if self._closed_max_ms is None:
             closed = (segment.largest_possible_ms for segment in self.segments[:-1])
-            self._closed_max_ms = list(accumulate(closed, max))
+            self._closed_max_ms = array("q", accumulate(closed, max))
         return self._closed_max_ms
 
     def _forget_times(self) -> None:
@@ -346,10 +351,10 @@ class SegmentList:
                 self._closed_times.append(closing)
             if self._closed_max_ms is not None:
                 before = self._closed_max_ms[-1] if self._closed_max_ms else NO_TIMESTAMP
-                self._closed_max_ms = [
-                    *self._closed_max_ms,
-                    max(before, closing.largest_possible_ms),
-                ]
+                # Who searches keeps the array from before.
+                self._closed_max_ms = self._closed_max_ms + array(
+                    "q", (max(before, closing.largest_possible_ms),)
+                )
         else:
             self._change((*self.segments[:-1], opened))
             self._set_aside([closing], settings)

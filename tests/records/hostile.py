@@ -655,8 +655,14 @@ CALLS: Final[dict[str, Call]] = {
         *(these.data, *these.window, these.cut % 3 - 1),
         *(these.offset if these.flag else -1, these.number, these.time_ms),
     ),
-    "row_ends": lambda kernel, these: outcome(
-        lambda: list(kernel.row_ends(these.column, these.keys and these.column[1:], 7))
+    "rows_within": lambda kernel, these: outcome(
+        kernel.rows_within,
+        these.column,
+        these.keys and these.column[these.count % 2 :],
+        these.set_ends if these.flag else None,
+        these.cut % 5 - 1,
+        7,
+        these.count % 300,
     ),
     "scan_offset": lambda kernel, these: outcome(
         kernel.scan_offset, these.data, *these.window, these.number

@@ -192,8 +192,12 @@ def only_bytes(column):
 
 def only_times(column, long long smallest_ms, long long largest_ms):
     cdef long long time_ms
+    cdef object before = []  # which is in no column
     try:
         for item in column:
+            if item is before:
+                continue
+            before = item
             if type(item) is not int:
                 return False
             time_ms = item
@@ -204,27 +208,33 @@ def only_times(column, long long smallest_ms, long long largest_ms):
     return True
 
 
-def row_ends(values, keys, long long overhead):
-    cdef long long count = len(values), row, total = 0
-    cdef bytearray found = bytearray(8 * count)
-    cdef long long *ends = int64s(found)
-    for column in (values, keys):
-        if column is None:
-            break
-        total = row = 0
-        for item in column:
-            if row == count:
-                raise other_length(count)
-            total += overhead
+def rows_within(
+    values, keys, more_bytes, long long start, long long overhead, long long limit_bytes
+):
+    cdef long long row = start, total = 0, size
+    if start < 0:
+        raise ValueError(f"rows begin at 0, not at {start}")
+    while row < len(values):
+        size = overhead
+        item = values[row]
+        if item is not None:
+            size += len(item)
+        if keys is not None:
+            if row >= len(keys):
+                raise too_short()
+            item = keys[row]
             if item is not None:
-                total += len(item)
-            ends[row] += total
-            row += 1
-        if row != count:
-            raise other_length(count)
-        overhead = 0
-    return memoryview(found).cast("q")
+                size += len(item)
+        if more_bytes is not None:
+            if row >= len(more_bytes):
+                raise too_short()
+            size += more_bytes[row]
+        if row > start and total + size > limit_bytes:
+            break
+        total += size
+        row += 1
+    return row, total
 
 
-cdef object other_length(long long count):
-    return ValueError(f"a column is not as long as the values, of which there are {count}")
+cdef object too_short():
+    return ValueError("a column has fewer rows than there are values")

@@ -15,7 +15,7 @@ from .columns import (
     gather_records,
     only_bytes,
     only_times,
-    row_ends,
+    rows_within,
 )
 from .fields import FieldReader, FieldWriter, MessageReader, MessageWriter, split_frames
 from .messages import SetEncoder, plain_end, rewrite, stamp
@@ -85,7 +85,7 @@ __all__ = [
     "producer_numbers",
     "records_to_messages",
     "rewrite",
-    "row_ends",
+    "rows_within",
     "scan_offset",
     "scan_timestamp",
     "split_frames",

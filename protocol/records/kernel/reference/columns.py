@@ -1,8 +1,6 @@
 """Columns out of messages and records, and a look at columns that are to be sent."""
 
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
-from operator import add
 from struct import Struct
 from typing import Final
 from zlib import crc32
@@ -222,16 +220,45 @@ def only_times(column: Sequence[int], smallest_ms: int, largest_ms: int) -> bool
     return all(type(item) is int and smallest_ms <= item <= largest_ms for item in column)
 
 
-def row_ends(
-    values: Sequence[bytes | None], keys: Sequence[bytes | None] | None, overhead: int
-) -> Sequence[int]:
-    """How many bytes each row takes together with all before it: value, key and `overhead`.
+def rows_within(
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None,
+    more_bytes: Sequence[int] | None,
+    start: int,
+    overhead: int,
+    limit_bytes: int,
+) -> tuple[int, int]:
+    """Where the run of rows ends that begins at `start` and takes up to `limit_bytes`, of which the
+    first row may take more alone; and what the run takes.
 
-    `ValueError` for columns of different lengths.
+    A row takes its value, its key, `overhead` and its `more_bytes`. `ValueError` for a column that
+    has fewer rows than there are values, as far as it is looked at.
     """
-    count = len(values)
-    sizes = [overhead if value is None else overhead + len(value) for value in values]
-    of_keys = [0] * count if keys is None else [0 if key is None else len(key) for key in keys]
-    if not len(sizes) == len(of_keys) == count or (keys is not None and len(keys) != count):
-        raise ValueError(f"a column is not as long as the values, of which there are {count}")
-    return list(accumulate(map(add, sizes, of_keys)))
+    if start < 0:
+        raise ValueError(f"rows begin at 0, not at {start}")
+    row, total = start, 0
+    while row < len(values):
+        size = overhead
+        for column in (values, keys):
+            if column is not None:
+                size += _length_at(column, row)
+        if more_bytes is not None:
+            if row >= len(more_bytes):
+                raise _too_short()
+            size += more_bytes[row]
+        if row > start and total + size > limit_bytes:
+            break
+        total += size
+        row += 1
+    return row, total
+
+
+def _length_at(column: Sequence[bytes | None], row: int) -> int:
+    if row >= len(column):
+        raise _too_short()
+    item = column[row]
+    return 0 if item is None else len(item)
+
+
+def _too_short() -> ValueError:
+    return ValueError("a column has fewer rows than there are values")
