@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.api.cluster.describe_replicas import NOT_KNOWN
+from ...protocol.api.cluster.replicate import Says
 from ...protocol.errors import InvalidRequest
 from ..replication.missing import log_ends
 from .base import Call, Services
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def replicate(services: Services, request: Any, call: Call) -> Any:
-    return _cluster(services).followers.handle(request, call)
+    cluster = _cluster(services)
+    if request.says == Says.MAKE:
+        return cluster.asked_topics.make_for_others(services, request)
+    return cluster.followers.handle(request, call)
 
 
 def describe(services: Services, request: Any, call: Call) -> Any:

@@ -28,6 +28,7 @@ from ..parking import ParkingLot
 from ..replicated_store import ReplicatedStore
 from ..syncing import synced_to
 from ..work import Work
+from .asked_topics import AskedTopics
 from .broker_addresses import BrokerAddresses
 from .channel import Channel
 from .commits import Commit
@@ -108,6 +109,7 @@ class Cluster:
         self._watch_metadata()
         self.followers = Followers(self)
         self.fetcher = ReplicaFetcher(self)
+        self.asked_topics = AskedTopics(self)
         self.serving = Serving(self)
         self.people = People(self)
         self.addresses = BrokerAddresses(self)
@@ -341,6 +343,7 @@ class Cluster:
         """Know of the partitions that were added and removed."""
         if not self.stored.topics_changed:
             return
+        self.asked_topics.look()
         added, removed = self.stored.changed()
         for partition in removed:
             self.node.remove_partition(partition)

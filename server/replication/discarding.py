@@ -1,6 +1,5 @@
 """Before a broker opens its data: whether that is to make room for a cluster's (--discard)."""
 
-import asyncio
 from typing import Final
 
 from ...clock import Clock
@@ -86,18 +85,8 @@ async def _asked(settings: BrokerSettings) -> str:
     """The id of the cluster that is to be joined; empty where there is none yet."""
     if settings.cluster_etcd:
         return await _in_etcd(settings)
-    from ...client.cluster.connecting import connect
-    from ...client.cluster.servers import parse_servers
-
     lets_in = LetsIn(settings.cluster_credentials, settings.cluster_ca)
-    servers = parse_servers(settings.cluster_follow)
-    security = await asyncio.to_thread(lets_in.security, tls=servers.tls)
-    connection = await connect(
-        servers.addresses[0],
-        client_id="horolog-follower",
-        request_timeout_ms=ASK_WITHIN_MS,
-        security=security,
-    )
+    connection = await lets_in.connect(settings.cluster_follow, ASK_WITHIN_MS)
     try:
         found = await connection.submit(METADATA, MetadataRequest(topics=[]))
     finally:

@@ -77,7 +77,7 @@ class Followers:
             return self._meet(request, call)
         channel = self._channels.get(request.connection)
         if request.says not in (Says.FETCH, Says.CONFIRM):
-            raise InvalidRequest(f"says is {request.says}; it must be 0, 1 or 2")
+            raise InvalidRequest(f"says is {request.says}; it must be 0, 1, 2 or 3")
         if channel is None:
             return self._refusal() if request.says == Says.FETCH else None
         message = read_positions(request, partial(self._place_or_keep, channel))

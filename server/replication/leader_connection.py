@@ -44,6 +44,18 @@ class LetsIn:
             user, password = lines[:2]
         return Security(tls=tls, ca=self.ca or None, user=user, password=password)
 
+    async def connect(self, address: str, timeout_ms: int) -> Connection:
+        """A connection to the broker at `address`, which answers within so long. Raises what
+        `client.cluster.connecting.connect` does, `OSError` for files of the login that cannot be
+        read, and `SecurityError`."""
+        servers = parse_servers(address)
+        return await connect(
+            servers.addresses[0],
+            client_id="horolog-follower",
+            request_timeout_ms=timeout_ms,
+            security=await asyncio.to_thread(self.security, tls=servers.tls),
+        )
+
 
 class LeaderConnection:
     """One connection: requests out, answers in, one after the other."""
@@ -71,17 +83,9 @@ class LeaderConnection:
         self._incoming: asyncio.Queue[Incoming] = asyncio.Queue()
 
     async def open(self) -> None:
-        """Connect. Raises what `client.cluster.connecting.connect` does, `UnsupportedVersion` where
-        there is no version of the request that both have, `OSError` for files of the login that
-        cannot be read."""
-        servers = parse_servers(self.address)
-        security = await asyncio.to_thread(self._lets_in.security, tls=servers.tls)
-        self._connection = await connect(
-            servers.addresses[0],
-            client_id="horolog-follower",
-            request_timeout_ms=self._timeout_ms,
-            security=security,
-        )
+        """Connect. Raises what `LetsIn.connect` does, and `UnsupportedVersion` where there is no
+        version of the request that both have."""
+        self._connection = await self._lets_in.connect(self.address, self._timeout_ms)
         try:
             self._connection.version(REPLICATE)
         except UnsupportedVersion as error:

@@ -40,6 +40,7 @@ from ...replication.leader import Leader
 from ...storage.log.appended import Appended
 from ...storage.log.log import Log
 from ..handlers.base import Call, Handler, HandlerOfMany, Later, Services, then
+from .asked_topics import with_failures
 from .commits import Commit, error_of
 from .reading import READS, FollowerReads
 
@@ -125,12 +126,22 @@ class Serving:
         return gated
 
     def _metadata(self, handler: Handler) -> Handler:
-        """Only a leader makes topics for who asks about them, once it knows what there are."""
+        """Only a leader makes topics for who asks about them, once it knows what there are; a
+        follower asks it to."""
 
         def handle(services: Services, request: Any, call: Call) -> Any:
-            store = self._cluster.store
+            store, asked = self._cluster.store, self._cluster.asked_topics
             if not self._cluster.leads:
+                missing = asked.missing(services, request, call)
                 request = replaced(request, allow_auto_topic_creation=False)
+                if missing:
+                    making = services.work.start(asked.make(missing))
+
+                    def answer_when_made() -> Any:
+                        response = answer(services, request, call)
+                        return with_failures(response, making.result(), services)
+
+                    return Later(making, answer_when_made, alone=True)
             elif not store.knows:
                 # No topic that an earlier leader has shown is to be missing.
                 task = services.work.start(store.known(KNOWN_S))
@@ -157,7 +168,7 @@ class Serving:
             if self._at_follower.may(key, request):
                 end = self._at_follower.begin(request)
                 return then(handler(services, request, call), end)
-            self._check(key)
+            self.check(key)
             epoch = self._cluster.epoch
             same = partial(self._same, key, epoch)
             return then(handler(services, request, call), same)
@@ -204,7 +215,8 @@ class Serving:
         except CodedError as refused:
             return refused
 
-    def _check(self, api_key: int) -> None:
+    def check(self, api_key: int) -> None:
+        """Raise why a request is not served now, if so."""
         error = self.error(api_key)
         if error is not None:
             raise error

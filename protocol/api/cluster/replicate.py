@@ -3,6 +3,9 @@
 A follower opens a connection, says hello, and from then on has one fetch under way, which the
 leader answers when there is something to tell. What changes meanwhile is confirmed, and that is not
 answered. Everything belongs to one connection and one leader epoch. Kafka has no such request.
+
+Topics that a follower's clients ask about are made at the leader: that stands for itself, on any
+connection.
 """
 
 from enum import IntEnum
@@ -15,15 +18,19 @@ from ...limits import (
     MAX_PARTITIONS,
     MAX_PRODUCER_STATE_PIECES,
     MAX_REPLICAS,
+    MAX_TOPICS,
 )
 from ..schema import (
     INT32,
     Api,
     Data,
+    Text,
     array,
     boolean,
     data,
+    error_text,
     int8,
+    int16,
     int32,
     int64,
     message,
@@ -38,6 +45,7 @@ class Says(IntEnum):
     HELLO = 0
     FETCH = 1
     CONFIRM = 2
+    MAKE = 3
 
 
 class Answers(IntEnum):
@@ -47,6 +55,7 @@ class Answers(IntEnum):
     REFUSAL = 1
     FETCHED = 2
     HANDED_OVER = 3
+    MADE = 4
 
 
 @message
@@ -62,7 +71,7 @@ class ReplicaPosition:
 
 @message
 class ReplicateRequest:
-    says: int = int8(doc="0 hello, 1 fetch, 2 confirm.")
+    says: int = int8(doc="0 hello, 1 fetch, 2 confirm, 3 make.")
     connection: int = int64(doc="Number that the follower chose at random for this connection.")
     epoch: int = int32(default=-1, doc="Leader epoch that this is for; -1 in a first hello.")
     broker_id: int = int32(default=0, doc="Hello: who follows.")
@@ -80,6 +89,13 @@ class ReplicateRequest:
     ahead: bool = boolean(
         default=False,
         doc="Fetch: the last answer is not appended yet; go on behind what was sent.",
+    )
+    topics: list[str] = array(
+        Text(),
+        max_items=MAX_TOPICS,
+        default=(),
+        doc="Make: topics to be made where they do not exist, as for a client that asks about them "
+        "(auto.create.topics.enable).",
     )
 
 
@@ -140,8 +156,15 @@ class ReplicaPlace:
 
 
 @message
+class TopicNotMade:
+    name: str = string(doc="Topic.")
+    error_code: int = int16(doc="Why it does not exist.")
+    error_message: str | None = error_text(default=None)
+
+
+@message
 class ReplicateResponse:
-    answers: int = int8(doc="0 welcome, 1 refusal, 2 fetched, 3 handed over.")
+    answers: int = int8(doc="0 welcome, 1 refusal, 2 fetched, 3 handed over, 4 made.")
     epoch: int = int32(doc="Leader epoch; of a refusal the highest that the broker knows.")
     broker_id: int = int32(default=0, doc="Who answers.")
     cluster_id: str = string(default="", doc="The cluster, in a welcome.")
@@ -162,6 +185,12 @@ class ReplicateResponse:
         max_items=MAX_REPLICAS,
         default=(),
         doc="The followers that are there, the one that asks among them; empty if it has the list.",
+    )
+    not_made: list[TopicNotMade] = array(
+        TopicNotMade,
+        max_items=MAX_TOPICS,
+        default=(),
+        doc="Made: the topics that do not exist all the same.",
     )
 
 

@@ -1,0 +1,181 @@
+"""Topics that a follower has its leader make: clients of Kafka's protocol ask any broker about a
+topic, and expect that it is made then."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.api.cluster.replicate import (
+    REPLICATE,
+    Answers,
+    ReplicateRequest,
+    ReplicateResponse,
+    Says,
+    TopicNotMade,
+)
+from ...protocol.api.topics.create_topics import CREATE_TOPICS
+from ...protocol.api.topics.metadata import MetadataRequest
+from ...protocol.errors import (
+    HorologError,
+    LeaderNotAvailable,
+    UnknownTopicOrPartition,
+    error_from_code,
+)
+from ..handlers.base import Call, Later, Services
+from .leader_connection import LetsIn
+
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+ASK_WITHIN_MS: Final = 30_000
+"""How long the leader has to make topics and to answer: so long it waits for the others."""
+
+HERE_WITHIN_S: Final = 2.0
+"""How long topics that the leader has made are waited for here, until the client has to ask
+again."""
+
+
+class AskedTopics:
+    """Asks the leader for topics: all that are wanted at one time together, and one time after the
+    other, so that no number of clients takes more than one connection."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self._wanted: dict[str, asyncio.Future[Exception | None]] = {}
+        """What the leader is to be asked for next."""
+        self._under_way: dict[str, asyncio.Future[Exception | None]] = {}
+        self._asking: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+
+    def look(self) -> None:
+        """Topics are not what they were."""
+        self._changed.set()
+
+    def missing(self, services: Services, request: MetadataRequest, call: Call) -> Collection[str]:
+        """The topics that a request has made at the leader, each once.
+
+        None for clients of Horolog's protocol, which ask the leader by themselves.
+        """
+        if not (call.kafka and request.allow_auto_topic_creation and request.topics):
+            return ()
+        if not services.settings.auto_create_topics_enable:
+            return ()
+        there = self._cluster.directory.topics()
+        return dict.fromkeys(topic.name for topic in request.topics if topic.name not in there)
+
+    async def make(self, topics: Collection[str]) -> Mapping[str, Exception]:
+        """Have the leader make topics. Returns when they are here, or why one is not."""
+        waits = {topic: self._wait_for(topic) for topic in topics}
+        await asyncio.wait(waits.values())
+        outcomes = {topic: wait.result() for topic, wait in waits.items()}
+        return {topic: error for topic, error in outcomes.items() if error is not None}
+
+    def _wait_for(self, topic: str) -> "asyncio.Future[Exception | None]":
+        wait = self._under_way.get(topic) or self._wanted.get(topic)
+        if wait is None:
+            wait = self._wanted[topic] = asyncio.get_running_loop().create_future()
+        if self._asking is None:
+            self._asking = self._cluster.start_work(self._ask_for_all())
+        return wait
+
+    async def _ask_for_all(self) -> None:
+        try:
+            while self._wanted:
+                self._under_way, self._wanted = self._wanted, {}
+                outcomes = await self._outcomes(self._under_way)
+                for topic, wait in self._under_way.items():
+                    wait.set_result(outcomes.get(topic))
+        finally:
+            self._asking = None
+            self._under_way = {}
+
+    async def _outcomes(self, topics: Collection[str]) -> Mapping[str, Exception]:
+        """What went wrong with topics that the leader is asked for."""
+        try:
+            failed = await self._asked(topics)
+        except (HorologError, OSError, ValueError) as error:
+            text = error.message if isinstance(error, HorologError) else str(error)
+            late = LeaderNotAvailable(
+                f"{self._cluster.leader_hint}, and it could not be asked for the topic: {text}"
+            )
+            return dict.fromkeys(topics, late)
+        made = [topic for topic in topics if topic not in failed]
+        await self._here(made)
+        late = LeaderNotAvailable("the leader has made the topic, and it is not here yet")
+        there = self._cluster.directory.topics()
+        return failed | {topic: late for topic in made if topic not in there}
+
+    async def _asked(self, topics: Collection[str]) -> dict[str, Exception]:
+        """Ask the leader; the errors it answers. Raises what the connection does."""
+        cluster = self._cluster
+        address = cluster.fetcher.address
+        if cluster.node.follower is None or not address:
+            raise LeaderNotAvailable("no leader is known; try again")
+        lets_in = LetsIn(cluster.settings.cluster_credentials, cluster.settings.cluster_ca)
+        connection = await lets_in.connect(address, ASK_WITHIN_MS)
+        request = ReplicateRequest(says=Says.MAKE, connection=0, topics=list(topics))
+        try:
+            response: ReplicateResponse = await connection.submit(REPLICATE, request)
+        finally:
+            connection.abort()
+        return {
+            topic.name: error_from_code(topic.error_code, topic.error_message)
+            for topic in response.not_made
+        }
+
+    async def _here(self, topics: Iterable[str]) -> None:
+        """Wait until the topics are here, but not for long."""
+        there, wanted = self._cluster.directory.topics, set(topics)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HERE_WITHIN_S):
+                while not wanted <= there().keys():
+                    self._changed.clear()
+                    await self._changed.wait()
+
+    # At the leader.
+
+    def make_for_others(
+        self, services: Services, request: ReplicateRequest
+    ) -> ReplicateResponse | Later:
+        """Make the topics that clients of a follower ask about. Raises `CodedError` where this
+        broker does not lead, or does not know yet what topics there are."""
+        self._cluster.serving.check(CREATE_TOPICS.key)
+        missing = services.creations.missing(request.topics)
+        if not missing:
+            return self._made(services, request, {})
+        creating = services.creations.make(missing)
+        return Later(
+            creating.ready, lambda: self._made(services, request, creating.failures()), alone=True
+        )
+
+    def _made(
+        self, services: Services, request: ReplicateRequest, failures: Mapping[str, Exception]
+    ) -> ReplicateResponse:
+        there = self._cluster.directory.topics()
+        not_made = []
+        for topic in request.topics:
+            if topic not in there:
+                failure = failures.get(topic) or UnknownTopicOrPartition(
+                    f"there is no topic {topic!r}, and none is made at the leader "
+                    "(auto.create.topics.enable)"
+                )
+                code, message = services.outcomes.of(failure, api="metadata")
+                not_made.append(TopicNotMade(name=topic, error_code=code, error_message=message))
+        cluster = self._cluster
+        return ReplicateResponse(
+            answers=Answers.MADE,
+            epoch=cluster.epoch,
+            broker_id=cluster.broker_id,
+            not_made=not_made,
+        )
+
+
+def with_failures(response: Any, failures: Mapping[str, Exception], services: Services) -> Any:
+    """The answer of a follower, with why topics could not be made."""
+    for topic in response.topics:
+        failure = failures.get(topic.name)
+        if failure is not None and topic.error_code == UnknownTopicOrPartition.code:
+            outcome = services.outcomes.of(failure, api="metadata")
+            topic.error_code, topic.error_message = outcome
+    return response
