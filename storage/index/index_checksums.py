@@ -76,7 +76,7 @@ class SegmentChecksums:
     time_map: TimeMapChecksum | None = None
     open_form: tuple[int, int] | None = None
     """`TimeIndex.open_form` before the segment was closed, where closing changed it."""
-    _text: str | None = field(default=None, init=False, compare=False, repr=False)
+    _line: bytes | None = field(default=None, init=False, compare=False, repr=False)
     """Kept: the whole file is written at each roll, of logs with thousands of segments too."""
 
     def with_time_map(self, time_map: TimeMapChecksum | None) -> "SegmentChecksums":
@@ -86,12 +86,13 @@ class SegmentChecksums:
             self.log_bytes, *indexes, self.append_times, time_map, self.open_form
         )
 
-    def text(self) -> str:
-        """The line without the base offset."""
-        if self._text is None:
+    def line(self, base_offset: int) -> bytes:
+        """The line of the segment at `base_offset`, which is that of all calls."""
+        if self._line is None:
             spans = ",".join(f"{position}:{magic}" for position, magic in self.magic_changes)
             offsets, times = self.offset_index, self.time_index
-            text = f" {self.log_bytes} {offsets[0]} {offsets[1]} {times[0]} {times[1]} {spans}"
+            text = f"{base_offset} {self.log_bytes} "
+            text += f"{offsets[0]} {offsets[1]} {times[0]} {times[1]} {spans}"
             known = self.append_times
             if known is not None:
                 text += f" {known.size_bytes} {known.crc} {known.largest_ms} {known.end_offset}"
@@ -99,9 +100,9 @@ class SegmentChecksums:
             if mapped is not None:
                 text += f" {mapped.size_bytes} {mapped.crc} {mapped.first_ms} {mapped.last_ms}"
                 text += f" {mapped.untimed}"
-            object.__setattr__(self, "_text", text)
-        assert self._text is not None
-        return self._text
+            object.__setattr__(self, "_line", f"{text}\n".encode("ascii"))
+        assert self._line is not None
+        return self._line
 
 
 def end_offset(
@@ -189,8 +190,11 @@ def is_open_form(line: bytes) -> bool:
 def format_checksums(checksums: Mapping[int, SegmentChecksums]) -> bytes:
     """The file's content for `checksums`."""
     bases = sorted(checksums)
-    lines = [f"{base}{checksums[base].text()}\n" for base in bases]
+    lines = [f"{_VERSION}\n".encode("ascii")]
+    for base in bases:
+        one = checksums[base]
+        lines.append(one._line or one.line(base))
     form = checksums[bases[-1]].open_form if bases else None
     if form is not None:
-        lines.append(f"{bases[-1]} {_OPEN} {form[0]} {form[1]}\n")
-    return "".join([_VERSION, "\n", *lines]).encode("ascii")
+        lines.append(f"{bases[-1]} {_OPEN} {form[0]} {form[1]}\n".encode("ascii"))
+    return b"".join(lines)

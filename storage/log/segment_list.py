@@ -174,6 +174,8 @@ class SegmentList:
         What a rebuild finds damaged is reported, and remembered for the segment. May run in a
         thread of its own: closed segments do not change. Raises `OSError`.
         """
+        if self.prepared:
+            return
         for segment in self.segments:
             if not segment.indexed:
                 self._prepare_segment(segment)
