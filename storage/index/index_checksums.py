@@ -21,7 +21,8 @@ or with lines that cannot be read, indexes are rebuilt, and append times unknown
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from threading import Lock
 
 from ...values import value_class
 
@@ -76,8 +77,6 @@ class SegmentChecksums:
     time_map: TimeMapChecksum | None = None
     open_form: tuple[int, int] | None = None
     """`TimeIndex.open_form` before the segment was closed, where closing changed it."""
-    _line: bytes | None = field(default=None, init=False, compare=False, repr=False)
-    """Kept: the whole file is written at each roll, of logs with thousands of segments too."""
 
     def with_time_map(self, time_map: TimeMapChecksum | None) -> "SegmentChecksums":
         """The same with another time map."""
@@ -87,22 +86,73 @@ class SegmentChecksums:
         )
 
     def line(self, base_offset: int) -> bytes:
-        """The line of the segment at `base_offset`, which is that of all calls."""
-        if self._line is None:
-            spans = ",".join(f"{position}:{magic}" for position, magic in self.magic_changes)
-            offsets, times = self.offset_index, self.time_index
-            text = f"{base_offset} {self.log_bytes} "
-            text += f"{offsets[0]} {offsets[1]} {times[0]} {times[1]} {spans}"
-            known = self.append_times
-            if known is not None:
-                text += f" {known.size_bytes} {known.crc} {known.largest_ms} {known.end_offset}"
-            mapped = self.time_map
-            if mapped is not None:
-                text += f" {mapped.size_bytes} {mapped.crc} {mapped.first_ms} {mapped.last_ms}"
-                text += f" {mapped.untimed}"
-            object.__setattr__(self, "_line", f"{text}\n".encode("ascii"))
-        assert self._line is not None
-        return self._line
+        """The line of the segment at `base_offset`."""
+        spans = ",".join(f"{position}:{magic}" for position, magic in self.magic_changes)
+        offsets, times = self.offset_index, self.time_index
+        text = f"{base_offset} {self.log_bytes} "
+        text += f"{offsets[0]} {offsets[1]} {times[0]} {times[1]} {spans}"
+        known = self.append_times
+        if known is not None:
+            text += f" {known.size_bytes} {known.crc} {known.largest_ms} {known.end_offset}"
+        mapped = self.time_map
+        if mapped is not None:
+            text += f" {mapped.size_bytes} {mapped.crc} {mapped.first_ms} {mapped.last_ms}"
+            text += f" {mapped.untimed}"
+        return f"{text}\n".encode("ascii")
+
+
+class ChecksumTable:
+    """The checksums of a log's segments, by base offset, and the file's content for them.
+
+    The whole file is written at each roll, of logs with thousands of segments too: so its lines are
+    kept, in their order. For any thread, because logs are prepared in one of their own.
+    """
+
+    __slots__ = ("_known", "_lines", "_lock")
+
+    def __init__(self, known: Mapping[int, SegmentChecksums]) -> None:
+        self._known = dict(known)
+        self._lines: dict[int, bytes] | None = None
+        """Not made before they are asked for the first time."""
+        self._lock = Lock()
+
+    def __contains__(self, base_offset: int) -> bool:
+        return base_offset in self._known
+
+    def get(self, base_offset: int) -> SegmentChecksums | None:
+        """Those of the segment at `base_offset`, if they are known."""
+        return self._known.get(base_offset)
+
+    def put(self, base_offset: int, checksums: SegmentChecksums) -> None:
+        """Note those of a segment, in place of what was known of it."""
+        with self._lock:
+            self._known[base_offset] = checksums
+            if self._lines is not None:
+                last = next(reversed(self._lines), -1)
+                in_place = base_offset in self._lines or base_offset > last
+                self._lines[base_offset] = checksums.line(base_offset)
+                if not in_place:
+                    self._lines = dict(sorted(self._lines.items()))
+
+    def forget(self, base_offset: int) -> bool:
+        """Know nothing of a segment; whether anything was known of it."""
+        with self._lock:
+            if self._lines is not None:
+                self._lines.pop(base_offset, None)
+            return self._known.pop(base_offset, None) is not None
+
+    def content(self) -> bytes:
+        """The file's content."""
+        with self._lock:
+            if self._lines is None:
+                known = sorted(self._known.items())
+                self._lines = {base: checksums.line(base) for base, checksums in known}
+            lines = [f"{_VERSION}\n".encode("ascii"), *self._lines.values()]
+            last = next(reversed(self._lines), None)
+            form = None if last is None else self._known[last].open_form
+        if form is not None:
+            lines.append(f"{last} {_OPEN} {form[0]} {form[1]}\n".encode("ascii"))
+        return b"".join(lines)
 
 
 def end_offset(
@@ -189,12 +239,4 @@ def is_open_form(line: bytes) -> bool:
 
 def format_checksums(checksums: Mapping[int, SegmentChecksums]) -> bytes:
     """The file's content for `checksums`."""
-    bases = sorted(checksums)
-    lines = [f"{_VERSION}\n".encode("ascii")]
-    for base in bases:
-        one = checksums[base]
-        lines.append(one._line or one.line(base))
-    form = checksums[bases[-1]].open_form if bases else None
-    if form is not None:
-        lines.append(f"{bases[-1]} {_OPEN} {form[0]} {form[1]}\n".encode("ascii"))
-    return b"".join(lines)
+    return ChecksumTable(checksums).content()

@@ -15,7 +15,7 @@ from ...config.topic import TopicSettings
 from ...protocol.errors import HorologError
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import NO_TIMESTAMP
-from ..index.index_checksums import SegmentChecksums, format_checksums
+from ..index.index_checksums import ChecksumTable, SegmentChecksums
 from ..read.readable_segment import ReadableSegment
 from ..seams import Seams
 from .closed_times import ClosedTimes
@@ -53,7 +53,7 @@ class SegmentList:
         """Called, in any thread, when damage is met that was not known."""
         self.copied = False
         """Whether the log is one of several copies."""
-        self._checksums = checksums
+        self._checksums = ChecksumTable(checksums)
         self.checksums_changed = False
         """Whether `index-checksums` has to be written anew."""
         self.unsynced_indexes: set[int] = set()
@@ -221,7 +221,7 @@ class SegmentList:
         if self._checksums.get(segment.base_offset) != checksums:
             # In this order, because a sync may begin at any point between them.
             self.unsynced_indexes.add(segment.base_offset)
-            self._checksums[segment.base_offset] = checksums
+            self._checksums.put(segment.base_offset, checksums)
             self.checksums_changed = True
             segment.before_append = self._forget_checksums
 
@@ -234,13 +234,13 @@ class SegmentList:
             return
         time_map = segment.time_map.checksum(segment.size_bytes)
         if known.time_map != time_map:
-            self._checksums[segment.base_offset] = known.with_time_map(time_map)
+            self._checksums.put(segment.base_offset, known.with_time_map(time_map))
             self.checksums_changed = True
             self.unsynced_indexes.add(segment.base_offset)
 
     def _forget_checksums(self, segment: Segment) -> None:
         segment.before_append = None
-        if self._checksums.pop(segment.base_offset, None) is not None:
+        if self._checksums.forget(segment.base_offset):
             self.checksums_changed = True
 
     def flush_work(self, safe_offset: int, target_offset: int) -> FlushWork:
@@ -264,7 +264,7 @@ class SegmentList:
                 if segment.base_offset in unsynced
                 for path in segment.paths_to_sync
             ],
-            checksums=format_checksums(self._checksums) if checksums_changed else None,
+            checksums=self._checksums.content() if checksums_changed else None,
             new_checksums=frozenset(unsynced),
             sync_directory=self.names_changed,
             segments_dropped=self.segments_dropped,

@@ -12,6 +12,7 @@ from horolog.storage.files import SystemFiles
 from horolog.storage.index import stored_column
 from horolog.storage.index.index_cache import IndexCache
 from horolog.storage.index.index_checksums import (
+    ChecksumTable,
     SegmentChecksums,
     format_checksums,
     parse_checksums,
@@ -256,6 +257,29 @@ SEALS = {
 
 def test_seals_survive_their_file() -> None:
     assert parse_checksums(format_checksums(SEALS)) == SEALS
+
+
+def test_a_table_has_the_lines_of_what_it_was_told_last() -> None:
+    """In the order of the segments, in whatever order they came, and went."""
+    table = ChecksumTable({})
+    assert table.content() == format_checksums({})
+    told: dict[int, SegmentChecksums] = {}
+    other = SegmentChecksums(5, (8, 1), (12, 2), ((0, 1),), open_form=(1, 3))
+    bases = sorted(SEALS)
+    for base, checksums in (
+        *((bases[1], SEALS[bases[1]]), (bases[0], other), (bases[2], other)),
+        *((bases[0], SEALS[bases[0]]), (bases[1], None), (bases[1], other), (bases[2], None)),
+    ):
+        if checksums is None:
+            assert table.forget(base)
+            assert not table.forget(base)
+            del told[base]
+        else:
+            table.put(base, checksums)
+            told[base] = checksums
+        assert {base: table.get(base) for base in bases if base in table} == told
+        assert table.content() == format_checksums(told)
+        assert parse_checksums(table.content()).keys() == told.keys()
 
 
 def test_the_text_of_seals() -> None:
