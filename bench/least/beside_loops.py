@@ -6,10 +6,12 @@ machine changes least. For requests one at a time there is how many echoes of th
 take (`echoes`), and how many of the broker's they would take if the broker did for them, beyond its
 echo, what the least process does beyond its own (`at least`): a goal below that is out of reach.
 
-Requests one at a time are measured twice: where the system puts the processes, and with all of them
-on one processor. Only one of the two has anything to do at a time, so that nothing is lost there
-but what is in the caches, and no sleeping processor has to be woken, which on a virtual machine can
-take longer than the request and differs from one hour to the next.
+Requests one at a time are measured three times: where the system puts the processes, with all of
+them on one processor, and with the client on another one than all that answer. Only one of the two
+has anything to do at a time, so that on one processor nothing is lost but what is in the caches,
+and no sleeping processor has to be woken, which on a virtual machine can take longer than the
+request and differs from one hour to the next. Where the system puts them is one of these two ways,
+by chance, and not the same for the broker and a least process in one run.
 """
 
 import os
@@ -61,29 +63,39 @@ class _Side:
 
 
 def lines() -> Iterator[str]:
-    """Two tables, line by line; one where the system cannot bind a process to a processor."""
+    """Three tables, line by line; one where the system cannot bind a process to a processor, two
+    where there is only one."""
     yield from _table("of", pipelined=True)
-    if hasattr(os, "sched_setaffinity"):
-        with _on_one_processor():
+    if not hasattr(os, "sched_setaffinity"):
+        return
+    here, *others = sorted(os.sched_getaffinity(0))
+    with _on(here):
+        yield ""
+        yield from _table("on one processor", pipelined=False)
+    if others:
+        with _on(others[0]):
             yield ""
-            yield from _table("on one processor", pipelined=False)
+            yield from _table("on one each", pipelined=False, client_at=here)
 
 
 @contextmanager
-def _on_one_processor() -> Iterator[None]:
-    """This process and those it starts run on one processor only."""
+def _on(processor: int) -> Iterator[None]:
+    """This process and those it starts run on this processor only."""
     all_of_them = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(all_of_them)})
+    os.sched_setaffinity(0, {processor})
     try:
         yield
     finally:
         os.sched_setaffinity(0, all_of_them)
 
 
-def _table(title: str, *, pipelined: bool) -> Iterator[str]:
+def _table(title: str, *, pipelined: bool, client_at: int | None = None) -> Iterator[str]:
+    """`client_at` is the processor of the client, if it is another one than that of the others."""
     yield f"{'':<24}{title:<16}{'us':>9}{'echoes':>9}{'at least':>10}{'cpu us':>9}"
     with broker() as (server, client), ExitStack() as stack:
         sides = [one for one in _sides(server, client, stack) if pipelined or one.requests == 1]
+        if client_at is not None:
+            os.sched_setaffinity(0, {client_at})
         for _ in range(_ROUNDS):
             for side in sides:
                 side.measure(_EACH if side.requests == 1 else _PIPELINED_EACH)

@@ -5,8 +5,10 @@ left out, in turns, at one broker.
                        two places in lists for each message; what has come is encoded with one call
                        of the kernel, and goes when the set before it has been answered. It checks
                        nothing, knows one partition, sends nothing again and bounds no memory
-    client_send_batch  the sets of `Producer.send_batch`, made beforehand, and one of them in
-                       flight, because the sets of a partition go one after the other
+    client_send_batch  the sets of `Producer.send_batch`, each made with one call of the kernel
+                       while the one before it is in flight, and one in flight, because the sets of
+                       a partition go one after the other. `client_send_batch 2` is the same beside
+                       a least broker (`loops.py`, `appends`)
     client_columns     the fetches of `fetch_columns`, the next one under way while the columns of
                        one are made by the kernel
 """
@@ -31,6 +33,7 @@ from ..client import BATCH, VALUE, open_consumer, open_producer, send_each
 from ..fetching import filled
 from ..figure import times_in_turns
 from ..raw_client import RawClient, decoded, encoded
+from .loops import looping
 
 _ROUNDS: Final = 9
 _SET_MESSAGES: Final = 7_000
@@ -54,7 +57,8 @@ def rows() -> Iterator[Row]:
         raw.call(create_topic("bench", **RETENTION_LIMIT))
         producer = runner.run(open_producer(server.native))
         yield _sends(runner, producer, server.native)
-        yield _batches(runner, producer, raw)
+        with looping(server.data_dir.parent, "appends") as (least_broker, _):
+            yield from _batches(runner, producer, raw, least_broker)
         runner.run(producer.close())
     with (
         broker() as (server, raw),
@@ -85,19 +89,34 @@ def _sends(runner: asyncio.Runner, producer: Producer, address: str) -> Row:
     return row
 
 
-def _batches(runner: asyncio.Runner, producer: Producer, raw: RawClient) -> Row:
-    data, count = sets(100, runner.run(producer.set_bytes_for("bench")))
-    request, times = encoded(produce("bench", data, acks=1)), BATCH // count
+def _batches(
+    runner: asyncio.Runner, producer: Producer, raw: RawClient, least_broker: RawClient
+) -> Iterator[Row]:
+    _, count = sets(100, runner.run(producer.set_bytes_for("bench")))
+    times = BATCH // count
     values, times_ms = [VALUE] * (times * count), [SystemClock().now_ms()] * (times * count)
 
     def send() -> Coroutine[Any, Any, object]:
         return producer.send_batch("bench", values, timestamps_ms=times_ms)
 
-    return _row(
-        "client_send_batch",
-        times * count,
-        (lambda: runner.run(send()), partial(raw.pipeline, request, 1, times, 1)),
-    )
+    def least(client: RawClient) -> None:
+        made = _made(values[:count], times_ms[:count])
+        for following in range(count, (times + 1) * count, count):
+            client.send(made)
+            if following < times * count:
+                rows = slice(following, following + count)
+                made = _made(values[rows], times_ms[rows])
+            client.answer()
+
+    name, works = "client_send_batch", (lambda: runner.run(send()), partial(least, raw))
+    yield _row(name, times * count, works)
+    yield _row(f"{name} 2", times * count, (works[0], partial(least, least_broker)))
+
+
+def _made(values: list[bytes], times_ms: list[int]) -> bytes:
+    """The request of one set."""
+    data = build_columns(values, times_ms, None)
+    return encoded(produce("bench", data, acks=1))  # type: ignore[arg-type] # any bytes will do
 
 
 def _columns(

@@ -4,6 +4,7 @@ topic, and expect that it is made then."""
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.api.cluster.replicate import (
@@ -18,10 +19,12 @@ from ...protocol.api.topics.create_topics import CREATE_TOPICS
 from ...protocol.api.topics.metadata import MetadataRequest
 from ...protocol.errors import (
     HorologError,
+    InvalidTopic,
     LeaderNotAvailable,
     UnknownTopicOrPartition,
     error_from_code,
 )
+from ...storage.names import check_topic_name
 from ..handlers.base import Call, Later, Services
 from .leader_connection import LetsIn
 
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
 
 ASK_WITHIN_MS: Final = 30_000
 """How long the leader has to make topics and to answer: so long it waits for the others."""
+
+ASKED_AT_ONCE: Final = 1000
+"""Topics that the leader is asked for together at most: so many names are no large request."""
 
 HERE_WITHIN_S: Final = 2.0
 """How long topics that the leader has made are waited for here, until the client has to ask
@@ -66,9 +72,17 @@ class AskedTopics:
 
     async def make(self, topics: Collection[str]) -> Mapping[str, Exception]:
         """Have the leader make topics. Returns when they are here, or why one is not."""
-        waits = {topic: self._wait_for(topic) for topic in topics}
-        await asyncio.wait(waits.values())
-        outcomes = {topic: wait.result() for topic, wait in waits.items()}
+        outcomes: dict[str, Exception | None] = {}
+        waits = {}
+        for topic in topics:
+            try:
+                check_topic_name(topic)
+                waits[topic] = self._wait_for(topic)
+            except InvalidTopic as error:
+                outcomes[topic] = error
+        if waits:
+            await asyncio.wait(waits.values())
+        outcomes |= {topic: wait.result() for topic, wait in waits.items()}
         return {topic: error for topic, error in outcomes.items() if error is not None}
 
     def _wait_for(self, topic: str) -> "asyncio.Future[Exception | None]":
@@ -82,7 +96,8 @@ class AskedTopics:
     async def _ask_for_all(self) -> None:
         try:
             while self._wanted:
-                self._under_way, self._wanted = self._wanted, {}
+                asked = list(islice(self._wanted, ASKED_AT_ONCE))
+                self._under_way = {topic: self._wanted.pop(topic) for topic in asked}
                 outcomes = await self._outcomes(self._under_way)
                 for topic, wait in self._under_way.items():
                     wait.set_result(outcomes.get(topic))
@@ -94,7 +109,7 @@ class AskedTopics:
         """What went wrong with topics that the leader is asked for."""
         try:
             failed = await self._asked(topics)
-        except (HorologError, OSError, ValueError) as error:
+        except Exception as error:  # whatever it is, clients are not to wait for ever
             text = error.message if isinstance(error, HorologError) else str(error)
             late = LeaderNotAvailable(
                 f"{self._cluster.leader_hint}, and it could not be asked for the topic: {text}"

@@ -146,6 +146,17 @@ async def test_many_clients_take_one_connection(
         assert sum(map(len, asked)) == 5
 
 
+async def test_more_topics_than_are_asked_for_at_once(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asked_topics, "ASKED_AT_ONCE", 3)
+    names = [f"t{number}" for number in range(8)]
+    async with members(place, kafka_listen=KAFKA) as all_:
+        await all_.start()
+        assert await codes(all_[2], *names, "x" * 250) == [0] * 8 + [17]
+        assert set(all_[1].cluster.directory.topics()) == set(names)
+
+
 async def test_a_topic_that_is_late_here_is_asked_for_again(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
