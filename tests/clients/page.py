@@ -66,8 +66,11 @@ _TAIL: Final = """\
   `UnsupportedVersionException` in Java (so in Flink and Kafka Streams), `_UNSUPPORTED_FEATURE` in
   librdkafka, `UNSUPPORTED_VERSION` (35) in others. Leave `transactional.id` out, and choose
   at-least-once where a framework asks; `enable.idempotence` is served.
-- **Not there** either: several brokers, the group protocol of Kafka 4
-  (`group.protocol=consumer`), commits to a group whose name is empty, which Kafka 2.1 still takes.
+- **Topics that do not exist** are made when a client produces to them or asks about them
+  (`auto.create.topics.enable`), whichever broker of several it asks: a follower has its leader make
+  them. Whether the client may create a topic is decided by the rules of the broker that it asked.
+- **Not there** either: the group protocol of Kafka 4 (`group.protocol=consumer`), commits to a
+  group whose name is empty, which Kafka 2.1 still takes.
 """
 
 

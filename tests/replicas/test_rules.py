@@ -362,8 +362,8 @@ async def test_a_broker_that_is_alone_is_followed_by_nobody(tmp_path: Path) -> N
         ({"epoch": -2}, "epochs are -1 or more"),
         ({"nonce": -1}, "a nonce is 0 or more"),
         ({"cluster_id": "x" * 22}, "this is cluster"),
-        ({"says": 3}, "must be 0, 1 or 2"),
-        ({"says": -1}, "must be 0, 1 or 2"),
+        ({"says": 4}, "must be 0, 1, 2 or 3"),
+        ({"says": -1}, "must be 0, 1, 2 or 3"),
     ],
 )
 async def test_a_wrong_hello_is_refused(place: Path, wrong: dict[str, Any], text: str) -> None:
