@@ -31,8 +31,9 @@ from .leader_connection import LetsIn
 if TYPE_CHECKING:
     from .cluster import Cluster
 
-ASK_WITHIN_MS: Final = 30_000
-"""How long the leader has to make topics and to answer: so long it waits for the others."""
+ASK_WITHIN_MS: Final = 10_000
+"""How long the leader has to answer. Clients that are told to ask again then find what is made
+later."""
 
 ASKED_AT_ONCE: Final = 1000
 """Topics that the leader is asked for together at most: so many names are no large request."""
@@ -125,8 +126,8 @@ class AskedTopics:
         """Ask the leader; the errors it answers. Raises what the connection does."""
         cluster = self._cluster
         address = cluster.fetcher.address
-        if cluster.node.follower is None or not address:
-            raise LeaderNotAvailable("no leader is known; try again")
+        if cluster.node.follower is None or not address or cluster.standing.leader_is_silent:
+            raise LeaderNotAvailable("no leader is known that answers")
         lets_in = LetsIn(cluster.settings.cluster_credentials, cluster.settings.cluster_ca)
         connection = await lets_in.connect(address, ASK_WITHIN_MS)
         request = ReplicateRequest(says=Says.MAKE, connection=0, topics=list(topics))
