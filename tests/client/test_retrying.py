@@ -98,12 +98,14 @@ async def test_a_broker_that_answers_nothing_fails_all_in_time(scripted_broker: 
         scripted_broker(flaky.serve) as broker,
         Producer(broker.address, delivery_timeout_ms=300, batch_bytes=1) as producer,
     ):
-        waiters = [await producer.enqueue("t", b"%d" % n) for n in range(5)]
+        # In one go: what comes later has its time for longer.
+        waiters = await asyncio.gather(*(producer.enqueue("t", b"%d" % n) for n in range(5)))
         answers = await asyncio.gather(*waiters, return_exceptions=True)
     assert [type(one) for one in answers] == [RequestTimedOut] * 5
     assert "delivery_timeout_ms=300" in str(answers[0])
-    assert "not sent: delivery_timeout_ms=300 was over" in str(answers[4])
-    assert len(flaky.log.sets) < 5
+    not_sent = sum("not sent: delivery_timeout_ms=300 was over" in str(one) for one in answers)
+    assert not_sent > 0
+    assert len(flaky.log.sets) + not_sent == 5
 
 
 async def test_a_broker_that_is_gone_fails_all_in_time(scripted_broker: Any) -> None:
