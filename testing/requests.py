@@ -11,7 +11,7 @@ from ..protocol.api.log.list_offsets import (
 )
 from ..protocol.api.log.produce import ProducePartition, ProduceRequest, ProduceTopic
 from ..protocol.api.topics.create_topics import CreatableConfig, CreatableTopic, CreateTopicsRequest
-from ..protocol.records.layout import Codec
+from ..protocol.records.layout import Buffer, Codec
 from .logs import timed_set
 
 
@@ -34,7 +34,7 @@ def create_topic(name: str, partitions: int = 1, **settings: object) -> CreateTo
 
 def produce(
     topic: str,
-    record_set: bytes | None,
+    record_set: Buffer | None,
     *,
     partition: int = 0,
     acks: int = 1,
@@ -45,7 +45,7 @@ def produce(
 
 def produce_to(
     topic: str,
-    sets: Iterable[tuple[int, bytes | None]],
+    sets: Iterable[tuple[int, Buffer | None]],
     *,
     acks: int = 1,
     timeout_ms: int = 30_000,

@@ -115,8 +115,7 @@ def _batches(
 
 def _made(values: list[bytes], times_ms: list[int]) -> bytes:
     """The request of one set."""
-    data = build_columns(values, times_ms, None)
-    return encoded(produce("bench", data, acks=1))  # type: ignore[arg-type] # any bytes will do
+    return encoded(produce("bench", build_columns(values, times_ms, None), acks=1))
 
 
 def _columns(
@@ -208,5 +207,4 @@ class _LeastProducer(asyncio.Protocol):
             self._under_way = self._waiters[:_SET_MESSAGES], times_ms
             for column in (self._values, self._times_ms, self._waiters):
                 del column[:_SET_MESSAGES]
-            data = build_columns(values, times_ms, None)
-            self._transport.write(encoded(produce("bench", bytes(data), acks=1)))
+            self._transport.write(_made(values, times_ms))

@@ -161,9 +161,7 @@ class AskedTopics:
         if not missing:
             return self._made(services, request, {})
         creating = services.creations.make(missing)
-        return Later(
-            creating.ready, lambda: self._made(services, request, creating.failures()), alone=True
-        )
+        return Later(creating.ready, lambda: self._made(services, request, creating.failures()))
 
     def _made(
         self, services: Services, request: ReplicateRequest, failures: Mapping[str, Exception]

@@ -180,6 +180,8 @@ class GroupCommit:
         self._asked: dict[int, Flushable] = {}
         self._round = False
         self._to_index: list[_Indexing] = []
+        self._with_checksums: dict[int, FlushWork] = {}
+        """By log, the newest of these that has checksums to write."""
         self._indexing = 0
         self._idle_callbacks: list[Callable[[], None]] = []
 
@@ -246,19 +248,16 @@ class GroupCommit:
     def _index(self, log: Flushable, work: FlushWork) -> None:
         """Have the indexes synced behind the messages."""
         self._indexing += 1
-        if work.checksums is not None:
-            self._drop_older_checksums(log)
         self._to_index.append((log, work))
+        if work.checksums is not None:
+            # They are of all segments of a log: of thousands, at each roll of one that rolls faster
+            # than the disk syncs. The next round writes the newest alone.
+            older = self._with_checksums.get(id(log))
+            if older is not None:
+                older.checksums = None
+            self._with_checksums[id(log)] = work
         if self._indexing == 1:
             self._start_index_round()
-
-    def _drop_older_checksums(self, log: Flushable) -> None:
-        """Free what the next round need not write, because a newer work has it anew: where a log
-        has thousands of segments, and rolls faster than the disk syncs, that is much."""
-        for waiting, older in reversed(self._to_index):
-            if waiting is log and older.checksums is not None:
-                older.checksums = None
-                return
 
     def _start_index_round(self) -> None:
         """Begin the next round of indexes, or tell those who wait that there is none."""
@@ -269,6 +268,7 @@ class GroupCommit:
         for item in self._to_index:
             by_log.setdefault(id(item[0]), []).append(item)
         self._to_index.clear()
+        self._with_checksums.clear()
         self._index_executor.submit(self._run_indexes, list(by_log.values()))
 
     def _run_indexes(self, groups: Sequence[Sequence[_Indexing]]) -> None:
