@@ -10,7 +10,6 @@ first one leads the cluster too, so with several it is not the one to stop.
 
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Final
+
+from ..testing.free_ports import free_ports
 
 POM: Final = Path(__file__).with_suffix(".pom.xml")
 CACHE: Final = Path(__file__).resolve().parents[1] / "build" / "apache-kafka"
@@ -205,7 +206,7 @@ def apache_kafka(
     """
     jars = class_path()
     more = listeners or {}
-    ports = iter(_free_ports(1 + brokers * (1 + len(more))))
+    ports = iter(free_ports(1 + brokers * (1 + len(more))))
     controller = f"127.0.0.1:{next(ports)}"
     started = [
         _configured(
@@ -234,17 +235,6 @@ def apache_kafka(
         for broker, ready in zip(started, waits, strict=True):
             broker.wait_for(ready)
         yield ApacheKafka(started, jars)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago."""
-    with ExitStack() as held:
-        ports = []
-        for _ in range(count):
-            listening = held.enter_context(socket.socket())
-            listening.bind(("127.0.0.1", 0))
-            ports.append(listening.getsockname()[1])
-        return ports
 
 
 def _configured(

@@ -12,6 +12,7 @@ from time import sleep
 from typing import Final
 
 from ..clock import SystemClock
+from .free_ports import free_ports
 
 DEADLINE_S: Final = 30.0
 
@@ -21,18 +22,6 @@ _CLOCK: Final = SystemClock()
 def etcd_program() -> str | None:
     """Where the program is, if it is installed (Debian: etcd-server)."""
     return shutil.which("etcd")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports with no listener now."""
-    bound = [socket.socket() for _ in range(count)]
-    try:
-        for each in bound:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in bound]
-    finally:
-        for each in bound:
-            each.close()
 
 
 class EtcdProcess:

@@ -3,9 +3,8 @@
 import asyncio
 import contextlib
 import signal
-import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from horolog import ConnectionFailed, Consumer, Producer
 from horolog.testing.broker import running_broker
+from horolog.testing.free_ports import free_port
 from horolog.testing.program import ServerProcess, serving
 
 MESSAGES_BETWEEN = 200
@@ -20,9 +20,7 @@ MESSAGES_BETWEEN = 200
 
 @pytest.fixture
 def port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_port()
 
 
 class Restarted:

@@ -1,7 +1,6 @@
 """Brokers that go away: messages stay in order, and none is there twice."""
 
 import asyncio
-import socket
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from horolog import Admin, Consumer, Producer
 from horolog.bench.apache_kafka import ApacheKafka
 from horolog.client.cluster.kafka_cluster import KafkaCluster
 from horolog.testing.broker import running_broker
+from horolog.testing.free_ports import free_port
 from horolog.testing.proxy import Direction, Harm, Plan, proxied
 
 from .conftest import NewTopic
@@ -71,13 +71,6 @@ async def test_a_leader_that_moves_is_followed(
                 assert position.offset == COUNT
         finally:
             await asyncio.to_thread(apache.brokers[leader - 1].start)
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port
 
 
 @pytest.mark.parametrize(("idempotent", "copies"), [(None, 1), (False, 2)])

@@ -11,11 +11,12 @@ import pytest
 from horolog import LATEST, Admin, ConnectionFailed, Consumer, NewRecord, Producer, SentRecord
 from horolog.bench.apache_kafka import ApacheKafka, KafkaBroker
 from horolog.testing.broker import running_broker
+from horolog.testing.free_ports import free_port
 from horolog.testing.program import Program
 from horolog.testing.proxy import Direction, Harm, Plan, Proxy, proxied
 
 from .conftest import NewTopic
-from .test_moving import free_port, leaders
+from .test_moving import leaders
 
 pytestmark = pytest.mark.timeout(1200)
 

@@ -16,7 +16,8 @@ from horolog import Admin, HorologError, Producer
 from horolog.client.administer.replicas import ReplicaAdmin
 from horolog.protocol.api.cluster.describe_replicas import DescribeReplicasResponse
 from horolog.testing.connections import connected_by
-from horolog.testing.etcd import EtcdProcess, free_ports
+from horolog.testing.etcd import EtcdProcess
+from horolog.testing.free_ports import free_port
 from horolog.testing.gate import Gate
 from horolog.testing.program import Program, ServerProcess, serving
 
@@ -34,7 +35,7 @@ class Broker:
     ) -> None:
         self.broker_id = broker_id
         self.data_dir = place / f"broker{broker_id}"
-        self.address = f"127.0.0.1:{free_ports(1)[0]}"
+        self.address = f"127.0.0.1:{free_port()}"
         self._stack = ExitStack()
         self._running = ExitStack()
         self.to_etcd = self._stack.enter_context(Gate(etcd.url.rpartition("/")[2]))

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from horolog.server.broker import Broker
-from horolog.testing.etcd import EtcdProcess, free_ports
+from horolog.testing.etcd import EtcdProcess
+from horolog.testing.free_ports import free_ports
 
 
 class Settings:

@@ -21,7 +21,7 @@ from horolog.server.replication.etcd.errors import (
     LeaseNotFound,
 )
 from horolog.server.replication.etcd.gateway import Gateway, Put
-from horolog.testing.etcd import EtcdProcess, free_ports
+from horolog.testing.etcd import EtcdProcess
 
 T = TypeVar("T")
 NOBODY = "http://127.0.0.1:9"
@@ -242,10 +242,6 @@ async def _with_certificates(url: str, ca: str, key: str) -> None:
     await asked(Access((url,), ca, ca, key), lambda gateway: gateway.range("/a/"))
     with pytest.raises(InvalidConfig, match=r"cluster\.etcd\.ca"):
         EtcdClient(Access((url,), ca=key))
-
-
-def test_free_ports_are_several() -> None:
-    assert len(set(free_ports(5))) == 5
 
 
 async def test_a_disk_that_fails_ends_no_request_behind() -> None:

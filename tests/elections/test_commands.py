@@ -14,7 +14,8 @@ from horolog import Admin, Producer
 from horolog.protocol.errors import InvalidConfig
 from horolog.server.broker import Broker as Server
 from horolog.testing.broker import running_broker
-from horolog.testing.etcd import EtcdProcess, free_ports
+from horolog.testing.etcd import EtcdProcess
+from horolog.testing.free_ports import free_port, free_ports
 from horolog.testing.program import Program
 
 from .brokers import TOPIC, Broker, cluster
@@ -176,7 +177,7 @@ async def test_other_data_is_set_aside_when_that_is_asked_for(
 ) -> None:
     def named(broker_id: int, name: str) -> dict[str, Any]:
         at = {"cluster_etcd": etcd.url, "cluster_name": name}
-        return {"broker_id": broker_id, "listen": f"127.0.0.1:{free_ports(1)[0]}", **at}
+        return {"broker_id": broker_id, "listen": f"127.0.0.1:{free_port()}", **at}
 
     other = named(2, "other") | {"cluster_create": True} if "another" in before else {}
     async with running_broker(place / "two", **other) as broker:

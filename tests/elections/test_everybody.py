@@ -18,7 +18,8 @@ import kafka.errors
 import pytest
 
 from horolog import HorologError, Producer
-from horolog.testing.etcd import EtcdProcess, free_ports
+from horolog.testing.etcd import EtcdProcess
+from horolog.testing.free_ports import free_port
 
 from .brokers import TOPIC, Broker, Cluster, Writer, cluster
 
@@ -247,7 +248,7 @@ def test_nobody_loses_what_was_answered(
     rng = random.Random(int(request.config.getoption("--hypothesis-seed")))
     with cluster(place, etcd, min_insync_replicas=2) as all_:
         for broker in all_.all.values():
-            broker.kafka_address = f"127.0.0.1:{free_ports(1)[0]}"
+            broker.kafka_address = f"127.0.0.1:{free_port()}"
         all_.start()
         all_.program.ok("topic", "create", TOPIC, "--partitions", "2")
         for topic in (PLAIN, RDKAFKA, PYTHON):

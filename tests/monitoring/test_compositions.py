@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,6 +19,7 @@ import yaml
 from horolog.config.broker import NAMES
 from horolog.config.loading import ignored_variables, load
 from horolog.testing.etcd import EtcdProcess
+from horolog.testing.free_ports import free_port
 from horolog.testing.program import READY, Program
 
 COMPOSITIONS = {"compose-two.yaml": 2, "compose-cluster.yaml": 3}
@@ -120,13 +120,6 @@ class Running:
 
     def close(self) -> None:
         self._stack.close()
-
-
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port: int = bound.getsockname()[1]
-        return port
 
 
 def until(condition: Callable[[], object]) -> None:

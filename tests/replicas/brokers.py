@@ -3,7 +3,6 @@
 import asyncio
 import json
 import shutil
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,16 +10,10 @@ from pathlib import Path
 
 from horolog.client.administer.replicas import ReplicaAdmin
 from horolog.protocol.api.cluster.describe_replicas import DescribeReplicasResponse
+from horolog.testing.free_ports import free_port
 from horolog.testing.program import Program, Result, ServerProcess, serving
 
 DEADLINE_S = 30.0
-
-
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port: int = bound.getsockname()[1]
-        return port
 
 
 class Broker:

@@ -12,9 +12,8 @@ from horolog.protocol.api.cluster.describe_replicas import DescribeReplicasRespo
 from horolog.server.broker import Broker
 from horolog.storage.files import Files
 from horolog.testing.broker import running_broker
+from horolog.testing.free_ports import free_port
 from horolog.testing.wire import Wire
-
-from .brokers import free_port
 
 DEADLINE_S = 20.0
 

@@ -12,9 +12,10 @@ import confluent_kafka
 import kafka
 
 from horolog import Admin
+from horolog.testing.free_ports import free_port
 from horolog.testing.program import serving
 
-from .brokers import DEADLINE_S, Broker, Brokers, brokers, free_port
+from .brokers import DEADLINE_S, Broker, Brokers, brokers
 
 TOPIC = "t"
 PARTITIONS = 3

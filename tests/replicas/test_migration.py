@@ -18,10 +18,11 @@ from horolog.protocol.errors import UnsupportedForMessageFormat
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import entries
 from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.testing.free_ports import free_port
 from horolog.testing.requests import list_offsets, produce, result
 from horolog.testing.wire import Wire
 
-from .brokers import DEADLINE_S, Broker, Brokers, brokers, free_port
+from .brokers import DEADLINE_S, Broker, Brokers, brokers
 
 TOPIC: Final = "events"
 OLD_FORMAT, NEW_FORMAT = "0.9.0", "0.10.0"

@@ -1,15 +1,14 @@
 """One broker with TLS, users and rules for all clients, and each client in each of its ways."""
 
 import json
-import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from horolog.testing.free_ports import free_ports
 from horolog.testing.issuer import Issuer, token_settings
 from horolog.testing.program import Program, ServerProcess, serving
 
@@ -59,7 +58,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     files = made(folder, SUBJECT)
     data_dir = folder / "data"
     _let_in(data_dir)
-    sasl, tls = _free_ports(2)
+    sasl, tls = (f"127.0.0.1:{port}" for port in free_ports(2))
     settings = {
         "tls.cert": files.broker,
         "tls.key": files.broker_key,
@@ -96,17 +95,6 @@ def _let_in(data_dir: Path) -> None:
             *("acl", "add", *who, "--operation", "Read"),
             *("--group", group, "--prefixed", *offline),
         )
-
-
-def _free_ports(count: int) -> list[str]:
-    """Addresses that were free a moment ago."""
-    with ExitStack() as held:
-        found = []
-        for _ in range(count):
-            listening = held.enter_context(socket.socket())
-            listening.bind(("127.0.0.1", 0))
-            found.append(f"127.0.0.1:{listening.getsockname()[1]}")
-        return found
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from horolog.config.broker import BrokerSettings, broker_settings
 from horolog.server.network.listener import CannotListen, SameAddress
 from horolog.server.network.ports import Ports
 from horolog.testing.events import RecordedEvents
+from horolog.testing.free_ports import free_port
 
 from ..processes import process, ready, refusal
 
@@ -23,14 +24,6 @@ OFF = {
     "allow.plaintext": "true",
 }
 PAIRS = [("listen", "kafka.listen"), ("listen", "http.listen"), ("http.listen", "kafka.listen")]
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
