@@ -1,4 +1,7 @@
-"""Classes for values: compared, hashed and shown by their fields, which do not change."""
+"""Classes for values: compared, hashed and shown by their fields, which do not change.
+
+Fields with `compare=False` are left out of that.
+"""
 
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -28,7 +31,7 @@ def by_fields(made: type[T]) -> type[T]:
 
 @cache
 def _names(cls: type[Any]) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(cls))
+    return tuple(one.name for one in fields(cls) if one.compare)
 
 
 def _equal(this: Any, other: Any) -> Any:

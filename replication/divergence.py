@@ -13,9 +13,11 @@ from ..storage.replica.epoch_history import EpochEnd, EpochHistory
 def agrees(history: EpochHistory, log_end_offset: int, end: int, epoch: int) -> bool:
     """Whether a log that ends at `end` with a message of `epoch` is a beginning of this one."""
     starts = history.starts
-    found = bisect_right(starts, epoch, key=attrgetter("epoch"))
-    if not found or starts[found - 1].epoch != epoch:
-        return False
+    found = len(starts)
+    if not found or starts[-1].epoch != epoch:  # As it nearly always is.
+        found = bisect_right(starts, epoch, key=attrgetter("epoch"))
+        if not found or starts[found - 1].epoch != epoch:
+            return False
     start_offset = starts[found - 1].start_offset
     if end < start_offset or (end == start_offset and found > 1):
         return False  # The first start may stand for messages that are below the log start.

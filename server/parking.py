@@ -6,38 +6,74 @@ and each is ready when it has what it asked for or when its own timer fires.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
 
 Partition = tuple[str, int]
 
 
-class SharedWait:
-    """What several answers wait for. One that is not waited for any more cancels no other."""
+class Wait:
+    """What an answer waits for, and other work: whoever waits goes on within the call that ends it.
 
-    __slots__ = ("_callbacks", "_over")
+    A future of asyncio would have it go on in the next pass of the loop, behind what this one does
+    still.
+    """
 
-    def __init__(self, ready: asyncio.Future[None]) -> None:
-        """A wait that is over when `ready` is done."""
-        self._callbacks: list[Callable[[SharedWait], None]] = []
+    __slots__ = ("_callbacks", "_cancelled", "_over")
+
+    def __init__(self) -> None:
+        self._callbacks: list[Callable[[Wait], None]] = []
         self._over = False
-        ready.add_done_callback(self._end)
+        self._cancelled = False
 
-    def add_done_callback(self, callback: Callable[["SharedWait"], None]) -> None:
+    def add_done_callback(self, callback: Callable[["Wait"], None]) -> None:
+        """Have `callback` called when this is over, which it is not yet."""
         self._callbacks.append(callback)
 
     def done(self) -> bool:
         return self._over
 
     def cancelled(self) -> bool:
-        return False
+        return self._cancelled
+
+    def cancel(self) -> None:
+        """Whoever waits does not want it any more."""
+        if not self._over:
+            self._cancelled = True
+            self.set_result(None)
+
+    def set_result(self, result: None, /) -> None:
+        """It is over, if it was not."""
+        if not self._over:
+            self._over = True
+            for callback in self._callbacks:
+                callback(self)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if not self._over:
+            woken = asyncio.Event()
+            self.add_done_callback(lambda _: woken.set())
+            try:
+                yield from woken.wait().__await__()
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
+        if self._cancelled:
+            raise asyncio.CancelledError
+
+
+class SharedWait(Wait):
+    """What several answers wait for. One that is not waited for any more cancels no other."""
+
+    __slots__ = ()
+
+    def __init__(self, ready: asyncio.Future[None] | Wait) -> None:
+        """A wait that is over when `ready` is done."""
+        super().__init__()
+        ready.add_done_callback(lambda _: self.set_result(None))
 
     def cancel(self) -> None:
         """The others go on to wait."""
-
-    def _end(self, _: object) -> None:
-        self._over = True
-        for callback in self._callbacks:
-            callback(self)
 
 
 class _Parked:
@@ -49,7 +85,7 @@ class _Parked:
         self,
         partitions: Iterable[Partition],
         satisfied: Callable[[Partition], bool],
-        ready: asyncio.Future[None],
+        ready: Wait,
         named_partitions: int,
         requests: int,
     ) -> None:
@@ -100,14 +136,14 @@ class ParkingLot:
         *,
         named_partitions: int = 0,
         requests: int = 1,
-    ) -> asyncio.Future[None]:
-        """A future that is done when `satisfied` says so of a partition that advanced, or after
+    ) -> Wait:
+        """A wait that is over when `satisfied` says so of a partition that advanced, or after
         `wait_ms`. Cancelling it takes the request out of the lot.
 
         `named_partitions` is how many the request names, the same one again included; `requests`
         is how many requests this is for.
         """
-        ready = self._loop.create_future()
+        ready = Wait()
         parked = _Parked(partitions, satisfied, ready, named_partitions, requests)
         self._parked[parked] = None
         self._named_partitions += named_partitions
@@ -141,8 +177,7 @@ class ParkingLot:
                 del self.by_partition[partition]
         if parked.timer is not None:
             parked.timer.cancel()
-        if not parked.ready.done():
-            parked.ready.set_result(None)
+        parked.ready.set_result(None)
 
     def _look(self) -> None:
         advanced = self._advanced

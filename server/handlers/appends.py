@@ -155,8 +155,10 @@ def _append_together(
     done = 0
     for outcome in outcomes:
         others = sent[done:] if done else sent
-        _note(services, log, others[0].record_set, outcome)
+        record_set = others[0].record_set
+        # Followers are to copy while this broker counts.
         done += _take(services, acks, log, others, outcome, waiting)
+        _note(services, log, record_set, outcome)
     return () if done == len(sent) else [(log, one) for one in sent[done:]]
 
 

@@ -19,7 +19,7 @@ from ..metadata_store import MetadataStore
 from ..metrics.figures import Figures
 from ..metrics.lags import Lags
 from ..outcomes import Outcomes
-from ..parking import ParkingLot, SharedWait
+from ..parking import ParkingLot, Wait
 from ..security.service import Security
 from ..security.session import ANONYMOUS, Session
 from ..time_maps import TimeMaps
@@ -94,7 +94,7 @@ class Later:
     the broker hold `held_bytes`.
     """
 
-    ready: asyncio.Future[Any] | SharedWait
+    ready: asyncio.Future[Any] | Wait
     make: Callable[[], Any]
     may_hurry: bool = False
     alone: bool = False

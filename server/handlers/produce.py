@@ -26,7 +26,7 @@ from ...storage.log.log import Log
 from ..creations import Asker
 from ..late_appends import Sender
 from ..outcomes import CloseConnection
-from ..parking import Partition, SharedWait
+from ..parking import Partition, SharedWait, Wait
 from .appends import (
     ACKS,
     DURABLE,
@@ -157,7 +157,7 @@ def _sent_with(response: ProduceResponse) -> list[Sent]:
 def _handle_then(
     services: Services,
     requests: Sequence[ProduceRequest],
-    ready: asyncio.Future[Any] | SharedWait,
+    ready: asyncio.Future[Any] | Wait,
     failures: Callable[[], Mapping[str, Exception]],
 ) -> list[Outcome]:
     """As `_handle_now`, once `ready` is done."""

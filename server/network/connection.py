@@ -333,7 +333,7 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:
             self.failed(error)
             return
-        if frames or answers.made or answers.unmade or self._broken:
+        if frames or answers.has_come or self._broken or (answers.unmade and self._holds):
             self._work(waiting - len(frames))
         elif self._reader.unfinished:
             self._frame_deadline.start()
@@ -407,6 +407,11 @@ class Connection(asyncio.BufferedProtocol):
             self._take(self._answerer.answer(frames, room, self._caller))
             if len(frames) <= left or self._stuck:
                 return
+
+    @property
+    def _holds(self) -> bool:
+        """Whether requests that wait stop the connection, or hold bytes that count."""
+        return self._stuck or self._answers.held_bytes > FREE_BYTES
 
     @property
     def _stuck(self) -> bool:

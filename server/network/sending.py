@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...protocol.api.writing import InMemory, Part
-from ..parking import SharedWait
+from ..parking import Wait
 
 
 @dataclass(slots=True)
@@ -20,7 +20,7 @@ class Deferred:
     until the client has taken the answers before them.
     """
 
-    ready: asyncio.Future[Any] | SharedWait
+    ready: asyncio.Future[Any] | Wait
     make: Callable[[], Answer]
     may_hurry: bool = False
     """Whether `ready` may be set early, to not wait: the answer is true anyway."""
@@ -180,7 +180,6 @@ class AnswerQueue:
         """Have the answers that could still wait made now."""
         for answer in list(self.unmade):
             if isinstance(answer, Deferred) and answer.may_hurry and not answer.ready.done():
-                assert not isinstance(answer.ready, SharedWait)
                 answer.ready.set_result(None)
 
     def cancel(self) -> None:
@@ -193,8 +192,8 @@ class AnswerQueue:
             if isinstance(answer, Deferred):
                 answer.ready.cancel()
 
-    def _done(self, ready: asyncio.Future[Any] | SharedWait) -> None:
-        if not isinstance(ready, SharedWait) and not ready.cancelled():
+    def _done(self, ready: asyncio.Future[Any] | Wait) -> None:
+        if not isinstance(ready, Wait) and not ready.cancelled():
             ready.exception()  # marks it as seen, should the client be gone before it is made
         head = self.unmade[0] if self.unmade else None
         if isinstance(head, Deferred) and head.ready.done():

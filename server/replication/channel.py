@@ -9,33 +9,7 @@ from ...replication.messages import Position
 from ...replication.partition_log import Partition
 from ...storage.metadata.state_copy import StateReading
 from ...values import value_class
-from ..parking import SharedWait
-
-
-class AnswerWait(SharedWait):
-    """The wait of a fetch for its answer, which goes out within the call that ends it: a follower
-    copies while the leader goes on."""
-
-    __slots__ = ("_cancelled",)
-
-    def __init__(self) -> None:
-        self._callbacks = []
-        self._over = False
-        self._cancelled = False
-
-    def cancelled(self) -> bool:
-        return self._cancelled
-
-    def cancel(self) -> None:
-        """The connection is lost."""
-        if not self._over:
-            self._cancelled = True
-            self.end()
-
-    def end(self) -> None:
-        """There is an answer."""
-        if not self._over:
-            self._end(None)
+from ..parking import Wait
 
 
 @value_class
@@ -68,7 +42,7 @@ class Channel:
         self._outbox: deque[ReplicateResponse] = deque()
         self._reading: asyncio.Future[None] | None = None
         """What the last answer waits for; no other is made before."""
-        self._waiting: AnswerWait | None = None
+        self._waiting: Wait | None = None
 
     @property
     def waits(self) -> bool:
@@ -104,10 +78,11 @@ class Channel:
 
         reading.add_done_callback(read)
 
-    def wait(self) -> AnswerWait:
-        """Done when there is an answer; cancelled when the connection is lost."""
+    def wait(self) -> Wait:
+        """Over when there is an answer, which goes out within the call that makes it: a follower
+        copies while the leader goes on. Cancelled when the connection is lost."""
         self._wake()
-        self._waiting = AnswerWait()
+        self._waiting = Wait()
         return self._waiting
 
     def take(self) -> ReplicateResponse | None:
@@ -130,4 +105,4 @@ class Channel:
 
     def _wake(self) -> None:
         if self._waiting is not None:
-            self._waiting.end()
+            self._waiting.set_result(None)

@@ -232,7 +232,7 @@ class Cluster:
         while node.effects:
             effects = node.effects[:]
             node.effects.clear()
-            for effect in merged(effects):
+            for effect in effects if node.leader is not None else merged(effects):
                 carry_out = self._carriers.get(type(effect)) or self.decider.carry_out
                 carry_out(effect)
         if self._committed:

@@ -1,6 +1,6 @@
 """The followers of a leader: their requests, and the answers."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +25,7 @@ from ...replication.messages import (
     Welcome,
 )
 from ...replication.partition_log import Partition
+from ...replication.settings import Member
 from ...storage.read.slices import Slice
 from ..handlers.base import Call, Later
 from .channel import Channel, Known
@@ -70,6 +71,11 @@ class Followers:
         """With etcd: those that were there since this one started, and are not any more."""
         self._left_s: dict[int, float] = {}
         """When those that left sent something last."""
+        self._listed: list[tuple[int, Known]] | None = None
+        """The followers that are there, with their addresses, if they were listed since the last
+        `look`."""
+        self._in_sync: tuple[Collection[Member], list[int]] = (), []
+        """Members that were in sync when that was asked last, and their ids."""
 
     def handle(self, request: ReplicateRequest, call: Call) -> Any:
         """The answer to a request. Raises `CodedError`."""
@@ -190,6 +196,7 @@ class Followers:
             reachable(request.address, call.client_host),
             reachable(request.kafka_address, call.client_host),
         )
+        self._listed = None
         cluster.look_at_topics()
         self._event(channel, hello)
         response = self._take(channel)
@@ -262,8 +269,10 @@ class Followers:
         if these are not those of the last list."""
         response.behind_messages = self.behind(channel)
         response.in_sync = self.in_sync()
-        known = self.known
-        listed = [(one, known[one]) for one in self.there() if one in known]
+        listed = self._listed
+        if listed is None:
+            known = self.known
+            listed = self._listed = [(one, known[one]) for one in self.there() if one in known]
         if listed == channel.listed:
             return
         channel.listed = listed
@@ -289,7 +298,14 @@ class Followers:
     def in_sync(self) -> list[int]:
         """The in-sync replicas, of a broker that leads."""
         leader = self._cluster.node.leader
-        return [] if leader is None else sorted([one.broker_id for one in leader.isr.members])
+        if leader is None:
+            return []
+        members, ids = self._in_sync
+        if members is not leader.isr.members:
+            members = leader.isr.members
+            ids = sorted([one.broker_id for one in members])
+            self._in_sync = members, ids
+        return ids
 
     def behind(self, channel: Channel) -> int:
         """How many messages a follower has not said to have."""
@@ -305,13 +321,15 @@ class Followers:
         return total
 
     def look(self) -> None:
-        """Forget connections that are not used any more."""
+        """Forget connections that are not used any more, and who was there."""
+        self._listed = None
         now_s = self._cluster.now_s
         for channel in list(self._channels.values()):
             if not channel.waits and now_s - channel.last_seen_s > SILENT_S:
                 self._gone(channel)
 
     def _gone(self, channel: Channel) -> None:
+        self._listed = None
         self._channels.pop(channel.number, None)
         self._left_s[channel.broker_id] = channel.last_seen_s
         channel.close()

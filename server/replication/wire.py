@@ -268,7 +268,8 @@ def _read_epochs(begins: Sequence[EpochBegin]) -> tuple[EpochStart, ...]:
 
 
 def merged(effects: Sequence[Effect]) -> Iterable[Effect]:
-    """The effects, with confirmations that follow each other on one connection as one."""
+    """The effects of a follower, with confirmations that follow each other on one connection as
+    one."""
     return effects if len(effects) == 1 else _merged(effects)
 
 

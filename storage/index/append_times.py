@@ -243,11 +243,14 @@ class AppendTimes:
             self._write(entries)
             count, blocks = self._count, self.blocks
             self._count = count + len(entries) // ENTRY.size
-            if blocks.count == count:
-                blocks.take(bytes(entries), next_offset - self.base_offset)
             self._crc = crc32(entries, self._crc)
+            if blocks.count == count:
+                if len(spans) == 1:
+                    blocks.add((spans[0][0],), self.base_offset, tail_ms, self._crc)
+                else:
+                    blocks.take(bytes(entries), next_offset - self.base_offset)
             self._last_ms, self._run_offset = tail_ms, run_offset
-            self.largest_ms = max(self.largest_ms, *(ms for _, ms in spans))
+            self.largest_ms = max(self.largest_ms, *[ms for _, ms in spans])
             self._surplus = False
         self.end_offset = next_offset
 

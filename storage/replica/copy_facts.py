@@ -30,6 +30,7 @@ A span takes two or three bytes as a rule.
 import sys
 from array import array
 from collections.abc import Sequence
+from dataclasses import field
 from itertools import accumulate, pairwise
 from struct import Struct, error
 from typing import Final
@@ -51,10 +52,11 @@ NEVER: Final = -1
 _VERSION: Final = 0
 _GAPS: Final = 1
 _HEAD: Final = Struct(">bbqqqqqqqi")
+_HEAD_NUMBERS: Final = 10
 _EPOCH: Final = Struct(">iq")
 _TIMES_HEAD: Final = Struct(">qibbq")
-_NO_CHANGE: Final = bytes(2)
-"""The distance and the difference of a span that is the only one."""
+_OF_ONE: Final = Struct(">bbqqqqqqqi iq qibbq bb")
+"""The whole where there are one epoch and one append time, as of nearly all that comes alone."""
 _OFFSET_CODES: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _TIME_CODES: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
 
@@ -86,10 +88,12 @@ class CopyFacts:
     """When the segment's file was written, while no message in it has a time."""
     modified_before_ms: int = NEVER
     """The same of the segment before, where the stretch begins with its segment."""
+    decoded: bool = field(default=False, compare=False)
+    """Whether they were decoded, and so checked."""
 
     def encode(self) -> bytes:
         """The bytes, as the module says."""
-        head = _HEAD.pack(
+        head = (
             _VERSION,
             _GAPS if self.gaps else 0,
             self.offset,
@@ -102,9 +106,8 @@ class CopyFacts:
             len(self.epochs),
         )
         if self._is_of_one:
-            # As of nearly all messages that come alone.
-            packed = _TIMES_HEAD.pack(self.times_end, 1, 1, 1, self.append_times[0][1])
-            return head + _EPOCH.pack(*self.epochs[0]) + packed + _NO_CHANGE
+            times_head = (self.times_end, 1, 1, 1, self.append_times[0][1])
+            return _OF_ONE.pack(*head, *self.epochs[0], *times_head, 0, 0)
         offsets = [offset for offset, _ in self.append_times]
         times = [ms for _, ms in self.append_times]
         first_ms = times[0] if times else NEVER
@@ -114,7 +117,7 @@ class CopyFacts:
         time_bytes = _width(max(map(abs, changes), default=0), signed=True)
         return b"".join(
             [
-                head,
+                _HEAD.pack(*head),
                 *(_EPOCH.pack(*one) for one in self.epochs),
                 _TIMES_HEAD.pack(self.times_end, len(offsets), offset_bytes, time_bytes, first_ms),
                 _column(_OFFSET_CODES[offset_bytes], distances),
@@ -131,6 +134,38 @@ class CopyFacts:
     @classmethod
     def decode(cls, data: bytes | memoryview) -> "CopyFacts":
         """The opposite of `encode`. Raises `MalformedFacts`, whatever the bytes are."""
+        facts = (len(data) == _OF_ONE.size and cls._of_one(data)) or cls._of_any(data)
+        facts.check()
+        return facts
+
+    @classmethod
+    def _of_one(cls, data: bytes | memoryview) -> "CopyFacts | None":
+        """What bytes of this length say if it is of one epoch and one append time."""
+        numbers = _OF_ONE.unpack(data)
+        version, flags, offset, *places = numbers[:_HEAD_NUMBERS]
+        if version != _VERSION or flags & ~_GAPS or places.pop() != 1:
+            return None
+        epoch, epoch_offset, times_end, *widths, time_ms, distance, change = numbers[_HEAD_NUMBERS:]
+        if widths != [1, 1, 1] or distance or change:
+            return None
+        segment_base, first_offset, log_start, created, modified, before = places
+        return cls(
+            offset,
+            segment_base,
+            first_offset,
+            log_start,
+            bool(flags),
+            (EpochStart(epoch, epoch_offset),),
+            ((offset, time_ms),),
+            times_end,
+            created,
+            modified,
+            before,
+            decoded=True,
+        )
+
+    @classmethod
+    def _of_any(cls, data: bytes | memoryview) -> "CopyFacts":
         try:
             version, flags, *numbers, epoch_count = _HEAD.unpack_from(data)
             if version != _VERSION or flags & ~_GAPS:
@@ -154,18 +189,14 @@ class CopyFacts:
         if count > SPANS_MAX:
             raise MalformedFacts(f"{count} spans; {SPANS_MAX} is the most")
         offset, segment_base, first_offset, log_start, created, modified, before = numbers
-        spans: tuple[Span, ...]
-        if count == 1 and data[at:] == _NO_CHANGE:
-            spans = ((offset, first_ms),)
-        else:
-            split = at + count * offset_bytes
-            distances = _numbers(_OFFSET_CODES[offset_bytes], data[at:split])
-            times: Sequence[int] = _numbers(_TIME_CODES[time_bytes], data[split:])
-            if time_bytes < 8:
-                times = list(accumulate(times, initial=first_ms))[1:]
-            offsets = list(accumulate(distances, initial=offset))[1:]
-            spans = tuple(zip(offsets, times, strict=True))
-        facts = cls(
+        split = at + count * offset_bytes
+        distances = _numbers(_OFFSET_CODES[offset_bytes], data[at:split])
+        times: Sequence[int] = _numbers(_TIME_CODES[time_bytes], data[split:])
+        if time_bytes < 8:
+            times = list(accumulate(times, initial=first_ms))[1:]
+        offsets = list(accumulate(distances, initial=offset))[1:]
+        spans = tuple(zip(offsets, times, strict=True))
+        return cls(
             offset,
             segment_base,
             first_offset,
@@ -177,9 +208,8 @@ class CopyFacts:
             created,
             modified,
             before,
+            decoded=True,
         )
-        facts.check()
-        return facts
 
     def check(self) -> None:
         """Raise `MalformedFacts` where this cannot be true of any log."""

@@ -87,7 +87,8 @@ class Following:
                 f"{log.topic}-{log.partition}, which ends at {due}"
             )
         try:
-            facts.check()
+            if not facts.decoded:
+                facts.check()
         except MalformedFacts as error:
             raise InvalidRequest(f"what goes with the stretch is not good: {error}") from error
         gaps = facts.gaps or log.gaps
@@ -204,7 +205,8 @@ class Following:
         log = self._log
         segments = log.segment_list.segments
         active = segments[-1]
-        if active.base_offset != facts.segment_base:
+        told = max(facts.created_ms, facts.modified_ms, facts.modified_before_ms)
+        if told < 0 or active.base_offset != facts.segment_base:
             return
         files = log.seams.files
         with suppress(OSError):
