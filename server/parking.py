@@ -45,9 +45,17 @@ class Wait:
     def set_result(self, result: None, /) -> None:
         """It is over, if it was not."""
         if not self._over:
-            self._over = True
-            for callback in self._callbacks:
-                callback(self)
+            self.end()
+            self.wake()
+
+    def end(self) -> None:
+        """It is over from now on. `wake` has to follow."""
+        self._over = True
+
+    def wake(self) -> None:
+        """Have whoever waited go on."""
+        for callback in self._callbacks:
+            callback(self)
 
     def __await__(self) -> Generator[Any, None, None]:
         if not self._over:
@@ -76,25 +84,30 @@ class SharedWait(Wait):
         """The others go on to wait."""
 
 
-class _Parked:
+class _Parked(Wait):
     """One waiting request, or several that wait for the same."""
 
-    __slots__ = ("named_partitions", "partitions", "ready", "requests", "satisfied", "timer")
+    __slots__ = ("_lot", "named_partitions", "partitions", "requests", "satisfied", "timer")
 
     def __init__(
         self,
+        lot: "ParkingLot",
         partitions: Iterable[Partition],
         satisfied: Callable[[Partition], bool],
-        ready: Wait,
         named_partitions: int,
         requests: int,
     ) -> None:
+        super().__init__()
+        self._lot = lot
         self.partitions = tuple(dict.fromkeys(partitions))
         self.satisfied = satisfied
-        self.ready = ready
         self.named_partitions = named_partitions
         self.requests = requests
         self.timer: asyncio.TimerHandle | None = None
+
+    def end(self) -> None:
+        super().end()
+        self._lot.leave(self)
 
 
 class ParkingLot:
@@ -113,7 +126,6 @@ class ParkingLot:
         self._partitions_max = partitions_max
         self._named_partitions = 0
         self._requests = 0
-        self._parked: dict[_Parked, None] = {}
         self.by_partition: dict[Partition, dict[_Parked, None]] = {}
         """Who waits; for others to look at."""
         self._advanced: dict[Partition, None] = {}
@@ -143,16 +155,13 @@ class ParkingLot:
         `named_partitions` is how many the request names, the same one again included; `requests`
         is how many requests this is for.
         """
-        ready = Wait()
-        parked = _Parked(partitions, satisfied, ready, named_partitions, requests)
-        self._parked[parked] = None
+        parked = _Parked(self, partitions, satisfied, named_partitions, requests)
         self._named_partitions += named_partitions
         self._requests += requests
         for partition in parked.partitions:
             self.by_partition.setdefault(partition, {})[parked] = None
-        parked.timer = self._loop.call_later(max(wait_ms, 0) / 1000, self._release, parked)
-        parked.ready.add_done_callback(lambda _: self._release(parked))
-        return parked.ready
+        parked.timer = self._loop.call_later(max(wait_ms, 0) / 1000, parked.set_result, None)
+        return parked
 
     def advanced(self, partition: Partition) -> None:
         """`partition` moved, failed or went away: look at its requests soon.
@@ -164,10 +173,8 @@ class ParkingLot:
                 self._loop.call_soon(self._look)
             self._advanced[partition] = None
 
-    def _release(self, parked: _Parked) -> None:
-        if parked not in self._parked:
-            return
-        del self._parked[parked]
+    def leave(self, parked: _Parked) -> None:
+        """A request waits no more."""
         self._named_partitions -= parked.named_partitions
         self._requests -= parked.requests
         for partition in parked.partitions:
@@ -177,16 +184,22 @@ class ParkingLot:
                 del self.by_partition[partition]
         if parked.timer is not None:
             parked.timer.cancel()
-        parked.ready.set_result(None)
 
     def _look(self) -> None:
         advanced = self._advanced
         self._advanced = {}
-        for partition in advanced:
-            self.look_at(partition)
+        self.look_at(advanced)
 
-    def look_at(self, partition: Partition) -> None:
-        """`advanced`, by who is not in the middle of an append: its requests are looked at now."""
-        for parked in list(self.by_partition.get(partition, ())):
-            if parked in self._parked and parked.satisfied(partition):
-                self._release(parked)
+    def look_at(self, partitions: Iterable[Partition]) -> None:
+        """`advanced`, by who is not in the middle of an append: their requests are looked at now.
+
+        Those of one connection are answered with one write.
+        """
+        satisfied: list[_Parked] = []
+        for partition in partitions:
+            for parked in list(self.by_partition.get(partition, ())):
+                if parked.satisfied(partition):
+                    parked.end()
+                    satisfied.append(parked)
+        for parked in satisfied:
+            parked.wake()

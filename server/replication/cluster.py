@@ -297,8 +297,7 @@ class Cluster:
     def _answer_clients(self) -> None:
         """Let those go on that wait for what was settled."""
         committed, self._committed = self._committed, {}
-        for partition in committed:
-            self._produces.look_at(partition)
+        self._produces.look_at(committed)
 
     async def settled(self, commit: Commit, ask: Callable[[], None]) -> None:
         """Ask for something, and wait until it is known what became of it."""

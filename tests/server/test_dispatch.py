@@ -47,6 +47,7 @@ from horolog.server.handlers import HANDLERS
 from horolog.server.network.endpoint import Caller
 from horolog.server.network.sending import AnswerInParts, Deferred
 from horolog.server.outcomes import CloseConnection, Outcomes, first_error
+from horolog.server.parking import Wait
 from horolog.testing.events import RecordedEvents
 from horolog.testing.requests import create_topic, fetch, list_offsets, message_set, produce
 from horolog.testing.wire import Wire
@@ -259,8 +260,8 @@ async def outcome(broker: Broker, frame: bytes) -> bytes | None:
     try:
         answer = broker.dispatcher.answer_one(frame, CALLER)
         while isinstance(answer, Deferred):
-            assert isinstance(answer.ready, asyncio.Future)
-            await asyncio.wait([answer.ready])
+            assert isinstance(answer.ready, asyncio.Future | Wait)
+            await asyncio.wait([asyncio.ensure_future(answer.ready)])
             answer = answer.make()
     except (ProtocolError, CloseConnection):
         return None

@@ -49,10 +49,10 @@ async def test_a_look_wakes_at_once(lot: ParkingLot) -> None:
     """Who is not in the middle of an append has those that are ready go on in this pass."""
     condition = Condition()
     ready, other = lot.park([A], condition, FOREVER_MS), lot.park([B], condition, FOREVER_MS)
-    lot.look_at(A)
+    lot.look_at([A])
     assert not ready.done()
     condition.answer = True
-    lot.look_at(A)
+    lot.look_at([A])
     assert (ready.done(), other.done()) == (True, False)
     assert condition.asked == [A, A]
 
