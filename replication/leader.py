@@ -122,11 +122,12 @@ class Leader:
         part = self.partitions[partition]
         if token is not None:
             part.await_commit(first_offset, next_offset, token)
-            for session in self.sessions.values():
-                if session.synced.get(partition, -1) < part.sync_to:
-                    session.unsynced.add(partition)
-            if part.sync_to > part.log.synced_offset:
-                self._effects.append(Sync(partition))
+            if part.sync_to:
+                for session in self.sessions.values():
+                    if session.synced.get(partition, -1) < part.sync_to:
+                        session.unsynced.add(partition)
+                if part.sync_to > part.log.synced_offset:
+                    self._effects.append(Sync(partition))
         self._advance(partition, part)
         self._answer_followers()
 

@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, islice, repeat, takewhile
+from itertools import accumulate, groupby, islice, repeat, takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,6 +45,8 @@ _SHORT_BYTES: Final = 1024
 
 _body_of: Final[Callable[[Request], Any]] = attrgetter("body")
 _id_of: Final[Callable[[Request], int]] = attrgetter("correlation_id")
+
+_ready_of: Final[Callable[[Later], object]] = attrgetter("ready")
 
 _READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key})
 
@@ -296,8 +298,11 @@ class Dispatcher:
                 made = found.encode(map(_id_of, requests), outcomes, faulty=faulty)
             except Exception:  # such as for want of memory: then some of them can be answered
                 made = []
-        elif found.api is PRODUCE and _wait_for_the_same(outcomes):
-            return (self._answers_later(found, requests, outcomes, began),)
+        elif found.api is PRODUCE and all(map(_only_waits, outcomes)):
+            return [
+                self._answers_later(found, requests[begin:end], outcomes[begin:end], began)
+                for begin, end in _alike(outcomes)
+            ]
         if not made:
             return self._answers_one_by_one(found, requests, (), outcomes, began)
         seconds = self._time() - began
@@ -419,13 +424,17 @@ class Dispatcher:
         self._services.figures.answered(asked.api.name, error_name(code), seconds)
 
 
-def _wait_for_the_same(outcomes: Sequence[Any]) -> bool:
-    """Whether all outcomes come later, and at once."""
-    first = outcomes[0]
-    return isinstance(first, Later) and all(
-        isinstance(one, Later) and one.ready is first.ready and not (one.alone or one.may_hurry)
-        for one in outcomes
-    )
+def _only_waits(outcome: Any) -> bool:
+    """Whether an outcome comes later, and nothing else is to be known of that."""
+    return isinstance(outcome, Later) and not (outcome.alone or outcome.may_hurry)
+
+
+def _alike(outcomes: Sequence[Later]) -> Iterator[tuple[int, int]]:
+    """Where those begin and end that stand side by side and wait for the same."""
+    end = 0
+    for _, same in groupby(outcomes, _ready_of):
+        begin, end = end, end + len(list(same))
+        yield begin, end
 
 
 def _in_memory(answer: Answer) -> bytes:
