@@ -365,3 +365,32 @@ async def test_sets_are_let_go_of_before_they_are_durable(broker: Broker, encodi
         gc.collect()
         request.append(0)  # refused while there is a view of it
     log.hold_high_watermark(None)
+
+
+@pytest.mark.parametrize("encoding", [native, kafka], ids=["native", "kafka"])
+async def test_sets_that_wait_for_the_same_have_one_answer(broker: Broker, encoding: Any) -> None:
+    """Those side by side: answers have the order of requests."""
+    for topic in "ab":
+        log = broker.services.logs.find_or_create((topic, 0))
+        log.appender.append(message_set(5))  # The first set of a segment is appended alone.
+        log.hold_high_watermark(1)
+    dispatcher = broker.dispatcher if encoding is native else broker.kafka_dispatcher
+    version = PRODUCE.last_version(native=encoding is native)
+    frames = deque(
+        encoding.encode_request(
+            PRODUCE, version, number, "me", produce(topic, message_set(5), acks=-1)
+        )[4:]
+        for number, topic in enumerate("aababbb")
+    )
+    answers = list(dispatcher.answer(frames, 7, CALLER))
+    assert [answer.requests for answer in answers if isinstance(answer, Deferred)] == [2, 1, 1, 3]
+    for topic in "ab":
+        broker.services.logs.find_or_create((topic, 0)).hold_high_watermark(None)
+    made = [answer.make() for answer in answers if isinstance(answer, Deferred)]
+    content = b"".join(one for one in made if isinstance(one, bytes))
+    numbers = []
+    while content:
+        length = int.from_bytes(content[:4], "big")
+        frame, content = content[4 : 4 + length], content[4 + length :]
+        numbers.append(encoding.open_response(frame)[0].correlation_id)
+    assert numbers == list(range(7))

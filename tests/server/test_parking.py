@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from horolog.server.parking import ParkingLot, Partition
+from horolog.server.parking import ParkingLot, Partition, SharedWait, Wait
 
 FOREVER_MS = 3_600_000
 A, B = ("a", 0), ("b", 1)
@@ -135,3 +135,79 @@ async def test_somebody_else_may_end_a_wait(lot: ParkingLot) -> None:
     ready.set_result(None)
     await turn()
     assert len(lot) == 0
+
+
+async def test_who_waits_goes_on_within_the_call_that_ends_it(lot: ParkingLot) -> None:
+    """And finds all over that were satisfied with it: their answers are one write."""
+    condition = Condition(answer=True)
+    waits = [lot.park([one], condition, FOREVER_MS) for one in (A, B, A)]
+    other = lot.park([A], Condition(), FOREVER_MS) if lot.has_room(1) else None
+    assert other is None
+    found = []
+    for wait in waits:
+        wait.add_done_callback(lambda _: found.append([one.done() for one in waits]))
+    lot.look_at([A, B])
+    assert found == [[True] * 3] * 3
+    assert condition.asked == [A, A, B]
+    assert len(lot) == 0
+
+
+async def test_who_waits_for_several_is_asked_about_until_it_is_satisfied(lot: ParkingLot) -> None:
+    condition = Condition(answer=True)
+    called: list[Wait] = []
+    lot.park([A, B], condition, FOREVER_MS).add_done_callback(called.append)
+    lot.look_at([A, B])
+    assert condition.asked == [A]
+    assert len(called) == 1
+
+
+async def test_what_is_over_stays_so(lot: ParkingLot) -> None:
+    called: list[Wait] = []
+    wait = lot.park([A], Condition(answer=True), FOREVER_MS)
+    wait.add_done_callback(called.append)
+    wait.set_result(None)
+    wait.cancel()
+    wait.set_result(None)
+    lot.look_at([A])
+    assert (wait.done(), wait.cancelled()) == (True, False)
+    assert called == [wait]
+    await wait  # ends at once
+
+
+async def test_who_awaits_a_wait_that_is_cancelled_is_cancelled(lot: ParkingLot) -> None:
+    wait = lot.park([A], Condition(), FOREVER_MS)
+
+    async def waits() -> None:
+        await wait
+
+    task = asyncio.create_task(waits())
+    await turn()
+    wait.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(asyncio.CancelledError):
+        await wait
+
+
+async def test_a_task_that_is_cancelled_takes_its_wait_out(lot: ParkingLot) -> None:
+    wait = lot.park([A], Condition(), FOREVER_MS)
+
+    async def waits() -> None:
+        await wait
+
+    task = asyncio.create_task(waits())
+    await turn()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert wait.cancelled()
+    assert len(lot) == 0
+
+
+async def test_one_of_several_that_share_a_wait_does_not_end_it(lot: ParkingLot) -> None:
+    wait = lot.park([A], Condition(answer=True), FOREVER_MS)
+    shared = SharedWait(wait)
+    shared.cancel()
+    assert (shared.done(), wait.done(), len(lot)) == (False, False, 1)
+    lot.look_at([A])
+    assert (shared.done(), shared.cancelled()) == (True, False)
