@@ -279,6 +279,26 @@ async def test_what_waits_counts_as_held_until_it_is_appended(
     await until(lambda: held_bytes(broker) == 0)
 
 
+async def test_what_came_with_one_read_and_waits_counts_as_held(
+    broker: Broker, client: Wire, admissions: Admissions
+) -> None:
+    await client.call(create_topic("t", 2))
+    large = message_set(NOW, value=Random(1).randbytes(500_000), magic=2, codec=Codec.GZIP)
+    middle = message_set(
+        NOW, value=Random(2).randbytes(150_000) + bytes(400_000), magic=2, codec=Codec.GZIP
+    )
+    for _ in range(10):  # The system lets more come at once to who reads as much.
+        client.send(PRODUCE, 3, produce("t", large, partition=1))
+        await admissions.let_go()
+        assert result((await client.receive())[1]).error_code == 0
+    client.send(PRODUCE, 3, produce("t", middle))
+    await until(lambda: admissions.waiting)
+    assert len(middle) <= held_bytes(broker) < len(middle) + FREE_BYTES
+    await admissions.let_go()
+    assert result((await client.receive())[1]).error_code == 0
+    await until(lambda: held_bytes(broker) == 0)
+
+
 async def test_requests_behind_a_waiting_one_count_as_held(
     broker: Broker, client: Wire, admissions: Admissions
 ) -> None:
