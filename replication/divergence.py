@@ -14,7 +14,7 @@ def agrees(history: EpochHistory, log_end_offset: int, end: int, epoch: int) -> 
     """Whether a log that ends at `end` with a message of `epoch` is a beginning of this one."""
     starts = history.starts
     found = len(starts)
-    if not found or starts[-1].epoch != epoch:  # As it nearly always is.
+    if not found or starts[-1].epoch != epoch:  # It nearly always is the last one.
         found = bisect_right(starts, epoch, key=attrgetter("epoch"))
         if not found or starts[found - 1].epoch != epoch:
             return False

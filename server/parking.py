@@ -13,10 +13,10 @@ Partition = tuple[str, int]
 
 
 class Wait:
-    """What an answer waits for, and other work: whoever waits goes on within the call that ends it.
+    """What an answer or a task waits for. What was added to be called is called within the call that
+    ends the wait.
 
-    A future of asyncio would have it go on in the next pass of the loop, behind what this one does
-    still.
+    A future of asyncio would call it in the next pass of the loop, behind the rest of this one.
     """
 
     __slots__ = ("_callbacks", "_cancelled", "_over")
@@ -196,10 +196,12 @@ class ParkingLot:
         Those of one connection are answered with one write.
         """
         satisfied: list[_Parked] = []
-        for partition in partitions:
-            for parked in list(self.by_partition.get(partition, ())):
-                if parked.satisfied(partition):
-                    parked.end()
-                    satisfied.append(parked)
-        for parked in satisfied:
-            parked.wake()
+        try:
+            for partition in partitions:
+                for parked in list(self.by_partition.get(partition, ())):
+                    if parked.satisfied(partition):
+                        parked.end()
+                        satisfied.append(parked)
+        finally:
+            for parked in satisfied:
+                parked.wake()

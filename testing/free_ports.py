@@ -43,7 +43,7 @@ def free_port() -> int:
 
 
 def _outgoing_lowest() -> int:
-    """The lowest port that the system gives to a connection, if there are some below it."""
+    """The lowest port that the system gives to a connection, where that leaves enough below it."""
     try:
         lowest = int(_OUTGOING.read_text().split()[0])
     except (OSError, ValueError, IndexError):

@@ -176,11 +176,7 @@ async def test_what_is_over_stays_so(lot: ParkingLot) -> None:
 
 async def test_who_awaits_a_wait_that_is_cancelled_is_cancelled(lot: ParkingLot) -> None:
     wait = lot.park([A], Condition(), FOREVER_MS)
-
-    async def waits() -> None:
-        await wait
-
-    task = asyncio.create_task(waits())
+    task = asyncio.ensure_future(wait)
     await turn()
     wait.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -191,11 +187,7 @@ async def test_who_awaits_a_wait_that_is_cancelled_is_cancelled(lot: ParkingLot)
 
 async def test_a_task_that_is_cancelled_takes_its_wait_out(lot: ParkingLot) -> None:
     wait = lot.park([A], Condition(), FOREVER_MS)
-
-    async def waits() -> None:
-        await wait
-
-    task = asyncio.create_task(waits())
+    task = asyncio.ensure_future(wait)
     await turn()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -211,3 +203,16 @@ async def test_one_of_several_that_share_a_wait_does_not_end_it(lot: ParkingLot)
     assert (shared.done(), wait.done(), len(lot)) == (False, False, 1)
     lot.look_at([A])
     assert (shared.done(), shared.cancelled()) == (True, False)
+
+
+async def test_those_that_are_satisfied_go_on_where_another_one_fails(lot: ParkingLot) -> None:
+    def fails(partition: Partition) -> bool:
+        raise ValueError(partition)
+
+    first = lot.park([A], Condition(answer=True), FOREVER_MS)
+    lot.park([A], fails, FOREVER_MS)
+    called: list[Wait] = []
+    first.add_done_callback(called.append)
+    with pytest.raises(ValueError, match="a"):
+        lot.look_at([A])
+    assert called == [first]
