@@ -431,7 +431,8 @@ class Connection(asyncio.BufferedProtocol):
         assert self._transport is not None
         ending = self._finishing or self._broken is not None
         if ending:
-            self._answers.hurry()
+            if self._answers.hurry():
+                self._loop.call_soon(self._work)
             if not self._frames and not self._outgoing:
                 if self._broken is not None:
                     self._drop(*self._broken)

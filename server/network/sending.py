@@ -176,11 +176,16 @@ class AnswerQueue:
             self.in_parts -= 1
             self.in_files_bytes -= len(made) - made.memory_bytes
 
-    def hurry(self) -> None:
-        """Have the answers that could still wait made now."""
-        for answer in list(self.unmade):
-            if isinstance(answer, Deferred) and answer.may_hurry and not answer.ready.done():
-                answer.ready.set_result(None)
+    def hurry(self) -> bool:
+        """End the waits of the answers that could still wait; whether there were some."""
+        waiting = [
+            answer.ready
+            for answer in self.unmade
+            if isinstance(answer, Deferred) and answer.may_hurry and not answer.ready.done()
+        ]
+        for ready in waiting:
+            ready.set_result(None)
+        return bool(waiting)
 
     def cancel(self) -> None:
         """Forget everything and cancel what is being waited for."""
