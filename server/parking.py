@@ -13,8 +13,8 @@ Partition = tuple[str, int]
 
 
 class Wait:
-    """What an answer or a task waits for. What was added to be called is called within the call that
-    ends the wait.
+    """What an answer or a task waits for. What was added to be called is called within the call
+    that ends the wait.
 
     A future of asyncio would call it in the next pass of the loop, behind the rest of this one.
     """
