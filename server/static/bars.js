@@ -175,8 +175,8 @@ export function draw() {
     "aria-label": `Messages in time from ${time(start)} to ${time(end)}, UTC; the highest bar has ${count(most)}`,
     on: { pointerdown: beginDrag, pointermove: goOnDragging, pointerup: endDrag, pointercancel: dropDrag },
   }, parts));
-  // The bar that the keyboard was on need not be there any more.
-  if (focused && !container.contains(document.activeElement)) container.querySelector('[tabindex="0"]')?.focus({ preventScroll: true });
+  // The bar that the keyboard was on need not be there any more, or another one was chosen or comes first.
+  if (focused && document.activeElement.getAttribute("tabindex") !== "0") container.querySelector('[tabindex="0"]')?.focus({ preventScroll: true });
   if (!filled.length) container.append(html("p", { class: "note" }, "No message has a time in this stretch."));
 }
 

@@ -174,26 +174,20 @@ async def test_what_is_over_stays_so(lot: ParkingLot) -> None:
     await wait  # ends at once
 
 
-async def test_who_awaits_a_wait_that_is_cancelled_is_cancelled(lot: ParkingLot) -> None:
+@pytest.mark.parametrize("first", ["wait", "task"])
+async def test_a_wait_and_the_task_that_awaits_it_are_cancelled_together(
+    lot: ParkingLot, first: str
+) -> None:
     wait = lot.park([A], Condition(), FOREVER_MS)
     task = asyncio.ensure_future(wait)
     await turn()
-    wait.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    with pytest.raises(asyncio.CancelledError):
-        await wait
-
-
-async def test_a_task_that_is_cancelled_takes_its_wait_out(lot: ParkingLot) -> None:
-    wait = lot.park([A], Condition(), FOREVER_MS)
-    task = asyncio.ensure_future(wait)
-    await turn()
-    task.cancel()
+    (wait if first == "wait" else task).cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert wait.cancelled()
     assert len(lot) == 0
+    with pytest.raises(asyncio.CancelledError):
+        await wait
 
 
 async def test_one_of_several_that_share_a_wait_does_not_end_it(lot: ParkingLot) -> None:
