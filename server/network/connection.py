@@ -333,7 +333,7 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:
             self.failed(error)
             return
-        if frames or answers.has_come or self._broken or (answers.unmade and self._holds):
+        if frames or answers.made or self._broken or (answers.unmade and self._goes_on):
             self._work(waiting - len(frames))
         elif self._reader.unfinished:
             self._frame_deadline.start()
@@ -409,9 +409,11 @@ class Connection(asyncio.BufferedProtocol):
                 return
 
     @property
-    def _holds(self) -> bool:
-        """Whether requests that wait stop the connection, or hold bytes that count."""
-        return self._stuck or self._answers.held_bytes > FREE_BYTES
+    def _goes_on(self) -> bool:
+        """Whether there is something to do about answers that wait: the first one can be made, or
+        they stop the connection, or what they hold counts."""
+        answers = self._answers
+        return answers.has_come or self._stuck or answers.held_bytes > FREE_BYTES
 
     @property
     def _stuck(self) -> bool:
