@@ -39,6 +39,10 @@ _UNKNOWN: Final = Appended(-1, None)
 _APPENDED: Final = (RequestTimedOut, NotEnoughReplicasAfterAppend)
 """Answers to a set that is in the log, only not yet as durable as was asked for."""
 
+_CLOCK_STEP_S: Final = 0.001
+"""uvloop's clock and its timers. When the set in front has just timed out, the clock shows the end
+of the time or, as a float, a bit less."""
+
 
 class Delivery:
     """The one way of messages to the broker."""
@@ -71,7 +75,7 @@ class Delivery:
         timeout (0) it is sent once.
         """
         until = since + self._delivery_timeout_ms / 1000 if self._delivery_timeout_ms else None
-        if until is not None and asyncio.get_running_loop().time() > until:
+        if until is not None and until - asyncio.get_running_loop().time() < _CLOCK_STEP_S / 2:
             raise RequestTimedOut(
                 f"not sent: delivery_timeout_ms={self._delivery_timeout_ms} was over before the "
                 "messages in front of it were answered"

@@ -16,8 +16,10 @@ from horolog import (
     RequestTimedOut,
     StorageError,
 )
+from horolog.client.client import cluster_at
 from horolog.client.cluster.backoff import Backoff
 from horolog.client.cluster.retry import retry
+from horolog.client.produce.delivery import Delivery
 from horolog.protocol.api.log.fetch import FETCH
 from horolog.protocol.api.native.frames import RequestHead
 from horolog.protocol.api.topics.metadata import METADATA
@@ -106,6 +108,21 @@ async def test_a_broker_that_answers_nothing_fails_all_in_time(scripted_broker: 
     not_sent = sum("not sent: delivery_timeout_ms=300 was over" in str(one) for one in answers)
     assert not_sent > 0
     assert len(flaky.log.sets) + not_sent == 5
+
+
+async def test_a_set_is_not_sent_when_less_is_left_than_a_step_of_the_clock(
+    scripted_broker: Any,
+) -> None:
+    flaky = Flaky()
+    async with scripted_broker(flaky.serve) as broker:
+        cluster = cluster_at(broker.address, client_id=None, request_timeout_ms=30_000)
+        delivery = Delivery(cluster, ack_timeout_ms=300, delivery_timeout_ms=300)
+        for left_s in (0.0004, 1e-9, 0.0, -1e-9):
+            since = asyncio.get_running_loop().time() - 0.3 + left_s
+            with pytest.raises(RequestTimedOut, match="not sent: delivery_timeout_ms=300"):
+                await delivery.until_answered("t", 0, b"", 1, since=since)
+        await cluster.close()
+    assert flaky.log.sets == []
 
 
 async def test_a_broker_that_is_gone_fails_all_in_time(scripted_broker: Any) -> None:
