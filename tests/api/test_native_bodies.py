@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -403,6 +404,54 @@ def test_a_type_without_a_limit_is_seen(read: Any, unlimited: int) -> None:
 def test_texts_are_measured_in_bytes(name: str) -> None:
     body = encoded(produce(name, b""), 2)
     agrees(ProduceRequest, 2, body)
+
+
+def messages_with_a_text(
+    struct: type[Any], version: int, text: Callable[[Text], str]
+) -> Iterator[Any]:
+    """Messages of a class of which one field, another in each, has `text` of its type; there is
+    something in every other field."""
+    specs = list(fields_of(struct, version, native=True))
+    filled = {spec.name: spec.default_value() for spec in specs}
+    for spec in specs:
+        is_array = isinstance(spec.type, Array)
+        inner = spec.type.of if isinstance(spec.type, Array) else spec.type
+        if isinstance(inner, Text):
+            filled[spec.name] = ["a"] if is_array else "a"
+        elif isinstance(inner, type):
+            filled[spec.name] = [_filled(inner, version)]
+    for spec in specs:
+        is_array = isinstance(spec.type, Array)
+        inner = spec.type.of if isinstance(spec.type, Array) else spec.type
+        found: Iterable[Any] = ()
+        if isinstance(inner, Text):
+            found = (text(inner),)
+        elif isinstance(inner, type):
+            found = messages_with_a_text(inner, version, text)
+        for one in found:
+            changed = ["a", one] if isinstance(inner, Text) else [_filled(inner, version), one]
+            yield struct(**filled | {spec.name: changed if is_array else one})
+
+
+def _filled(struct: Any, version: int) -> Any:
+    return next(messages_with_a_text(struct, version, lambda _: "a"), None) or struct(
+        **{spec.name: spec.default_value() for spec in fields_of(struct, version, native=True)}
+    )
+
+
+def test_every_text_is_measured_in_bytes() -> None:
+    checked = 0
+    for api in APIS.values():
+        for struct, version in product((api.request, api.response), api.versions(native=True)):
+            _, check = decoding._texts_check(struct, version)
+            fitting = messages_with_a_text(struct, version, lambda of: "é" * (of.max_bytes // 2))
+            longer = messages_with_a_text(struct, version, lambda of: "é" * (of.max_bytes // 2 + 1))
+            for fits, too_long in zip(fitting, longer, strict=True):
+                check(fits)
+                with pytest.raises(ValueError, match="has more than"):
+                    check(too_long)
+                checked += 1
+    assert checked > 250
 
 
 def test_a_frame_of_too_many_values_is_counted_first() -> None:
