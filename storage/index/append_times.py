@@ -59,14 +59,12 @@ class AppendTimes:
         "changes",
         "end_offset",
         "largest_ms",
-        "path",
         "settled",
         "sync_failed",
     )
 
     def __init__(self, path: Path, base_offset: int, seams: Seams) -> None:
         """Nothing is known until the file is adopted or recovered; the first write empties it."""
-        self.path = path
         self._name = str(path)
         self.base_offset = base_offset
         self.end_offset = base_offset
@@ -91,6 +89,11 @@ class AppendTimes:
         """Whether a sync of the file failed, so that none is ever tried again."""
         self.blocks = Blocks()
         """Of the entries that were looked at. All were when there are as many as entries."""
+
+    @property
+    def path(self) -> Path:
+        """Made when it is asked for: a path takes more memory than its name."""
+        return Path(self._name)
 
     def __len__(self) -> int:
         """Number of entries."""
@@ -146,7 +149,7 @@ class AppendTimes:
         if size_bytes and certain_offset < next_offset:
             self._seams.observe(
                 "append_times_unknown",
-                path=str(self.path),
+                path=self._name,
                 first_offset=certain_offset,
                 next_offset=next_offset,
             )
@@ -354,7 +357,7 @@ class AppendTimes:
         end_offset = self.end_offset
         self._clear()
         self.end_offset = end_offset
-        self._seams.observe("append_times_dropped", path=str(self.path), reason=reason)
+        self._seams.observe("append_times_dropped", path=self._name, reason=reason)
 
     def _retake(self, limit_offset: int, count_max: int | None = None) -> None:
         """Take the file's first entries anew, up to the first one that makes no sense or is of

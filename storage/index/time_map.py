@@ -75,14 +75,12 @@ class TimeMap:
         "log_bytes",
         "makes",
         "next_offset",
-        "path",
         "since_bytes",
         "summary_bytes",
         "untimed",
     )
 
     def __init__(self, path: Path, base_offset: int, seams: Seams) -> None:
-        self.path = path
         self._name = str(path)
         self.base_offset = base_offset
         self._seams = seams
@@ -91,6 +89,11 @@ class TimeMap:
         self._in_memory = False
         """Whether the file cannot be read: it would be made, and not read, again and again."""
         self.forget()
+
+    @property
+    def path(self) -> Path:
+        """Made when it is asked for: a path takes more memory than its name."""
+        return Path(self._name)
 
     def forget(self) -> None:
         """Know nothing, and believe nothing of the file."""
