@@ -290,7 +290,9 @@ class SegmentList:
 
     def release_synced(self, recovery_point: int) -> None:
         """Give up the handles of closed segments that are safe."""
-        for segment in reversed(self.segments[:-1]):
+        # Behind it there may be thousands, when more is appended than is synced.
+        begun = min(self._number(recovery_point), len(self.segments) - 1)
+        for segment in reversed(self.segments[:begun]):
             if segment.next_offset <= recovery_point and not segment.release():
                 return
 
