@@ -105,6 +105,22 @@ def test_handles_of_closed_segments_are_given_up_once_synced(folder: LogFolder) 
     assert held - folder.files.open_count == 5
 
 
+def test_a_sync_gives_up_the_handles_of_what_it_made_safe(folder: LogFolder) -> None:
+    log = folder.open(segment_bytes=39)
+    folder.append(*range(4))
+    held = folder.files.open_count
+    work = log.flusher.begin_flush()
+    assert work is not None
+    folder.append(*range(4, 9))
+    work.run()
+    log.flusher.end_flush(work)
+    held_open = [segment.base_offset for segment in log.segment_list.segments if segment._file]
+    assert held_open == [4, 5, 6, 7, 8]
+    log.flusher.flush()
+    held_open = [segment.base_offset for segment in log.segment_list.segments if segment._file]
+    assert held_open == [8]
+
+
 @pytest.mark.parametrize("waiting", [True, False])
 def test_the_high_watermark_waits_for_the_sync_decision_29(
     folder: LogFolder, waiting: bool
