@@ -108,7 +108,6 @@ def test_handles_of_closed_segments_are_given_up_once_synced(folder: LogFolder) 
 def test_a_sync_gives_up_the_handles_of_what_it_made_safe(folder: LogFolder) -> None:
     log = folder.open(segment_bytes=39)
     folder.append(*range(4))
-    held = folder.files.open_count
     work = log.flusher.begin_flush()
     assert work is not None
     folder.append(*range(4, 9))
