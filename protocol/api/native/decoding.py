@@ -6,10 +6,8 @@ defaults, because no key is called like them. What is wrong raises one of `WRONG
 what it is in the protocol's words; `faults` does.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
-from itertools import chain
-from operator import attrgetter
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Annotated, Any, Final, cast
 
 import msgspec
@@ -28,7 +26,6 @@ from ..schema import (
     all_fields,
     fields_of,
 )
-from ..source import Source
 
 WRONG: Final[tuple[type[Exception], ...]] = (
     msgspec.DecodeError,
@@ -45,12 +42,13 @@ Decode = Callable[[Frame], Any]
 
 def _make_decoder(struct: type[Any], version: int, strict: bool) -> Decode:
     decode: Decode = Decoder(_in_version(struct, version, strict)).decode
-    shortest, check_texts = _texts_check(struct, version)
+    texts = _texts_of(struct, version)
+    shortest = _shortest_limit(texts)
 
     def checked(body: Frame) -> Any:
         message = decode(body)
         if len(body) > shortest:
-            check_texts(message)
+            _check_texts(message, texts)
         return message
 
     return checked
@@ -78,8 +76,8 @@ def request_decoder(
         gc=False,
     )
     decode: Decode = Decoder(whole).decode
-    shortest, check_texts = _texts_check(struct, version)
-    return decode, shortest + 1, check_texts
+    texts = _texts_of(struct, version)
+    return decode, _shortest_limit(texts) + 1, partial(_check_texts, texts=texts)
 
 
 def _struct_in_version(struct: type[Any], version: int, strict: bool) -> type[Any]:
@@ -148,45 +146,11 @@ def _shortest_limit(texts: Texts) -> int:
     return min(limits, default=2**63)
 
 
-def _texts_check(struct: type[Any], version: int) -> tuple[int, Callable[[Any], None]]:
-    """How long a body is at most in which no text is too long; and what raises `ValueError` for a
-    message with one. Texts of ASCII, as most are, are passed in C: their characters are bytes."""
-    texts = _texts_of(struct, version)
-    names = {"chained": chain.from_iterable, "is_ascii": str.isascii, "check_texts": _check_texts}
-    source = Source("def check(message):", names)
-    plain = " and ".join(_ascii_tests(struct, version, source)) or "True"
-    source.add(f"if not ({plain}): check_texts(message, {source.name(texts)})")
-    return _shortest_limit(texts), source.function(f"texts of {struct.__name__}")
-
-
-def _ascii_tests(struct: type[Any], version: int, source: Source) -> Iterator[str]:
-    """Expressions that hold when all texts of `message` are ASCII."""
-    for spec in fields_of(struct, version, native=True):
-        value, is_array = f"message.{spec.name}", isinstance(spec.type, Array)
-        for texts in _texts_in(spec.type, version, f"({value} or ())", source):
-            yield f"all(map(is_ascii, {texts}))" if is_array else f"is_ascii({value} or '')"
-
-
-def _texts_in(
-    found: WireType | type[Any], version: int, values: str, source: Source
-) -> Iterator[str]:
-    """Expressions for the texts in values of a type: for those of each field."""
-    inner = found.of if isinstance(found, Array) else found
-    if isinstance(inner, Text):
-        yield f"filter(None, {values})" if inner.nullable else values
-    elif isinstance(inner, type):
-        for spec in fields_of(inner, version, native=True):
-            of_each = f"map({source.name(attrgetter(spec.name))}, {values})"
-            if isinstance(spec.type, Array):
-                some = f"filter(None, {of_each})" if spec.type.nullable else of_each
-                of_each = f"chained({some})"
-            yield from _texts_in(spec.type, version, of_each, source)
-
-
 def _check_texts(message: Any, texts: Texts) -> None:
     """`ValueError` for a text of too many bytes. Its characters have been counted already."""
     for name, limit in texts.items():
         value = getattr(message, name)
+        # To tell a number is cheaper than to tell a mapping.
         if isinstance(limit, int):
             for text in (value,) if isinstance(value, str) else value or ():
                 if len(text) * _MAX_CHARACTER_BYTES > limit < len(text.encode()):
