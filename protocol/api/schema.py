@@ -362,6 +362,17 @@ def fields_of(struct: type[Any], version: int, *, native: bool) -> list[Field]:
     return found
 
 
+def has_record_sets(wire_type: WireType | type[Any], version: int, *, native: bool) -> bool:
+    """Whether a value of the type may have record sets in it."""
+    match wire_type:
+        case Array():
+            return has_record_sets(wire_type.of, version, native=native)
+        case type():
+            specs = fields_of(wire_type, version, native=native)
+            return any(has_record_sets(spec.type, version, native=native) for spec in specs)
+    return isinstance(wire_type, Records)
+
+
 def structs_of(struct: type[Any]) -> Sequence[type[Any]]:
     """`struct` and every message class inside it, outer ones first."""
     found = [struct]

@@ -15,6 +15,7 @@ from typing import Any, Final
 from zlib import crc32
 
 import google_crc32c
+import msgspec
 from hypothesis import strategies as st
 
 from horolog.protocol.records.binary import BinaryColumn
@@ -511,11 +512,34 @@ def _packed_message(kernel: ModuleType, these: Drawn) -> Any:
         said += [
             outcome(writer.frame, value, value, value),
             outcome(writer.parts, value, value, value),
+            outcome(writer.joined, [value] * 3, [value] * 3, [value] * 3),
             outcome(many.frame, [each] * (abs(these.count) % 40)),
             outcome(writer.frame, value)[0],
         ]
     said.append(outcome(kernel.PackedMessage, [("c" * 32, field, ())]))
     return [_sized(one) for one in said]
+
+
+def _request_reader(kernel: ModuleType, these: Drawn) -> Any:
+    """Frames of another kind, too long ones, and such as cannot be decoded, or are not good."""
+    said = []
+    for size, checked_from in pairwise((0, 3, *(abs(end) % 300 for end in these.set_ends))):
+        reader = kernel.RequestReader(
+            msgspec.msgpack.Decoder().decode,
+            (msgspec.DecodeError, UnicodeDecodeError, RecursionError),
+            these.data[: these.cut % 4] if these.flag else b"\x93\x01",
+            abs(these.count) % 600,
+            _refuse_odd,
+            checked_from,
+        )
+        for frame in (these.data[:size], b"\x93\x01\x02" + these.data[:1], b"\x93\x01\x02\xc0"):
+            said += [outcome(reader.read, each(frame)) for each in (bytes, bytearray, memoryview)]
+    return said
+
+
+def _refuse_odd(value: object) -> None:
+    if len(str(value)) % 2:
+        raise msgspec.DecodeError
 
 
 def _time_map(these: Drawn) -> bytes:
@@ -583,6 +607,7 @@ CALLS: Final[dict[str, Call]] = {
     "ProduceRows": _produce_rows,
     "RecordCursor": _cursor,
     "RecordEncoder": _record_encoder,
+    "RequestReader": _request_reader,
     "SetEncoder": _set_encoder,
     "append_entries": lambda kernel, these: outcome(
         kernel.append_entries,

@@ -73,17 +73,6 @@ def field_writer(wire_type: Type, version: int) -> FieldWriter:
     return FieldWriter(field_kind(wire_type), clip_of(wire_type), message, item)
 
 
-def has_record_sets(wire_type: Type, version: int) -> bool:
-    """Whether a value of the type may have record sets in it."""
-    match wire_type:
-        case Array():
-            return has_record_sets(wire_type.of, version)
-        case type():
-            specs = fields_of(wire_type, version, native=False)
-            return any(has_record_sets(spec.type, version) for spec in specs)
-    return isinstance(wire_type, Records)
-
-
 def smallest_size(wire_type: Type, version: int) -> int:
     """The least bytes that a value of the type takes."""
     match wire_type:

@@ -22,7 +22,7 @@ from ..framing import Frame, ProtocolError
 from ..log.fetch import FETCH
 from ..log.produce import PRODUCE
 from ..native.frames import Body, Request, RequestHead, ResponseHead
-from ..schema import INT16, INT32, Api, Text, WireType, is_flexible
+from ..schema import INT16, INT32, Api, Text, WireType, has_record_sets, is_flexible
 from ..writing import AnswersEncoder, InMemory, Written, in_memory
 from . import compact
 from .faults import find_fault
@@ -30,7 +30,6 @@ from .fields import (
     UNREADABLE,
     field_reader,
     field_writer,
-    has_record_sets,
     message_reader,
 )
 from .refusals import refusal
@@ -199,7 +198,7 @@ def answers_encoder(api: Api, version: int) -> AnswersEncoder:
     if is_flexible(api.response, version):
         return _compact_encoder(version)
     writer = _response_writer(api.response, version)
-    alone = has_record_sets(api.response, version)
+    alone = has_record_sets(api.response, version, native=False)
     write, write_joined = writer.frame, writer.joined
     replaced = _REPLACED.get((api.key, version))
 

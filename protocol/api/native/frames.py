@@ -27,9 +27,9 @@ from ...limits import (
     MAX_REQUEST_VALUES,
     MAX_RESPONSE_VALUES,
 )
-from ...records.kernel import PackedField, PackedMessage
+from ...records.kernel import PackedField, PackedMessage, RequestReader
 from ..framing import Frame, ProtocolError
-from ..schema import INT16, INT32, INT64, Api, Array, Text, WireType, fields_of
+from ..schema import INT16, INT32, INT64, Api, Array, Text, WireType, fields_of, has_record_sets
 from ..writing import AnswersEncoder, InMemory, Written, clip, clip_of, field_kind, in_memory
 from .decoding import WRONG, decoder, request_decoder
 from .faults import fault_of, quoted
@@ -113,12 +113,17 @@ def _make_request_writer(struct: type[Any], version: int) -> PackedMessage:
 
 
 def _make_response_encoder(struct: type[Any], version: int) -> AnswersEncoder:
-    write: Writer = _array_of(_NUMBER, _NUMBER, packed_field(struct, version)).frame
+    writer = _array_of(_NUMBER, _NUMBER, packed_field(struct, version))
+    write, write_joined = writer.frame, writer.joined
+    alone = has_record_sets(struct, version, native=True)
 
     def encode(
         correlation_ids: Iterable[int], bodies: Sequence[object], *, faulty: bool = True
     ) -> list[Written]:
-        return list(map(write, correlation_ids, repeat(NO_ERROR), bodies))
+        no_errors = repeat(NO_ERROR, len(bodies))
+        if alone:
+            return list(map(write, correlation_ids, no_errors, bodies))
+        return [write_joined(correlation_ids, no_errors, bodies)]
 
     return encode
 
@@ -178,25 +183,22 @@ def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
     `None` where it is of another kind, not as it should be, or longer than is read without a look
     at its values first: then `open_request` tells.
     """
-    decode, checked_from, check_texts = request_decoder(api.request, version, Request)
+    decode, texts_from, check_texts = request_decoder(api.request, version, Request)
+
+    def check(request: Request) -> None:
+        check_texts(request.body)
+        if not _is_short(request.client_id):
+            raise ValueError("the client id is too long")
+
     begin = bytes((_REQUEST, api.key, version))
-
-    def read(frame: Frame) -> Request | None:
-        size = len(frame)
-        if size > MAX_REQUEST_VALUES or frame[:_KIND_BYTES] != begin:
-            return None
-        try:
-            found: Request = decode(frame)
-            if size >= checked_from:
-                check_texts(found.body)
-        except WRONG:
-            return None
-        client_id = found.client_id
-        if client_id is None or client_id.isascii():
-            return found
-        return found if len(client_id.encode()) <= MAX_CLIENT_ID_BYTES else None
-
+    checked_from = min(texts_from, MAX_CLIENT_ID_BYTES + 1)
+    whole = RequestReader(decode, WRONG, begin, MAX_REQUEST_VALUES, check, checked_from)
+    read: Callable[[Frame], Request | None] = whole.read
     return read
+
+
+def _is_short(client_id: str | None) -> bool:
+    return client_id is None or len(client_id.encode()) <= MAX_CLIENT_ID_BYTES
 
 
 def open_request(frame: Frame) -> tuple[RequestHead, Body]:
@@ -207,7 +209,7 @@ def open_request(frame: Frame) -> tuple[RequestHead, Body]:
     """
     try:
         found = _read_request(frame)
-        if found.client_id is None or len(found.client_id.encode()) <= MAX_CLIENT_ID_BYTES:
+        if _is_short(found.client_id):
             head = RequestHead(found.api_key, found.version, found.correlation_id, found.client_id)
             return head, Body(frame, len(frame) - len(memoryview(found.body)))
     except WRONG:
@@ -313,8 +315,8 @@ def encode_response(correlation_id: int, api: Api, version: int, body: object) -
 
 
 def answers_encoder(api: Api, version: int) -> AnswersEncoder:
-    """A function that does as `encode_response` for responses of one kind; in parts when there are
-    record sets that are not in memory."""
+    """A function that does as `encode_response` for responses of one kind: as one, or where they
+    may have record sets each by itself, in parts when these are not in memory."""
     return _response_encoder(api.response, version)
 
 

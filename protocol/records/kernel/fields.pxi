@@ -428,16 +428,11 @@ cdef class Slots:
         return 0
 
 
-cdef class MessageWriter:
-    """Writes messages of one class in one version."""
+cdef class FrameWriter:
+    """Writes frames of values, of which each has a writer."""
 
     cdef Slots slots
     cdef list writers
-
-    def __init__(self, list fields):
-        """`fields` are pairs of a name and a `FieldWriter`, in the order of the bytes."""
-        self.slots = Slots(tuple(name for name, _ in fields))
-        self.writers = [writer for _, writer in fields]
 
     def frame(self, *values):
         """The bytes of a message that has these values, with their length in front, as parts where
@@ -466,11 +461,24 @@ cdef class MessageWriter:
         self.write(values, output)
         return output
 
+    # The values behind four bytes, which become their length.
     cdef int write(self, tuple values, Output output) except -1:
-        cdef Py_ssize_t position
         if len(values) != len(self.writers):
             raise ValueError(f"{len(values)} values for {len(self.writers)} fields")
-        output.put(0, 4)
+        return output.put(0, 4)
+
+
+cdef class MessageWriter(FrameWriter):
+    """Writes messages of one class in one version."""
+
+    def __init__(self, list fields):
+        """`fields` are pairs of a name and a `FieldWriter`, in the order of the bytes."""
+        self.slots = Slots(tuple(name for name, _ in fields))
+        self.writers = [writer for _, writer in fields]
+
+    cdef int write(self, tuple values, Output output) except -1:
+        cdef Py_ssize_t position
+        FrameWriter.write(self, values, output)
         for position in range(len(self.writers)):
             (<FieldWriter> self.writers[position]).write(values[position], output)
         return 0

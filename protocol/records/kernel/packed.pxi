@@ -1,5 +1,6 @@
 # Messages in msgpack: maps of named fields, each number and length in its shortest form. Which fields
-# they are stands in a `PackedMessage`, made by `protocol.api.native.encoding` of the declarations.
+# they are stands in a `PackedMessage`, made by `protocol.api.native.encoding` of the declarations. What
+# is read is decoded by msgspec.
 
 cdef class PackedField:
     """Writes one field, or one item of an array."""
@@ -57,45 +58,29 @@ cdef class PackedField:
         return output.put_bytes(&content[0], size) if size else 0
 
 
-cdef class PackedMessage:
-    """Writes messages of one class in one version."""
+cdef class PackedMessage(FrameWriter):
+    """Writes messages of one class in one version; frames of them are arrays of their values."""
 
-    cdef list names
     cdef list keys
-    cdef list writers
     cdef list optional
 
     def __init__(self, list fields):
         """`fields` are, in their order, a name, a `PackedField` and a tuple: of the one value with which
         the field is left out, or empty."""
-        if len(fields) > MOST_FIELDS:
-            raise ValueError(f"a message with more than {MOST_FIELDS} fields")
-        self.names = [name for name, _, _ in fields]
-        self.keys = [bytes([0xA0 | len(name)]) + name.encode() for name in self.names]
+        self.slots = Slots(tuple(name for name, _, _ in fields))
+        self.keys = [bytes([0xA0 | len(name)]) + name.encode() for name in self.slots.names]
         self.writers = [writer for _, writer, _ in fields]
         self.optional = [left_out for _, _, left_out in fields]
         if any(len(key) > 0x20 for key in self.keys):
             raise ValueError("a name of a field has more than 31 bytes")
 
-    def frame(self, *values):
-        """The bytes of an array of these values, with their length in front, as parts where record sets
-        are not in memory."""
-        return self.written(values).frame(True)
-
-    def parts(self, *values):
-        """The same as parts: each record set is one."""
-        return self.written(values).frame(False)
-
-    cdef Output written(self, tuple values):
-        cdef Output output = Output()
+    cdef int write(self, tuple values, Output output) except -1:
         cdef Py_ssize_t position
-        if len(values) != len(self.writers):
-            raise ValueError(f"{len(values)} values for {len(self.writers)} fields")
-        output.put(0, 4)
+        FrameWriter.write(self, values, output)
         put_items(output, 0x90, 0xDC, len(self.writers))
         for position in range(len(self.writers)):
             (<PackedField> self.writers[position]).write(values[position], output)
-        return output
+        return 0
 
     cdef int fields(self, object message, Output output) except -1:
         cdef Py_ssize_t position, count = len(self.writers), written = count
@@ -105,7 +90,7 @@ cdef class PackedMessage:
         for position in range(count):
             without = <tuple> self.optional[position]
             if without:
-                value = getattr(message, <object> self.names[position])
+                value = self.slots.get(message, position)
                 if value is without[0] or value == without[0]:
                     left_out |= <unsigned int> 1 << position
                     written -= 1
@@ -115,9 +100,41 @@ cdef class PackedMessage:
                 continue
             key = <bytes> self.keys[position]
             output.put_bytes(PyBytes_AS_STRING(key), len(key))
-            value = getattr(message, <object> self.names[position])
+            value = self.slots.get(message, position)
             (<PackedField> self.writers[position]).write(value, output)
         return 0
+
+
+cdef class RequestReader:
+    cdef object decode, wrong, check
+    cdef bytes begin
+    cdef Py_ssize_t most_bytes, checked_from
+
+    def __init__(self, decode, wrong, bytes begin not None, most_bytes, check, checked_from):
+        """`reference.RequestReader`."""
+        self.decode, self.wrong, self.check = decode, wrong, check
+        self.begin = begin
+        self.most_bytes, self.checked_from = most_bytes, checked_from
+
+    def read(self, frame):
+        cdef Py_buffer content
+        cdef Py_ssize_t size
+        cdef bint begins
+        PyObject_GetBuffer(frame, &content, PyBUF_SIMPLE)
+        size = content.len
+        begins = size >= len(self.begin) and not memcmp(
+            content.buf, PyBytes_AS_STRING(self.begin), len(self.begin)
+        )
+        PyBuffer_Release(&content)
+        if not begins or size > self.most_bytes:
+            return None
+        try:
+            found = self.decode(frame)
+            if size >= self.checked_from:
+                self.check(found)
+        except self.wrong:
+            return None
+        return found
 
 
 cdef inline int put_head(Output output, int first, unsigned long long number, int size) except -1:

@@ -19,7 +19,7 @@ from .columns import (
 )
 from .fields import FieldReader, FieldWriter, MessageReader, MessageWriter, split_frames
 from .messages import SetEncoder, plain_end, rewrite, stamp
-from .packed import PackedField, PackedMessage
+from .packed import PackedField, PackedMessage, RequestReader
 from .records import (
     RecordCursor,
     RecordEncoder,
@@ -64,6 +64,7 @@ __all__ = [
     "RecordCursor",
     "RecordEncoder",
     "RecordsFound",
+    "RequestReader",
     "SetEncoder",
     "UsualSets",
     "Walk",

@@ -220,14 +220,8 @@ class FieldWriter:
                     self._item.write(each, output)
 
 
-class MessageWriter:
-    """Writes messages of one class in one version."""
-
-    def __init__(self, fields: Sequence[tuple[str, FieldWriter]]) -> None:
-        """`fields` are pairs of a name and its writer, in the order of the bytes."""
-        if len(fields) > MOST_FIELDS:
-            raise ValueError(f"a message has more than {MOST_FIELDS} fields")
-        self._fields = fields
+class FrameWriter:
+    """Writes frames of values, of which each has a writer."""
 
     def frame(self, *values: Any) -> Any:
         """The bytes of a message that has these values, with their length in front; a list of parts
@@ -249,6 +243,19 @@ class MessageWriter:
                 raise ValueError("there are record sets, which are parts of their own")
             frames += parts
         return b"".join(frames)
+
+    def _written(self, values: Sequence[Any]) -> Output:
+        raise NotImplementedError
+
+
+class MessageWriter(FrameWriter):
+    """Writes messages of one class in one version."""
+
+    def __init__(self, fields: Sequence[tuple[str, FieldWriter]]) -> None:
+        """`fields` are pairs of a name and its writer, in the order of the bytes."""
+        if len(fields) > MOST_FIELDS:
+            raise ValueError(f"a message has more than {MOST_FIELDS} fields")
+        self._fields = fields
 
     def _written(self, values: Sequence[Any]) -> Output:
         check_count(values, self._fields)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ..terms import MOST_FIELDS, FieldKind
-from .fields import FLOAT, Output, check_count
+from .fields import FLOAT, FrameWriter, Output, check_count
 
 _NIL: Final = b"\xc0"
 _FALSE, _TRUE = b"\xc2", b"\xc3"
@@ -61,27 +61,17 @@ class PackedField:
             raise OverflowError(f"{value} is no integer of 64 bits")
 
 
-class PackedMessage:
-    """Writes messages of one class in one version."""
+class PackedMessage(FrameWriter):
+    """Writes messages of one class in one version; frames of them are arrays of their values."""
 
     def __init__(self, fields: Sequence[tuple[str, PackedField, tuple[Any, ...]]]) -> None:
         """`fields` are, in their order, a name, its writer and a tuple: of the one value with which
         the field is left out, or empty."""
         if len(fields) > MOST_FIELDS:
-            raise ValueError(f"a message with more than {MOST_FIELDS} fields")
+            raise ValueError(f"a message has more than {MOST_FIELDS} fields")
         if any(len(name) > _MOST_NAME_BYTES for name, _, _ in fields):
             raise ValueError(f"a name of a field has more than {_MOST_NAME_BYTES} bytes")
         self._fields = fields
-
-    def frame(self, *values: Any) -> Any:
-        """The bytes of an array of these values, with their length in front; a list of parts where
-        record sets are not in memory. Raises `OverflowError` for a number
-        of more than 64 bits, `UnicodeEncodeError`."""
-        return self._written(values).frame()
-
-    def parts(self, *values: Any) -> list[Any]:
-        """The same as parts: each record set is one."""
-        return self._written(values).parts()
 
     def _written(self, values: Sequence[Any]) -> Output:
         check_count(values, self._fields)
@@ -101,6 +91,38 @@ class PackedMessage:
         for name, writer, value in written:
             output.put(_text(name))
             writer.write(value, output)
+
+
+class RequestReader:
+    """Reads whole requests of one kind, frame by frame."""
+
+    def __init__(
+        self,
+        decode: Callable[[Any], Any],
+        wrong: tuple[type[Exception], ...],
+        begin: bytes,
+        most_bytes: int,
+        check: Callable[[Any], None],
+        checked_from: int,
+    ) -> None:
+        """Frames begin with `begin`, have up to `most_bytes`, and are what `decode` gives. It
+        raises one of `wrong` for what is none, as does `check` for requests that are not as they
+        should be though they were decoded: it sees those of `checked_from` bytes and more."""
+        self._decode, self._wrong, self._check = decode, wrong, check
+        self._begin = begin
+        self._most_bytes, self._checked_from = most_bytes, checked_from
+
+    def read(self, frame: bytes | bytearray | memoryview) -> Any:
+        """The request of a frame; `None` where it is none of this kind."""
+        if frame[: len(self._begin)] != self._begin or len(frame) > self._most_bytes:
+            return None
+        try:
+            found = self._decode(frame)
+            if len(frame) >= self._checked_from:
+                self._check(found)
+        except self._wrong:
+            return None
+        return found
 
 
 def _items_head(few: int, many: int, count: int) -> bytes:
