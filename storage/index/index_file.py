@@ -45,6 +45,20 @@ def bytes_of(numbers: "array[int]") -> bytes:
 class IndexFile(ABC):
     """The entries of one index file and their mirror in memory."""
 
+    __slots__ = (
+        "_cache",
+        "_failed_from",
+        "_name",
+        "_open_files",
+        "_stored",
+        "_surplus",
+        "base_offset",
+        "count",
+        "max_entries",
+        "path",
+        "room",
+    )
+
     ENTRY_BYTES: ClassVar[int]
     KEPT_ENTRIES: ClassVar[int] = 0
     """How many entries a place is kept for."""

@@ -17,6 +17,8 @@ from .stored_column import StoredColumn, StoredFile, bisect_left, bisect_right
 class OffsetIndex(IndexFile):
     """Sparse map from offset to position."""
 
+    __slots__ = ("_offsets", "_positions")
+
     ENTRY_BYTES = 8
 
     def __init__(

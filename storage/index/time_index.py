@@ -26,6 +26,8 @@ _LOW, _HIGH = (0, 1) if sys.byteorder == "little" else (1, 0)
 class TimeIndex(IndexFile):
     """Sparse map from the largest timestamp so far to the offset where it was known."""
 
+    __slots__ = ("_offsets", "_timestamps")
+
     ENTRY_BYTES = 12
     KEPT_ENTRIES = 1
     """The closing one."""

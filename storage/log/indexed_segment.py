@@ -17,8 +17,6 @@ from .segment_scan import Progress, SegmentScan, scan_log_file
 class IndexedSegment(ReadableSegment):
     """A segment with what its indexes go by."""
 
-    # With more than thirty attributes an object's dictionary shares its keys with no other one's:
-    # it takes five times the memory, and there are thousands of these.
     __slots__ = (
         "_indexes_behind",
         "_interval_bytes",
@@ -230,7 +228,7 @@ class IndexedSegment(ReadableSegment):
             whole = scan.problem is Problem.NONE and self.fits(self.next_offset - 1)
             end = self.next_offset if whole else scan.next_offset
             self._finish_time_index(scan.largest_ms, end)
-        self.first_timestamp_ms = scan.first_timestamp_ms
+        self._first_ms = scan.first_timestamp_ms
         self.tail_stamp_ms = scan.last_append_time_ms
         if not scan.later_format:
             self.offset_index.replace(self._seams.files)

@@ -76,7 +76,9 @@ class Segment(IndexedSegment):
         Time is counted between messages: from its first one to the newest of a set. Only while the
         first message has no time does the clock count, from the segment's creation on.
         """
-        waits_ms, first_ms = segment_ms - self.jitter_ms, self.first_timestamp_ms
+        waits_ms, first_ms = segment_ms - self.jitter_ms, self._first_ms
+        if first_ms is None:
+            first_ms = self.first_timestamp_ms
         if first_ms >= 0:
             return min(first_ms + waits_ms, INT64_MAX)
         return INT64_MAX if now_ms - self.created_ms <= waits_ms else NO_TIMESTAMP - 1
@@ -193,7 +195,7 @@ class Segment(IndexedSegment):
                 staged.entries = self._index_entries
             self._add_marks(found.marks)
         if not position:
-            self.first_timestamp_ms = found.first_timestamp_ms
+            self._first_ms = found.first_timestamp_ms
         if found.max_timestamp_ms > self.largest[0]:
             self.largest = (found.max_timestamp_ms, found.max_offset)
         for at, magic in found.magic_changes:
@@ -247,13 +249,10 @@ class Segment(IndexedSegment):
         )
         self.size_bytes = position
         if not position:
-            self._forget_first_timestamp()
+            self._first_ms = None
         del self.magic_changes[changes:]
         self.time_map.take_back(position)
         self._cut_back(position, *(staged.entries or self._index_entries))
-
-    def _forget_first_timestamp(self) -> None:
-        self.__dict__.pop("first_timestamp_ms", None)
 
     def _cut_back(self, position: int, offset_entries: int, time_entries: int) -> None:
         self._indexes_behind = True
@@ -294,7 +293,7 @@ class Segment(IndexedSegment):
         self.magic_changes = [change for change in self.magic_changes if change[0] < position]
         if not position:
             self.created_ms = self._seams.clock.now_ms()
-            self._forget_first_timestamp()
+            self._first_ms = None
             self.time_map.begin()
         self._keep_creation_time()
         kept = len(self.offset_index)

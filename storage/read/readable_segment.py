@@ -6,7 +6,6 @@ and a reader that would have to gets an error.
 
 from bisect import bisect_right
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -59,6 +58,34 @@ class FarAway(Exception):
 class ReadableSegment:
     """Messages from `base_offset` up to, not including, `next_offset`."""
 
+    # There are thousands, and a search reads one that was not read for long: what it takes of
+    # memory is what it waits for.
+    __slots__ = (
+        "_file",
+        "_first_ms",
+        "_known_positions",
+        "_known_positions_cuts",
+        "_log_name",
+        "_seams",
+        "append_times",
+        "base_offset",
+        "cuts",
+        "damaged",
+        "dropped",
+        "gaps",
+        "largest",
+        "largest_unknown",
+        "log_path",
+        "magic_changes",
+        "next_offset",
+        "offset_index",
+        "on_damage",
+        "open_files",
+        "size_bytes",
+        "time_index",
+        "time_map",
+    )
+
     def __init__(
         self, directory: Path, base_offset: int, settings: TopicSettings, seams: Seams
     ) -> None:
@@ -76,6 +103,8 @@ class ReadableSegment:
         self.append_times = AppendTimes(
             directory / (stem + APPEND_TIMES_SUFFIX), base_offset, seams
         )
+        self._first_ms: int | None = None
+        """Timestamp of the first entry, if it is known."""
         self.gaps = True
         """Whether offsets may jump."""
         self.largest = (NO_TIMESTAMP, -1)
@@ -140,9 +169,14 @@ class ReadableSegment:
         """When the log file was last written."""
         return self._seams.files.modified_ms(self.log_path)
 
-    @cached_property
+    @property
     def first_timestamp_ms(self) -> int:
         """Timestamp of the first entry, -1 when it has none or the segment is empty."""
+        if self._first_ms is None:
+            self._first_ms = self._read_first_ms()
+        return self._first_ms
+
+    def _read_first_ms(self) -> int:
         head = self.file.pread(BATCH_OVERHEAD, 0)
         magic = head[MAGIC_AT] if len(head) > MAGIC_AT else 0
         at = {1: TIMESTAMP_AT, BATCH_MAGIC: MAX_TIMESTAMP_AT}.get(magic)
