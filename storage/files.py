@@ -139,13 +139,12 @@ class Files(Protocol):
         ...
 
 
-def _open_to_read(path: Path) -> int:
+def _open(path: Path, flags: int, mode: int = 0) -> int:
     """Open a file of which it is not to be noted when it was read: that would write to the disk."""
-    flags = os.O_RDONLY | os.O_CLOEXEC
     try:
-        return os.open(path, flags | _NO_ACCESS_TIME)
-    except PermissionError:  # The file is another user's.
-        return os.open(path, flags)
+        return os.open(path, flags | _NO_ACCESS_TIME, mode)
+    except PermissionError:  # The file may be another user's.
+        return os.open(path, flags, mode)
 
 
 def _read_now(fd: int, buffer: bytearray, position: int) -> int:
@@ -302,9 +301,9 @@ class SystemFiles:
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> SystemFile:
         if read_only:
-            return SystemFile(_open_to_read(path), path)
+            return SystemFile(_open(path, os.O_RDONLY | os.O_CLOEXEC), path)
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        fd = os.open(path, flags, self._mode)
+        fd = _open(path, flags, self._mode)
         if create and self._owner is not None:
             os.fchown(fd, *self._owner)
         return SystemFile(fd, path)

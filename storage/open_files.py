@@ -46,6 +46,15 @@ class OpenFiles:
         self._close_surplus()
         return file
 
+    def keep(self, name: str, file: File) -> None:
+        """Have a file that was opened elsewhere, and is to be read only from now on, ready for the
+        next `use`; it is as good as closed for who gives it."""
+        if name in self._open:
+            file.close()
+            return
+        self._open[name] = file
+        self._close_surplus()
+
     def making_room(self, take: Callable[[], T], kept: int = 0) -> T:
         """What `take` gives, which needs a handle; files are closed for it while there is none.
 

@@ -136,6 +136,11 @@ class IndexedSegment(ReadableSegment):
         self.offset_index.let_go()
         self.time_index.let_go()
 
+    def close_side_files(self) -> None:
+        """Have the files beside the log not open: they are seldom needed."""
+        for path in (*self.paths[1:], self.time_map.path):
+            self.open_files.forget(str(path))
+
     def checksums(self, *, open_form: bool = False) -> SegmentChecksums:
         """The checksums of the indexes, and of the append times, as they are now; `open_form` adds
         what `reopen` needs."""

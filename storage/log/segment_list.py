@@ -5,11 +5,12 @@ all: the checksums of their indexes and the running maximum of their timestamps.
 """
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from itertools import accumulate
 from pathlib import Path
+from typing import Final
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import HorologError
@@ -22,6 +23,9 @@ from .closed_times import ClosedTimes
 from .flush import FlushWork
 from .recovery import check_end, damage_fields, take_damaged
 from .segment import Segment
+
+_STRIDE: Final = 64
+"""Of so many segments in a row one is looked at first."""
 
 
 class SegmentList:
@@ -61,6 +65,8 @@ class SegmentList:
         self._seams = seams
         self._log_name = {"topic": topic, "partition": partition}
         self._closed_max_ms: array[int] | None = None
+        self._strides: tuple[array[int] | None, array[int]] = None, array("q")
+        """Every `_STRIDE`th of the first."""
         self._closed_times: ClosedTimes | None = None
         self._append_maxima: tuple[tuple[Segment, ...], list[int]] = (), []
         self._prepared = False
@@ -130,6 +136,24 @@ class SegmentList:
             closed = (segment.largest_possible_ms for segment in self.segments[:-1])
             self._closed_max_ms = array("q", accumulate(closed, max))
         return self._closed_max_ms
+
+    def reaching(self, target_ms: int) -> tuple[Segment, bool]:
+        """The first segment that may have a message of this time or later, the active one when no
+        other may; and whether it may.
+
+        A bisection of thousands goes all over them, and waits for memory each time: one of a few
+        that lie together, and then of those behind one another, waits half as long.
+        """
+        maxima = self.closed_max_ms
+        of, strides = self._strides
+        if of is not maxima:
+            strides = maxima[_STRIDE - 1 :: _STRIDE]
+            self._strides = maxima, strides
+        begin = bisect_left(strides, target_ms) * _STRIDE
+        count = len(maxima)
+        number = bisect_left(maxima, target_ms, begin, min(begin + _STRIDE, count))
+        segment = self.segments[number]
+        return segment, number < count or segment.largest_possible_ms >= target_ms
 
     def _forget_times(self) -> None:
         """What was known of the closed segments' times together is not so any more."""
@@ -289,19 +313,19 @@ class SegmentList:
         self.segments_dropped = self.segments_dropped or work.segments_dropped
 
     def release_synced(self, recovery_point: int) -> None:
-        """Give up the handles of closed segments that are safe."""
+        """Give up the handles of closed segments that are safe; readers may find them open."""
         # Behind it there may be thousands, when more is appended than is synced.
         begun = min(self._number(recovery_point), len(self.segments) - 1)
         for segment in reversed(self.segments[:begun]):
-            if segment.next_offset <= recovery_point and not segment.release():
+            if segment.next_offset <= recovery_point and not segment.release(readers=True):
                 return
 
     def release_all(self) -> None:
         """Give up all handles."""
         for segment in self.segments:
             segment.release()
-            for path in (*segment.paths, segment.time_map.path):
-                self._seams.open_files.forget(str(path))
+            self._seams.open_files.forget(str(segment.log_path))
+            segment.close_side_files()
 
     def close_indexes(self, *, stops: bool = False) -> None:
         """Bring the active segment's indexes to their closed form and note their checksums.
@@ -350,6 +374,7 @@ class SegmentList:
         self.names_changed = True
         if closing.size_bytes:
             closing.let_go_indexes()
+            closing.close_side_files()
             self._change((*self.segments, opened))
             if self._closed_times is not None:
                 self._closed_times.append(closing)

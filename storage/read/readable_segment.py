@@ -144,12 +144,16 @@ class ReadableSegment:
             self._file = open_files.making_room(lambda: files.open(self.log_path), kept=1)
         return self._file
 
-    def release(self) -> bool:
-        """Give up a handle kept by `hold_open`; say whether there was one."""
-        if self._file is None:
+    def release(self, *, readers: bool = False) -> bool:
+        """Give up a handle kept by `hold_open`, to those who read if all is synced; say whether
+        there was one."""
+        file, self._file = self._file, None
+        if file is None:
             return False
-        self._file.close()
-        self._file = None
+        if readers:
+            self.open_files.keep(self._log_name, file)
+        else:
+            file.close()
         return True
 
     @property

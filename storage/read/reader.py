@@ -1,7 +1,5 @@
 """What can be asked of one partition's log: messages by offset and by time, and what it is like."""
 
-from bisect import bisect_left
-
 from ...protocol.errors import OffsetOutOfRange
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..index.append_time_lookup import KnownTimes, known_times
@@ -117,9 +115,9 @@ class Reader:
         if not listed.prepared:
             # Else segments whose times are not known would be passed over without a word.
             log.prepare()
-        segment = listed.segments[bisect_left(listed.closed_max_ms, target_ms)]
+        segment, may_have = listed.reaching(target_ms)
         looked_at = None
-        if segment.largest_possible_ms >= target_ms:
+        if may_have:
             looked_at = segment
             found = look_for_time(
                 segment, target_ms, log.log_start_offset, log.settings.max_decompressed_bytes

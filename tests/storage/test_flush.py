@@ -102,7 +102,13 @@ def test_handles_of_closed_segments_are_given_up_once_synced(folder: LogFolder) 
     folder.append(*range(6))
     held = folder.files.open_count
     log.flusher.flush()
-    assert held - folder.files.open_count == 5
+    assert [segment._file is not None for segment in log.segments] == [False] * 5 + [True]
+    assert folder.files.open_count == held, "they are there for those who read"
+    folder.files.operations.clear()
+    assert len(folder.times()) == 6
+    assert folder.files.did("open") == 0
+    log.segment_list.drop_below(5, log.settings, {})
+    assert folder.files.open_count == held - 5
 
 
 def test_a_sync_gives_up_the_handles_of_what_it_made_safe(folder: LogFolder) -> None:

@@ -59,6 +59,7 @@ def test_a_search_by_time_costs_as_much_with_many_segments(
     with_segments(another_folder, 200)
     for some in (folder, another_folder):
         some.log.reader.find_time(1).run()
+        some.open_files.close()
     few = calls_of(lambda: folder.log.reader.find_time(2001).run())
     many = calls_of(lambda: another_folder.log.reader.find_time(100_001).run())
     assert many <= few + 10  # the bisection takes some steps more
