@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain, groupby, pairwise
 from operator import attrgetter, itemgetter
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ...protocol.api.log.produce import (
     ProducePartition,
@@ -150,8 +150,11 @@ class _Rows:
 
 def _sent_with(response: ProduceResponse) -> list[Sent]:
     """The sets of the request that this answers."""
-    sets = chain.from_iterable(map(_partitions_of, response.topics))
-    return cast(list[Sent], list(sets))
+    topics: list[Any] = response.topics
+    if len(topics) == 1:  # nearly always
+        only: list[Sent] = topics[0].partitions
+        return only
+    return list(chain.from_iterable(map(_partitions_of, topics)))
 
 
 def _handle_then(

@@ -223,12 +223,8 @@ class Segment(IndexedSegment):
             disk_room = self._seams.disk_room
             if disk_room.keepers:
                 disk_room.check_append()
-            sets, file = staged.sets, self._file or self.hold_open()
-            if len(sets) == 1 or len(sets[0][1]) >= _LARGE_BYTES:
-                for position, data, *_ in sets:
-                    file.pwrite(data, position)
-            else:
-                file.pwrite(b"".join([one[1] for one in sets]), sets[0][0])
+            sets = staged.sets
+            self._write_log(sets)
             if self._indexes_behind:
                 offset_entries, time_entries = staged.entries or self._index_entries
                 self.offset_index.write_from(offset_entries)
@@ -246,6 +242,16 @@ class Segment(IndexedSegment):
         except (OSError, MemoryError):
             self._take_back(staged)
             raise
+
+    def _write_log(self, sets: Sequence[_Noted]) -> None:
+        file, (position, data, *_) = self._file or self.hold_open(), sets[0]
+        if len(sets) == 1:
+            file.pwrite(data, position)
+        elif len(data) < _LARGE_BYTES:
+            file.pwrite(b"".join([one[1] for one in sets]), position)
+        else:
+            for position, data, *_ in sets:
+                file.pwrite(data, position)
 
     def _take_back(self, staged: "_Staged") -> None:
         """Be as before the first set of `staged`, in memory and on disk."""

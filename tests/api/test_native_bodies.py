@@ -17,7 +17,7 @@ from msgspec import inspect
 
 from horolog.protocol.api.log.produce import PRODUCE, ProduceRequest
 from horolog.protocol.api.native import decoding, frames
-from horolog.protocol.api.native.decoding import WRONG, decoder, request_decoder
+from horolog.protocol.api.native.decoding import WRONG, decoder, whole_request
 from horolog.protocol.api.native.faults import fault_of
 from horolog.protocol.api.native.frames import (
     decode_body,
@@ -40,7 +40,7 @@ from horolog.protocol.api.schema import (
 )
 from horolog.protocol.api.writing import clip, in_memory
 from horolog.protocol.errors import InvalidRequest
-from horolog.protocol.limits import MAX_REQUEST_VALUES
+from horolog.protocol.limits import MAX_CLIENT_ID_BYTES, MAX_REQUEST_VALUES
 from horolog.protocol.records import kernel
 from horolog.protocol.records.kernel import reference
 from horolog.protocol.records.kernel.terms import FieldKind
@@ -354,7 +354,7 @@ def types_read() -> Iterator[Any]:
     yield position_records._BODY.type
     for api in APIS.values():
         for version in api.versions(native=True):
-            yield request_decoder(api.request, version, frames.Request)[0].__self__.type  # type: ignore[attr-defined]
+            yield whole_request(api.request, version, frames.Request)
             for struct in (api.request, api.response):
                 for strict in (False, True):
                     yield decoding._in_version(struct, version, strict)
@@ -443,7 +443,7 @@ def test_every_text_is_measured_in_bytes() -> None:
     checked = 0
     for api in APIS.values():
         for struct, version in product((api.request, api.response), api.versions(native=True)):
-            check = partial(decoding._check_texts, texts=decoding._texts_of(struct, version))
+            check = decoding._texts_of(struct, version).check
             fitting = messages_with_a_text(struct, version, lambda of: "é" * (of.max_bytes // 2))
             longer = messages_with_a_text(struct, version, lambda of: "é" * (of.max_bytes // 2 + 1))
             for fits, too_long in zip(fitting, longer, strict=True):
@@ -452,6 +452,14 @@ def test_every_text_is_measured_in_bytes() -> None:
                     check(too_long)
                 checked += 1
     assert checked > 250
+
+
+@pytest.mark.parametrize(("bytes_more", "is_read"), [(0, True), (1, False)])
+def test_a_client_id_is_measured_in_bytes(bytes_more: int, is_read: bool) -> None:
+    read = frames.reader(PRODUCE, 2)
+    client_id = "é" * (MAX_CLIENT_ID_BYTES // 2) + "a" * (MAX_CLIENT_ID_BYTES % 2 + bytes_more)
+    frame = frames.encode_request(PRODUCE, 2, 7, client_id, produce("a", b""))
+    assert (read(frame[4:]) is not None) == is_read
 
 
 def test_a_frame_of_too_many_values_is_counted_first() -> None:

@@ -521,25 +521,36 @@ def _packed_message(kernel: ModuleType, these: Drawn) -> Any:
 
 
 def _request_reader(kernel: ModuleType, these: Drawn) -> Any:
-    """Frames of another kind, too long ones, and such as cannot be decoded, or are not good."""
+    """Frames of another kind, too long ones, and such as cannot be decoded, or have long texts."""
     said = []
-    for size, checked_from in pairwise((0, 3, *(abs(end) % 300 for end in these.set_ends))):
+    for size, limit in pairwise((0, 3, *(abs(end) % 300 for end in these.set_ends))):
         reader = kernel.RequestReader(
-            msgspec.msgpack.Decoder().decode,
-            (msgspec.DecodeError, UnicodeDecodeError, RecursionError),
-            these.data[: these.cut % 4] if these.flag else b"\x93\x01",
+            lambda frame: SimpleNamespace(real=msgspec.msgpack.decode(frame)[1], imag=None),
+            (msgspec.DecodeError, RecursionError, TypeError, ValueError, LookupError),
+            these.data[: these.cut % 4] if these.flag else b"\x92\x01",
             abs(these.count) % 600,
-            _refuse_odd,
-            checked_from,
+            kernel.TextLimits([("real", limit), ("imag", limit)]),
         )
-        for frame in (these.data[:size], b"\x93\x01\x02" + these.data[:1], b"\x93\x01\x02\xc0"):
+        text = msgspec.msgpack.encode([1, "\u00fc" * (size // 3)])
+        for frame in (these.data[:size], text, text[:-1]):
             said += [outcome(reader.read, each(frame)) for each in (bytes, bytearray, memoryview)]
+    return [str(one) for one in said]
+
+
+def _text_limits(kernel: ModuleType, these: Drawn) -> Any:
+    """Texts, lists and messages of them, and what is none."""
+    text = chr(these.cut % 0xD800) * (these.count % 50)
+    inner = kernel.TextLimits([("text", these.end % 99), ("texts", these.cut % 99)])
+    outer = kernel.TextLimits([("one", inner), ("many", inner), ("none", 5)])
+    one = SimpleNamespace(text=text, texts=[text, text[1:]])
+    said: list[Any] = [inner.shortest, outer.shortest, kernel.TextLimits([]).shortest]
+    said += [
+        outcome(outer.check, SimpleNamespace(one=one, many=many, none=None))
+        for many in ([], [one] * (these.cut % 4), None)
+    ]
+    said.append(outcome(inner.check, SimpleNamespace(text=text, texts=None)))
+    said.append(outcome(lambda: kernel.TextLimits([("a", 1)] * (these.cut % 40)).shortest))
     return said
-
-
-def _refuse_odd(value: object) -> None:
-    if len(str(value)) % 2:
-        raise msgspec.DecodeError
 
 
 def _time_map(these: Drawn) -> bytes:
@@ -609,6 +620,7 @@ CALLS: Final[dict[str, Call]] = {
     "RecordEncoder": _record_encoder,
     "RequestReader": _request_reader,
     "SetEncoder": _set_encoder,
+    "TextLimits": _text_limits,
     "append_entries": lambda kernel, these: outcome(
         kernel.append_entries,
         [these.offset, *these.set_ends],

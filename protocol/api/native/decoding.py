@@ -6,15 +6,17 @@ defaults, because no key is called like them. What is wrong raises one of `WRONG
 what it is in the protocol's words; `faults` does.
 """
 
-from collections.abc import Callable, Mapping
-from functools import cache, partial
+from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any, Final, cast
 
 import msgspec
 from msgspec.msgpack import Decoder
 
+from ...records.kernel import RequestReader, TextLimits
 from ..framing import Frame
 from ..schema import (
+    INT64,
     Array,
     Boolean,
     Data,
@@ -35,20 +37,18 @@ WRONG: Final[tuple[type[Exception], ...]] = (
 )
 """What a decoder raises."""
 
-_MAX_CHARACTER_BYTES: Final = 4
-
 Decode = Callable[[Frame], Any]
 
 
 def _make_decoder(struct: type[Any], version: int, strict: bool) -> Decode:
     decode: Decode = Decoder(_in_version(struct, version, strict)).decode
     texts = _texts_of(struct, version)
-    shortest = _shortest_limit(texts)
+    shortest = texts.shortest
 
     def checked(body: Frame) -> Any:
         message = decode(body)
         if len(body) > shortest:
-            _check_texts(message, texts)
+            texts.check(message)
         return message
 
     return checked
@@ -60,24 +60,25 @@ decoder: Final = cast(Callable[[type[Any], int, bool], Decode], cache(_make_deco
 refused; otherwise it is skipped."""
 
 
-def request_decoder(
-    struct: type[Any], version: int, around: type[Any]
-) -> tuple[Decode, int, Callable[[Any], None]]:
-    """The strict decoder of whole requests: of structs like `around`, whose body is a message of
-    the class in the version.
+def request_reader(
+    struct: type[Any],
+    version: int,
+    around: type[Any],
+    begin: bytes,
+    most_bytes: int,
+    client_id_bytes: int,
+) -> RequestReader:
+    """The reader of whole requests that begin with `begin` and have at most so many bytes: of
+    structs like `around`, whose body is a message of the class in the version."""
+    decode = Decoder(whole_request(struct, version, around)).decode
+    texts = TextLimits([("client_id", client_id_bytes), ("body", _texts_of(struct, version))])
+    return RequestReader(decode, WRONG, begin, most_bytes, texts)
 
-    With it comes what raises `ValueError` for a body in which a text has too many bytes, and how
-    long a frame has to be at least for that.
-    """
-    whole = msgspec.defstruct(
-        around.__name__,
-        [("body", _in_version(struct, version, True))],
-        bases=(around,),
-        gc=False,
-    )
-    decode: Decode = Decoder(whole).decode
-    texts = _texts_of(struct, version)
-    return decode, _shortest_limit(texts) + 1, partial(_check_texts, texts=texts)
+
+def whole_request(struct: type[Any], version: int, around: type[Any]) -> type[Any]:
+    """What `request_reader` has decoded."""
+    body = _in_version(struct, version, True)
+    return msgspec.defstruct(around.__name__, [("body", body)], bases=(around,), gc=False)
 
 
 def _struct_in_version(struct: type[Any], version: int, strict: bool) -> type[Any]:
@@ -124,37 +125,14 @@ def _python_type(wire_type: WireType | type[Any], version: int, strict: bool) ->
     return found | None if wire_type.nullable else found
 
 
-Texts = Mapping[str, "int | Texts"]
-"""The limits of texts by field; of an array of messages those of its items. An array of texts has
-the limit itself."""
-
-
-def _texts_of(struct: type[Any], version: int) -> Texts:
-    found: dict[str, int | Texts] = {}
+def _texts_of(struct: type[Any], version: int) -> TextLimits:
+    """Of each text, or array of texts, how many bytes it may have: its characters are counted by
+    msgspec."""
+    limits: list[tuple[str, int | TextLimits]] = []
     for spec in fields_of(struct, version, native=True):
         inner = spec.type.of if isinstance(spec.type, Array) else spec.type
         if isinstance(inner, Text):
-            found[spec.name] = inner.max_bytes
-        elif isinstance(inner, type) and (texts := _texts_of(inner, version)):
-            found[spec.name] = texts
-    return found
-
-
-def _shortest_limit(texts: Texts) -> int:
-    """A body that is no longer than this holds no text that is too long."""
-    limits = (_shortest_limit(one) if isinstance(one, Mapping) else one for one in texts.values())
-    return min(limits, default=2**63)
-
-
-def _check_texts(message: Any, texts: Texts) -> None:
-    """`ValueError` for a text of too many bytes. Its characters have been counted already."""
-    for name, limit in texts.items():
-        value = getattr(message, name)
-        # To tell a number is cheaper than to tell a mapping.
-        if isinstance(limit, int):
-            for text in (value,) if isinstance(value, str) else value or ():
-                if len(text) * _MAX_CHARACTER_BYTES > limit < len(text.encode()):
-                    raise ValueError(f"{name} has more than {limit} bytes")
-        else:
-            for item in value or ():
-                _check_texts(item, limit)
+            limits.append((spec.name, inner.max_bytes))
+        elif isinstance(inner, type) and (texts := _texts_of(inner, version)).shortest < INT64.high:
+            limits.append((spec.name, texts))
+    return TextLimits(limits)

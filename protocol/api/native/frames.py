@@ -27,11 +27,11 @@ from ...limits import (
     MAX_REQUEST_VALUES,
     MAX_RESPONSE_VALUES,
 )
-from ...records.kernel import PackedField, PackedMessage, RequestReader
+from ...records.kernel import PackedField, PackedMessage
 from ..framing import Frame, ProtocolError
 from ..schema import INT16, INT32, INT64, Api, Array, Text, WireType, fields_of, has_record_sets
 from ..writing import AnswersEncoder, InMemory, Written, clip, clip_of, field_kind, in_memory
-from .decoding import WRONG, decoder, request_decoder
+from .decoding import WRONG, decoder, request_reader
 from .faults import fault_of, quoted
 from .shape import find_fault
 
@@ -183,22 +183,12 @@ def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
     `None` where it is of another kind, not as it should be, or longer than is read without a look
     at its values first: then `open_request` tells.
     """
-    decode, texts_from, check_texts = request_decoder(api.request, version, Request)
-
-    def check(request: Request) -> None:
-        check_texts(request.body)
-        if not _is_short(request.client_id):
-            raise ValueError("the client id is too long")
-
     begin = bytes((_REQUEST, api.key, version))
-    checked_from = min(texts_from, MAX_CLIENT_ID_BYTES + 1)
-    whole = RequestReader(decode, WRONG, begin, MAX_REQUEST_VALUES, check, checked_from)
+    whole = request_reader(
+        api.request, version, Request, begin, MAX_REQUEST_VALUES, MAX_CLIENT_ID_BYTES
+    )
     read: Callable[[Frame], Request | None] = whole.read
     return read
-
-
-def _is_short(client_id: str | None) -> bool:
-    return client_id is None or len(client_id.encode()) <= MAX_CLIENT_ID_BYTES
 
 
 def open_request(frame: Frame) -> tuple[RequestHead, Body]:
@@ -209,7 +199,7 @@ def open_request(frame: Frame) -> tuple[RequestHead, Body]:
     """
     try:
         found = _read_request(frame)
-        if _is_short(found.client_id):
+        if found.client_id is None or len(found.client_id.encode()) <= MAX_CLIENT_ID_BYTES:
             head = RequestHead(found.api_key, found.version, found.correlation_id, found.client_id)
             return head, Body(frame, len(frame) - len(memoryview(found.body)))
     except WRONG:

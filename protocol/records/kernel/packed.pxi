@@ -105,16 +105,59 @@ cdef class PackedMessage(FrameWriter):
         return 0
 
 
-cdef class RequestReader:
-    cdef object decode, wrong, check
-    cdef bytes begin
-    cdef Py_ssize_t most_bytes, checked_from
+cdef class TextLimits:
+    cdef Slots slots
+    cdef list limits
+    cdef readonly long long shortest
 
-    def __init__(self, decode, wrong, bytes begin not None, most_bytes, check, checked_from):
+    def __init__(self, list limits):
+        """`reference.TextLimits`."""
+        self.slots = Slots(tuple(name for name, _ in limits))
+        self.limits = [limit for _, limit in limits]
+        self.shortest = LARGEST_INT64
+        for limit in self.limits:
+            shortest = limit.shortest if type(limit) is TextLimits else limit
+            self.shortest = min(self.shortest, <long long> shortest)
+
+    def check(self, message):
+        self.look(message)
+
+    cdef int look(self, object message) except -1:
+        cdef Py_ssize_t position
+        for position in range(len(self.limits)):
+            value = self.slots.get(message, position)
+            if value is None:
+                continue
+            if type(value) is not list:
+                self.look_at(value, position)
+                continue
+            for each in value:
+                self.look_at(each, position)
+        return 0
+
+    cdef int look_at(self, object value, Py_ssize_t position) except -1:
+        cdef Py_ssize_t size
+        limit = <object> self.limits[position]
+        if type(limit) is TextLimits:
+            return (<TextLimits> limit).look(value)
+        PyUnicode_AsUTF8AndSize(value, &size)
+        if size > <Py_ssize_t> limit:
+            raise ValueError(f"{self.slots.names[position]} has more than {limit} bytes")
+        return 0
+
+
+cdef class RequestReader:
+    cdef object decode, wrong
+    cdef TextLimits texts
+    cdef bytes begin
+    cdef Py_ssize_t most_bytes
+
+    def __init__(
+        self, decode, wrong, bytes begin not None, most_bytes, TextLimits texts not None
+    ):
         """`reference.RequestReader`."""
-        self.decode, self.wrong, self.check = decode, wrong, check
-        self.begin = begin
-        self.most_bytes, self.checked_from = most_bytes, checked_from
+        self.decode, self.wrong, self.texts = decode, wrong, texts
+        self.begin, self.most_bytes = begin, most_bytes
 
     def read(self, frame):
         cdef Py_buffer content
@@ -130,8 +173,8 @@ cdef class RequestReader:
             return None
         try:
             found = self.decode(frame)
-            if size >= self.checked_from:
-                self.check(found)
+            if size > self.texts.shortest:
+                self.texts.look(found)
         except self.wrong:
             return None
         return found

@@ -19,7 +19,7 @@ from .columns import (
 )
 from .fields import FieldReader, FieldWriter, MessageReader, MessageWriter, split_frames
 from .messages import SetEncoder, plain_end, rewrite, stamp
-from .packed import PackedField, PackedMessage, RequestReader
+from .packed import PackedField, PackedMessage, RequestReader, TextLimits
 from .records import (
     RecordCursor,
     RecordEncoder,
@@ -66,6 +66,7 @@ __all__ = [
     "RecordsFound",
     "RequestReader",
     "SetEncoder",
+    "TextLimits",
     "UsualSets",
     "Walk",
     "append_entries",

@@ -93,6 +93,30 @@ class PackedMessage(FrameWriter):
             writer.write(value, output)
 
 
+class TextLimits:
+    """How many bytes the texts of a message may have."""
+
+    def __init__(self, limits: "Sequence[tuple[str, int | TextLimits]]") -> None:
+        """By the names of fields, of which each is `None`, a text or a list of texts; or a message
+        or a list of messages, which have limits of their own."""
+        if len(limits) > MOST_FIELDS:
+            raise ValueError(f"a message has more than {MOST_FIELDS} fields")
+        self._limits = limits
+        smallest = (one.shortest if isinstance(one, TextLimits) else one for _, one in limits)
+        self.shortest: int = min(smallest, default=2**63 - 1)
+        """The least of the limits: what is no longer holds no text that is too long."""
+
+    def check(self, message: Any) -> None:
+        """Raise `ValueError` for a text of too many bytes."""
+        for name, limit in self._limits:
+            value = getattr(message, name)
+            for each in value if isinstance(value, list) else () if value is None else (value,):
+                if isinstance(limit, TextLimits):
+                    limit.check(each)
+                elif len(each.encode()) > limit:
+                    raise ValueError(f"{name} has more than {limit} bytes")
+
+
 class RequestReader:
     """Reads whole requests of one kind, frame by frame."""
 
@@ -102,15 +126,13 @@ class RequestReader:
         wrong: tuple[type[Exception], ...],
         begin: bytes,
         most_bytes: int,
-        check: Callable[[Any], None],
-        checked_from: int,
+        texts: TextLimits,
     ) -> None:
-        """Frames begin with `begin`, have up to `most_bytes`, and are what `decode` gives. It
-        raises one of `wrong` for what is none, as does `check` for requests that are not as they
-        should be though they were decoded: it sees those of `checked_from` bytes and more."""
-        self._decode, self._wrong, self._check = decode, wrong, check
-        self._begin = begin
-        self._most_bytes, self._checked_from = most_bytes, checked_from
+        """Frames begin with `begin`, have up to `most_bytes`, and are what `decode` gives, with
+        `texts` that are short enough. It raises one of `wrong` for what is none, of which
+        `ValueError` is one."""
+        self._decode, self._wrong, self._texts = decode, wrong, texts
+        self._begin, self._most_bytes = begin, most_bytes
 
     def read(self, frame: bytes | bytearray | memoryview) -> Any:
         """The request of a frame; `None` where it is none of this kind."""
@@ -118,8 +140,8 @@ class RequestReader:
             return None
         try:
             found = self._decode(frame)
-            if len(frame) >= self._checked_from:
-                self._check(found)
+            if len(frame) > self._texts.shortest:
+                self._texts.check(found)
         except self._wrong:
             return None
         return found
