@@ -11,8 +11,8 @@ from .brokers import MIB, broker, sets
 from .figure import Figure, rates
 from .raw_client import RawClient, Refused, check_end, decoded, encoded
 
-_LOG_BYTES: Final = 128 * MIB
-_PLACES: Final = 64
+LOG_BYTES: Final = 128 * MIB
+PLACES: Final = 64
 _ROUNDS: Final = 7
 _SECONDS: Final = 0.4
 
@@ -22,7 +22,7 @@ def fetch_rate(
     fetch_bytes: int,
     in_flight: int,
     *,
-    log_bytes: int = _LOG_BYTES,
+    log_bytes: int = LOG_BYTES,
     rounds: int = _ROUNDS,
     seconds: float = _SECONDS,
 ) -> Iterator[Figure]:
@@ -43,8 +43,8 @@ def filled(client: RawClient, fetch_bytes: int, log_bytes: int) -> list[bytes]:
     check_end(client, "bench", times * count)
     last = times * count - fetch_bytes // 100
     requests = [
-        encoded(fetch("bench", (0, last * place // _PLACES), partition_max_bytes=fetch_bytes))
-        for place in range(_PLACES)
+        encoded(fetch("bench", (0, last * place // PLACES), partition_max_bytes=fetch_bytes))
+        for place in range(PLACES)
     ]
     for request in requests:
         answer = result(decoded(FETCH, FETCH.last_version(native=True), client.exchange(request)))

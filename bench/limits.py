@@ -40,7 +40,7 @@ from ..testing.program import ServerProcess
 from ..testing.requests import create_topic, produce
 from .brokers import MIB, RETENTION_LIMIT, batch, broker, data_folder, echo_request, sets
 from .durable import DURABLE, PRODUCERS, SETS_A_SYNC, produce_each, sync_each
-from .fetching import filled
+from .fetching import LOG_BYTES, fetch_all, filled
 from .figure import median_ratio, quantile, times_in_turns
 from .growing import seconds_in_turns
 from .least import beside_kafka, beside_loops, clients
@@ -174,7 +174,9 @@ def _pipelined() -> Iterator[_Row]:
         request = encoded(produce("bench", sets(100, 1)[0], acks=1))
         answer = _frame(client.exchange(request))
         with answering(server.data_dir.parent, answer, len(answer), written=True) as least:
-            yield _rates_of("produce_one_pipelined", client, least, request * 32, 32, 32, 2, 1)
+            works = [partial(one.pipeline, request * 32, 32, 32, 2) for one in (client, least)]
+            ours, theirs = times_in_turns(works, rounds=_TURNS, each=1)
+    yield "produce_one_pipelined", 32 * 32 / ours, 32 * 32 / theirs, theirs / ours
 
 
 def _durable() -> Iterator[_Row]:
@@ -223,35 +225,21 @@ _FETCHES: Final = (
 
 
 def _fetched(name: str, size_bytes: int, in_flight: int) -> Iterator[_Row]:
-    """Fetches of one place."""
+    """Fetches from places all over a log."""
     with broker() as (server, client):
-        (request, *_) = filled(client, size_bytes, 32 * MIB)
-        answer = _frame(client.exchange(request))
+        requests = filled(client, size_bytes, LOG_BYTES)
+        answer = _frame(client.exchange(requests[0]))
         head_bytes = len(answer) - size_bytes
-        times = max((64 << 20) // size_bytes, 1)
-        with answering(server.data_dir.parent, answer, head_bytes) as least:
-            yield _rates_of(name, client, least, request, 1, times, in_flight, size_bytes)
+        bodies = LOG_BYTES // size_bytes
+        with answering(server.data_dir.parent, answer, head_bytes, bodies=bodies) as least:
+            works = [partial(fetch_all, one, requests, in_flight) for one in (client, least)]
+            ours, theirs = times_in_turns(works, rounds=_TURNS, each=1)
+    fetched_bytes = len(requests) * size_bytes
+    yield name, fetched_bytes / ours, fetched_bytes / theirs, theirs / ours
 
 
 def _frame(answer: memoryview) -> bytes:
     return len(answer).to_bytes(4, "big") + bytes(answer)
-
-
-def _rates_of(
-    name: str,
-    client: RawClient,
-    least: RawClient,
-    requests: bytes,
-    each: int,
-    times: int,
-    window: int,
-    unit: int,
-) -> _Row:
-    """`RawClient.pipeline` with both in turns; `unit` is what one request counts."""
-    works = [partial(one.pipeline, requests, each, times, window) for one in (client, least)]
-    ours, theirs = times_in_turns(works, rounds=_TURNS, each=1)
-    done = each * times * unit
-    return name, done / ours, done / theirs, theirs / ours
 
 
 if __name__ == "__main__":

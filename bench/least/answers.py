@@ -1,10 +1,12 @@
 """A process that does the least that a broker has to do for a request: take it, keep it, answer.
 
-`python -m horolog.bench.least.answers ANSWER HEAD_BYTES [WRITTEN]` prints `listening HOST:PORT`,
-takes one connection, and gives to each frame that it receives the content of the file ANSWER: of
-that the first HEAD_BYTES from memory, the others with `sendfile`. All frames that came together are
-written to the end of the file WRITTEN first, with one call. It ends when the connection does. It
-knows nothing of what the frames say, so every client gets the answer that it is to expect.
+`python -m horolog.bench.least.answers ANSWER HEAD_BYTES BODY_BYTES [WRITTEN]` prints
+`listening HOST:PORT`, takes one connection, and gives to each frame that it receives the first
+HEAD_BYTES of the file ANSWER, from memory, and BODY_BYTES of what is behind them, with `sendfile`:
+from one place after the other, as far apart as those that `fetching.py` asks for. All frames that
+came together are written to the end of the file WRITTEN first, with one call. It ends when the
+connection does. It knows nothing of what the frames say, so every client gets the answer that it is
+to expect.
 """
 
 import os
@@ -12,11 +14,13 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Final
 
 from ...protocol.api.encodings import Encoding
 from ...protocol.api.native import frames as native
+from ..fetching import PLACES
 from ..raw_client import RawClient
 from .listening import listen_at, process
 
@@ -32,11 +36,16 @@ def answering(
     *,
     written: bool = False,
     encoding: Encoding = native,
+    bodies: int = 1,
 ) -> Iterator[RawClient]:
-    """A client of such a process, which gives `answer`, a whole frame."""
+    """A client of such a process, which gives `answer`, a whole frame; what it has in files takes
+    as much as so many bodies."""
     path = folder / "answer"
-    path.write_bytes(answer)
-    arguments = [str(path), str(head_bytes)]
+    with path.open("wb") as file:
+        file.write(answer)
+        for _ in range(bodies - 1):
+            file.write(answer[head_bytes:])
+    arguments = [str(path), str(head_bytes), str(len(answer) - head_bytes)]
     if written:
         arguments.append(str(folder / "written"))
     with (
@@ -46,14 +55,15 @@ def answering(
         yield client
 
 
-def main(answer: str, head_bytes: int, written: str | None) -> int:
+def main(answer: str, head_bytes: int, body_bytes: int, written: str | None) -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listen_at(*listener.getsockname())
         connection, _ = listener.accept()
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with connection, open(answer, "rb", buffering=0) as file:
         head = file.read(head_bytes)
-        size = os.fstat(file.fileno()).st_size
+        last = os.fstat(file.fileno()).st_size - head_bytes - body_bytes
+        places = cycle([head_bytes + last * place // PLACES for place in range(PLACES)])
         log = os.open(written, os.O_CREAT | os.O_EXCL | os.O_WRONLY) if written else -1
         buffer = bytearray(_RECEIVE_BYTES)
         view = memoryview(buffer)
@@ -69,12 +79,12 @@ def main(answer: str, head_bytes: int, written: str | None) -> int:
                 frames, taken = frames + 1, behind
             if log >= 0 and os.write(log, view[:taken]) != taken:
                 raise OSError("the disk is full")
-            if head_bytes == size:
+            if not body_bytes:
                 connection.sendall(head * frames)
             else:
-                for _ in range(frames):
+                for place in islice(places, frames):
                     connection.sendall(head, socket.MSG_MORE)
-                    _send_file(connection, file.fileno(), head_bytes, size)
+                    _send_file(connection, file.fileno(), place, place + body_bytes)
             buffer[: end - taken] = view[taken:end]
             end -= taken
     return 0
@@ -86,4 +96,5 @@ def _send_file(connection: socket.socket, file: int, begin: int, end: int) -> No
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2]), sys.argv[3] if sys.argv[3:] else None))
+    _, path, head, body, *more = sys.argv
+    sys.exit(main(path, int(head), int(body), more[0] if more else None))
