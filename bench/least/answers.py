@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from itertools import cycle, islice
+from itertools import cycle, islice, repeat
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,7 @@ from .listening import listen_at, process
 
 _RECEIVE_BYTES: Final = 1 << 20
 _LENGTH_BYTES: Final = 4
+_WRITE_BYTES: Final = 256 << 10
 
 
 @contextmanager
@@ -41,10 +42,12 @@ def answering(
     """A client of such a process, which gives `answer`, a whole frame; what it has in files takes
     as much as so many bodies."""
     path = folder / "answer"
-    with path.open("wb") as file:
-        file.write(answer)
-        for _ in range(bodies - 1):
-            file.write(answer[head_bytes:])
+    with path.open("wb", buffering=0) as file:
+        file.write(answer[:head_bytes])
+        for body in repeat(memoryview(answer)[head_bytes:], bodies):
+            # As a log is written: how large the pages are that the system keeps depends on that.
+            for begin in range(0, len(body), _WRITE_BYTES):
+                file.write(body[begin : begin + _WRITE_BYTES])
     arguments = [str(path), str(head_bytes), str(len(answer) - head_bytes)]
     if written:
         arguments.append(str(folder / "written"))
