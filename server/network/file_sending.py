@@ -25,7 +25,7 @@ TURN_BYTES: Final = 1 << 20
 PILOT_BYTES: Final = 16 << 10
 """Bytes that go through the transport when the socket is full."""
 
-_WITH_MORE: Final = int(socket.MSG_MORE | socket.MSG_DONTWAIT)
+_WITH_MORE: Final = int(getattr(socket, "MSG_MORE", 0) | socket.MSG_DONTWAIT)
 """A number: to combine two flags takes as long as to send some bytes."""
 
 _SHORTER: Final = "a log file is shorter than it was"

@@ -7,7 +7,6 @@ positions and sizes, keeps its indexes true to its log, and knows nothing of req
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -25,9 +24,6 @@ from ..seams import Seams
 from .indexed_segment import IndexedSegment
 
 DELETED_SUFFIX = ".deleted"
-
-_LARGE_BYTES: Final = 32 << 10
-"""To write sets of this size one by one takes less than to copy them first."""
 
 
 _Noted = tuple[int, Buffer, int, SetTimes | SetSpans | bytes | None]
@@ -224,7 +220,10 @@ class Segment(IndexedSegment):
             if disk_room.keepers:
                 disk_room.check_append()
             sets = staged.sets
-            self._write_log(sets)
+            # A copy of small sets is cheaper than a vectored write of them, and for those of
+            # 16 KiB hardly dearer.
+            data = sets[0][1] if len(sets) == 1 else b"".join([one[1] for one in sets])
+            (self._file or self.hold_open()).pwrite(data, sets[0][0])
             if self._indexes_behind:
                 offset_entries, time_entries = staged.entries or self._index_entries
                 self.offset_index.write_from(offset_entries)
@@ -242,16 +241,6 @@ class Segment(IndexedSegment):
         except (OSError, MemoryError):
             self._take_back(staged)
             raise
-
-    def _write_log(self, sets: Sequence[_Noted]) -> None:
-        file, (position, data, *_) = self._file or self.hold_open(), sets[0]
-        if len(sets) == 1:
-            file.pwrite(data, position)
-        elif len(data) < _LARGE_BYTES:
-            file.pwrite(b"".join([one[1] for one in sets]), position)
-        else:
-            for position, data, *_ in sets:
-                file.pwrite(data, position)
 
     def _take_back(self, staged: "_Staged") -> None:
         """Be as before the first set of `staged`, in memory and on disk."""

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+import pytest
+
 from horolog.testing.logs import LogFolder
 
 
@@ -63,3 +65,18 @@ def test_a_search_by_time_costs_as_much_with_many_segments(
     few = calls_of(lambda: folder.log.reader.find_time(2001).run())
     many = calls_of(lambda: another_folder.log.reader.find_time(100_001).run())
     assert many <= few + 10  # the bisection takes some steps more
+
+
+@pytest.mark.parametrize("segments", [1, 2, 63, 64, 65, 66, 128, 129, 200])
+def test_each_of_many_segments_is_found_by_its_time(folder: LogFolder, segments: int) -> None:
+    """Also where some are all earlier than the one before them."""
+    folder.open(retention_ms=10**15, retention_bytes=10**12)
+    times = [1000 * (number - 5 * (number % 7 == 3)) + 10_000 for number in range(segments)]
+    for number, time_ms in enumerate(times):
+        if number:
+            folder.log.appender.roll()
+        folder.append(time_ms)
+    for target_ms in {time_ms + more for time_ms in times for more in (-1, 0, 1)}:
+        wanted = next((offset for offset, each in enumerate(times) if each >= target_ms), None)
+        found = folder.log.reader.find_time(target_ms).run()
+        assert (found and found.offset) == wanted

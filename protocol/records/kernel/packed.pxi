@@ -1,5 +1,5 @@
 # Messages in msgpack: maps of named fields, each number and length in its shortest form. Which fields
-# they are stands in a `PackedMessage`, made by `protocol.api.native.encoding` of the declarations. What
+# they are stands in a `PackedMessage`, made by `protocol.api.native.frames` of the declarations. What
 # is read is decoded by msgspec.
 
 cdef class PackedField:

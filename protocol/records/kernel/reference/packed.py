@@ -1,6 +1,6 @@
 """Messages in msgpack, in plain Python: maps of named fields, each in its shortest form.
 
-What the fields are stands in a `PackedMessage`, which `protocol.api.native.encoding` makes of the
+What the fields are stands in a `PackedMessage`, which `protocol.api.native.frames` makes of the
 declarations. Bytes are exactly those of the package `msgpack`.
 """
 
