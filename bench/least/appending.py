@@ -86,8 +86,9 @@ class Appending:
         os.pwrite(self._times, times, self._sets * _APPEND_TIME.size)
         self._sets += len(offsets)
 
-    def append(self, frames: Sequence[Frame]) -> list[bytes]:
-        """Append what produce requests bring; their answers. Raises `ValueError` for others."""
+    def append(self, frames: Sequence[Frame]) -> bytes:
+        """Append what produce requests bring; their answers, one behind the other. Raises
+        `ValueError` for others."""
         requests = [one for one in map(self._request, frames) if one is not None]
         if len(requests) != len(frames):
             raise ValueError("not a produce request")
@@ -106,7 +107,7 @@ class Appending:
                 ProduceResponse(topics=[ProduceTopicResult(name=topic.name, partitions=[result])])
             )
         ids = [one.correlation_id for one in requests]
-        return list(map(in_memory, self._encoded(ids, responses)))
+        return b"".join(map(in_memory, self._encoded(ids, responses)))
 
 
 def _close(synced: Sequence[int], removed: Sequence[Path]) -> None:

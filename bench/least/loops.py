@@ -81,7 +81,7 @@ class _Work:
         return self._answer * len(frames)
 
     def _appends(self, data: memoryview, frames: Sequence[memoryview]) -> bytes:
-        return b"".join(self._log.append(frames))
+        return self._log.append(frames)
 
     _kafka = _appends
 

@@ -82,15 +82,18 @@ class _Rounds:
             answers = self._log.append([frame for _, frame in asked])
             self._thread.submit(self._sync, [connection for connection, _ in asked], answers)
 
-    def _sync(self, asked: Sequence[_Connection], answers: Sequence[bytes]) -> None:
+    def _sync(self, asked: Sequence[_Connection], answers: bytes) -> None:
         os.fdatasync(self._log.log)
         self._loop.call_soon_threadsafe(self._end, asked, answers)
 
-    def _end(self, asked: Sequence[_Connection], answers: Sequence[bytes]) -> None:
+    def _end(self, asked: Sequence[_Connection], answers: bytes) -> None:
         self._begin()
-        for connection, answer in zip(asked, answers, strict=True):
+        begin = 0
+        for connection in asked:
+            size = _LENGTH_BYTES + int.from_bytes(answers[begin : begin + _LENGTH_BYTES], "big")
             if connection.transport is not None:
-                connection.transport.write(answer)
+                connection.transport.write(answers[begin : begin + size])
+            begin += size
 
 
 async def main(folder: Path) -> None:
