@@ -7,6 +7,7 @@ import pytest
 from horolog.storage.files import File, SystemFiles
 from horolog.storage.open_files import OpenFiles
 from horolog.testing.files import FaultyFiles
+from horolog.testing.logs import LogFolder
 
 
 @pytest.fixture
@@ -50,3 +51,18 @@ def test_of_those_that_are_kept_the_least_recently_used_is_closed(
     for name in "ac":
         assert open_files.use(str(tmp_path / name)) is kept[name]
     open_files.close()
+
+
+def test_files_beside_the_log_of_a_closed_segment_are_not_kept_open(tmp_path: Path) -> None:
+    """They would push out logs, which are read far more often."""
+    folder = LogFolder(tmp_path / "t-0", open_files_max=100)
+    folder.open(index_interval_bytes=0)
+    for time in range(5):
+        folder.append(time)
+        folder.log.appender.roll()
+    folder.append(9)
+    folder.log.flusher.flush()
+    kept = sorted(Path(name).name for name in folder.open_files._open)
+    logs = [f"{base:020d}.log" for base in range(5)]
+    assert [name for name in kept if not name.startswith(f"{5:020d}")] == logs
+    folder.let_go()

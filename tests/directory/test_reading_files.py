@@ -32,18 +32,35 @@ def test_that_a_closed_segment_was_read_is_not_noted(tmp_path: Path) -> None:
     folder.let_go()
 
 
+def test_nor_is_it_of_one_that_was_written_since_the_start(tmp_path: Path) -> None:
+    """Neither of the active one nor of those whose handles a sync gave to readers."""
+    folder = LogFolder(tmp_path / "t-0")
+    folder.open(segment_bytes=100)
+    for time in range(4):
+        folder.log.appender.append(timed_set(time))
+    folder.log.flusher.flush()
+    paths = sorted(folder.path.glob("*.log"))
+    assert len(paths) > 1
+    for path in paths:
+        os.utime(path, ns=(OLD_NS, OLD_NS + 1))
+    assert [ms for _, ms in folder.times()] == [0, 1, 2, 3]
+    assert {path.stat().st_atime_ns for path in paths} == {OLD_NS}
+    folder.let_go()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_a_file_of_another_user_is_read() -> None:
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_file_of_another_user_is_read(read_only: bool) -> None:
     # The folders of tests are closed to other users, the system's for temporary files is not.
     with NamedTemporaryFile() as made:
         made.write(b"content")
         made.flush()
-        os.chmod(made.name, 0o644)
+        os.chmod(made.name, 0o666)
         child = os.fork()
         if not child:
             try:
                 os.setuid(ANOTHER_USER)
-                file = SystemFiles().open(Path(made.name), read_only=True)
+                file = SystemFiles().open(Path(made.name), read_only=read_only)
                 os._exit(file.pread(7, 0) != b"content")
             finally:
                 os._exit(2)

@@ -76,7 +76,17 @@ def test_each_of_many_segments_is_found_by_its_time(folder: LogFolder, segments:
         if number:
             folder.log.appender.roll()
         folder.append(time_ms)
-    for target_ms in {time_ms + more for time_ms in times for more in (-1, 0, 1)}:
-        wanted = next((offset for offset, each in enumerate(times) if each >= target_ms), None)
+    finds_each(folder, dict(enumerate(times)))
+    folder.log.segment_list.drop_below(segments // 3, folder.log.settings, {})
+    finds_each(folder, {offset: times[offset] for offset in range(segments // 3, segments)})
+
+
+def finds_each(folder: LogFolder, times: dict[int, int]) -> None:
+    """`times` are those of the messages by their offsets, of which each has a segment."""
+    for target_ms in {time_ms + more for time_ms in times.values() for more in (-1, 0, 1)}:
+        wanted = next((offset for offset, each in times.items() if each >= target_ms), None)
+        segment, may_have = folder.log.segment_list.reaching(target_ms)
+        assert may_have == (wanted is not None)
+        assert wanted in (None, segment.base_offset)
         found = folder.log.reader.find_time(target_ms).run()
         assert (found and found.offset) == wanted

@@ -4,6 +4,7 @@ A message is its fields, one behind the other. What they are stands in readers a
 `protocol.api.kafka.fields` makes of the declarations.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
 from typing import Any, Final
@@ -220,7 +221,7 @@ class FieldWriter:
                     self._item.write(each, output)
 
 
-class FrameWriter:
+class FrameWriter(ABC):
     """Writes frames of values, of which each has a writer."""
 
     def frame(self, *values: Any) -> Any:
@@ -244,8 +245,9 @@ class FrameWriter:
             frames += parts
         return b"".join(frames)
 
+    @abstractmethod
     def _written(self, values: Sequence[Any]) -> Output:
-        raise NotImplementedError
+        """The values behind the place of a length."""
 
 
 class MessageWriter(FrameWriter):
