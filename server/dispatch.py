@@ -46,7 +46,11 @@ _SHORT_BYTES: Final = 1024
 _body_of: Final[Callable[[Request], Any]] = attrgetter("body")
 _id_of: Final[Callable[[Request], int]] = attrgetter("correlation_id")
 
+_WAITS: Final = {Later}
 _ready_of: Final[Callable[[Later], object]] = attrgetter("ready")
+_alone_of: Final[Callable[[Later], bool]] = attrgetter("alone")
+_may_hurry_of: Final[Callable[[Later], bool]] = attrgetter("may_hurry")
+_held_bytes_of: Final[Callable[[Later], int]] = attrgetter("held_bytes")
 
 _READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key})
 
@@ -298,7 +302,7 @@ class Dispatcher:
                 made = found.encode(map(_id_of, requests), outcomes, faulty=faulty)
             except Exception:  # such as for want of memory: then some of them can be answered
                 made = []
-        elif found.api is PRODUCE and all(map(_only_waits, outcomes)):
+        elif found.api is PRODUCE and _only_wait(outcomes):
             return [
                 self._answers_later(found, requests[begin:end], outcomes[begin:end], began)
                 for begin, end in _alike(outcomes)
@@ -320,22 +324,14 @@ class Dispatcher:
         self, found: _Kind, requests: Sequence[Request], outcomes: Sequence[Later], began: float
     ) -> Deferred:
         """The answers to produce requests that wait for the same, as one."""
-        # Their record sets are not to be held until they are durable.
-        heads = [
-            Request(one.api_key, one.version, one.correlation_id, one.client_id, None)
-            for one in requests
-        ]
+        for request in requests:
+            request.body = None  # Their record sets are not to be held until they are durable.
 
         def make() -> bytes:
-            responses: list[Any] = []
-            for outcome in outcomes:
-                try:
-                    responses.append(outcome.make())
-                except Exception as error:
-                    responses.append(error)
-            return b"".join(map(_in_memory, self._answers(found, heads, responses, began)))
+            responses = list(map(_made_of, outcomes))
+            return b"".join(map(_in_memory, self._answers(found, requests, responses, began)))
 
-        held_bytes = sum(one.held_bytes for one in outcomes)
+        held_bytes = sum(map(_held_bytes_of, outcomes))
         return Deferred(outcomes[0].ready, make, held_bytes=held_bytes, requests=len(requests))
 
     def _answers_one_by_one(
@@ -424,9 +420,19 @@ class Dispatcher:
         self._services.figures.answered(asked.api.name, error_name(code), seconds)
 
 
-def _only_waits(outcome: Any) -> bool:
-    """Whether an outcome comes later, and nothing else is to be known of that."""
-    return isinstance(outcome, Later) and not (outcome.alone or outcome.may_hurry)
+def _only_wait(outcomes: Sequence[Any]) -> bool:
+    """Whether outcomes come later, and nothing else is to be known of that."""
+    if set(map(type, outcomes)) != _WAITS:
+        return False
+    return not (any(map(_alone_of, outcomes)) or any(map(_may_hurry_of, outcomes)))
+
+
+def _made_of(outcome: Later) -> Any:
+    """What it has become, an exception included."""
+    try:
+        return outcome.make()
+    except Exception as error:
+        return error
 
 
 def _alike(outcomes: Sequence[Later]) -> Iterator[tuple[int, int]]:

@@ -96,8 +96,9 @@ class Logs:
 
     def is_current(self, log: Log) -> bool:
         """False when the topic of `log` was deleted, even if there is a new one of its name."""
+        target = log.topic, log.partition
         try:
-            return self._directory.log(log.topic, log.partition) is log
+            return self._opened(target) is log or self._directory.log(*target) is log
         except (HorologError, OSError):
             return False
 
@@ -140,5 +141,5 @@ class Logs:
     def _moved(self, log: Log) -> None:
         partition = log.topic, log.partition
         for lot in self._lots:
-            if partition in lot.by_partition:
+            if partition in lot.by_awaited and (lot.minds_moves or log.failure is not None):
                 lot.advanced(partition)

@@ -6,10 +6,13 @@ and each is ready when it has what it asked for or when its own timer fires.
 """
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Hashable, Iterable
 from typing import Any
 
 Partition = tuple[str, int]
+
+Awaited = Hashable
+"""What something can be heard of: a partition, or what was appended to one."""
 
 
 class Wait:
@@ -87,19 +90,19 @@ class SharedWait(Wait):
 class _Parked(Wait):
     """One waiting request, or several that wait for the same."""
 
-    __slots__ = ("_lot", "named_partitions", "partitions", "requests", "satisfied", "timer")
+    __slots__ = ("_lot", "awaited", "named_partitions", "requests", "satisfied", "timer")
 
     def __init__(
         self,
         lot: "ParkingLot",
-        partitions: Iterable[Partition],
-        satisfied: Callable[[Partition], bool],
+        awaited: Iterable[Awaited],
+        satisfied: Callable[[Any], bool],
         named_partitions: int,
         requests: int,
     ) -> None:
         super().__init__()
         self._lot = lot
-        self.partitions = tuple(dict.fromkeys(partitions))
+        self.awaited = tuple(dict.fromkeys(awaited))
         self.satisfied = satisfied
         self.named_partitions = named_partitions
         self.requests = requests
@@ -111,7 +114,7 @@ class _Parked(Wait):
 
 
 class ParkingLot:
-    """Waiting requests by the partitions they wait for. `has_room` is for callers to respect."""
+    """Waiting requests by what they wait for. `has_room` is for callers to respect."""
 
     def __init__(
         self,
@@ -126,9 +129,11 @@ class ParkingLot:
         self._partitions_max = partitions_max
         self._named_partitions = 0
         self._requests = 0
-        self.by_partition: dict[Partition, dict[_Parked, None]] = {}
+        self.by_awaited: dict[Awaited, dict[_Parked, None]] = {}
         """Who waits; for others to look at."""
-        self._advanced: dict[Partition, None] = {}
+        self.minds_moves = True
+        """Whether it means anything to those who wait that a watermark moved."""
+        self._advanced: dict[Awaited, None] = {}
 
     def __len__(self) -> int:
         return self._requests
@@ -142,46 +147,46 @@ class ParkingLot:
 
     def park(
         self,
-        partitions: Iterable[Partition],
-        satisfied: Callable[[Partition], bool],
+        awaited: Iterable[Awaited],
+        satisfied: Callable[[Any], bool],
         wait_ms: int,
         *,
         named_partitions: int = 0,
         requests: int = 1,
     ) -> Wait:
-        """A wait that is over when `satisfied` says so of a partition that advanced, or after
+        """A wait that is over when `satisfied` says so of one of `awaited` that advanced, or after
         `wait_ms`. Cancelling it takes the request out of the lot.
 
         `named_partitions` is how many the request names, the same one again included; `requests`
         is how many requests this is for.
         """
-        parked = _Parked(self, partitions, satisfied, named_partitions, requests)
+        parked = _Parked(self, awaited, satisfied, named_partitions, requests)
         self._named_partitions += named_partitions
         self._requests += requests
-        for partition in parked.partitions:
-            self.by_partition.setdefault(partition, {})[parked] = None
+        for each in parked.awaited:
+            self.by_awaited.setdefault(each, {})[parked] = None
         parked.timer = self._loop.call_later(max(wait_ms, 0) / 1000, parked.set_result, None)
         return parked
 
-    def advanced(self, partition: Partition) -> None:
-        """`partition` moved, failed or went away: look at its requests soon.
+    def advanced(self, awaited: Awaited) -> None:
+        """A partition moved, failed or went away: look at its requests soon.
 
         Appends call this from the middle of their own work, so nothing is read or answered here.
         """
-        if partition in self.by_partition:
+        if awaited in self.by_awaited:
             if not self._advanced:
                 self._loop.call_soon(self._look)
-            self._advanced[partition] = None
+            self._advanced[awaited] = None
 
     def leave(self, parked: _Parked) -> None:
         """A request waits no more."""
         self._named_partitions -= parked.named_partitions
         self._requests -= parked.requests
-        for partition in parked.partitions:
-            of_partition = self.by_partition[partition]
-            del of_partition[parked]
-            if not of_partition:
-                del self.by_partition[partition]
+        for each in parked.awaited:
+            waiting = self.by_awaited[each]
+            del waiting[parked]
+            if not waiting:
+                del self.by_awaited[each]
         if parked.timer is not None:
             parked.timer.cancel()
 
@@ -190,16 +195,16 @@ class ParkingLot:
         self._advanced = {}
         self.look_at(advanced)
 
-    def look_at(self, partitions: Iterable[Partition]) -> None:
-        """`advanced`, by who is not in the middle of an append: their requests are looked at now.
+    def look_at(self, advanced: Iterable[Awaited]) -> None:
+        """As `advanced`, by who is not in the middle of an append: who waits is looked at now.
 
         Those of one connection are answered with one write.
         """
         satisfied: list[_Parked] = []
         try:
-            for partition in partitions:
-                for parked in list(self.by_partition.get(partition, ())):
-                    if parked.satisfied(partition):
+            for awaited in advanced:
+                for parked in list(self.by_awaited.get(awaited, ())):
+                    if parked.satisfied(awaited):
                         parked.end()
                         satisfied.append(parked)
         finally:

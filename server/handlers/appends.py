@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...protocol.api.log.produce import (
     ProducePartitionResult,
@@ -36,7 +37,7 @@ from ...storage.log.appended import Appended
 from ...storage.log.log import Log
 from ..late_appends import Sender
 from ..metrics.figures import count
-from ..parking import Partition
+from ..parking import Awaited, Partition
 from .base import Services
 
 if TYPE_CHECKING:
@@ -68,12 +69,8 @@ class Sent(ProducePartitionResult, gc=True):  # type: ignore[call-arg] # a struc
 
     target: Partition
     record_set: Buffer
-    log: Log | None = None
-    """Of a set that is not as durable yet as it is to be."""
-    end_offset: int = 0
-    """The answer of such a set waits until the high watermark is here."""
-    commit: "Commit | None" = None
-    """In a cluster: what the answer of such a set waits for instead."""
+    unsettled: "Unsettled | None" = None
+    """What the answer of a set waits for that is not as durable yet as it is to be."""
     late: asyncio.Future[None] | None = None
     """Done when the set was appended or refused, if that was not at once; cancelled when no client
     waits for it."""
@@ -87,12 +84,57 @@ class Sent(ProducePartitionResult, gc=True):  # type: ignore[call-arg] # a struc
         self.record_set = b""
 
 
+class Unsettled:
+    """Sets that were appended together, and of which it is not known yet whether they are as
+    durable as they are to be."""
+
+    __slots__ = ("_commit", "_end_offset", "_log", "awaited", "error")
+
+    def __init__(self, log: Log, partition: Partition, end_offset: int, commit: "Commit | None"):
+        """They are when the high watermark is at `end_offset`; in a cluster, when `commit` is
+        done."""
+        self._log = log
+        self._end_offset = end_offset
+        self._commit = commit
+        self.awaited: tuple[Awaited, ...] = (partition,) if commit is None else (partition, commit)
+        """Where it is heard that they may be."""
+        self.error: CodedError | None = None
+        """Why they will not be, once that is known."""
+
+    def is_settled(self, services: Services) -> bool:
+        """Look at them again."""
+        commit, log = self._commit, self._log
+        if commit is not None:
+            if commit.done:
+                self.error = commit.error
+                return True
+        elif log.high_watermark >= self._end_offset:
+            return True
+        failure: CodedError | None = log.failure
+        if failure is None and not services.logs.is_current(log):
+            failure = UnknownTopicOrPartition(
+                "the topic was deleted before its messages were synced"
+            )
+        self.error = failure
+        return failure is not None
+
+
 new_sent: Final[Callable[..., Sent]] = Sent
 """Its target, its set and, by name, its partition: for mypy it has no fields of its own."""
 
 _set_of: Final[Callable[[Sent], Buffer]] = attrgetter("record_set")
+_partitions_of: Final[Callable[[Any], list[Any]]] = attrgetter("partitions")
 
 ROWS: Final = ProduceRows(Sent, ProduceTopicResult, ProduceResponse)
+
+
+def sent_with(response: ProduceResponse) -> list[Sent]:
+    """The sets of the request that this answers."""
+    topics: list[Any] = response.topics
+    if len(topics) == 1:  # nearly always
+        only: list[Sent] = topics[0].partitions
+        return only
+    return list(chain.from_iterable(map(_partitions_of, topics)))
 
 
 def append(
@@ -100,13 +142,14 @@ def append(
     acks: int,
     partition: Partition,
     sent: Sequence[Sent],
-    waiting: list[Sent],
+    waiting: list[Unsettled],
 ) -> Sequence[tuple[Log, Sent]]:
     """Append the sets of one partition, take note of what became of them, and have them synced if
     that is due; gives those that are left to `append_later`: sets that take long, and all that come
     behind them or others that wait.
 
-    Those that are appended and not as durable yet as they are to be are added to `waiting`.
+    What those wait for that are appended and not as durable yet as they are to be is added to
+    `waiting`.
     """
     if acks == DURABLE and services.cluster is not None:
         first = services.cluster.serving.first_part([len(one.record_set) for one in sent])
@@ -124,7 +167,7 @@ def _append_together(
     acks: int,
     partition: Partition,
     sent: Sequence[Sent],
-    waiting: list[Sent],
+    waiting: list[Unsettled],
 ) -> Sequence[tuple[Log, Sent]]:
     cluster, late = services.cluster, services.late_appends
     try:
@@ -168,10 +211,10 @@ def _take(
     log: Log,
     sent: Sequence[Sent],
     outcome: Appended | Exception,
-    waiting: list[Sent],
+    waiting: list[Unsettled],
 ) -> int:
-    """Note the results of the first ones of the sets, and add those to `waiting` that wait; gives
-    how many have results."""
+    """Note the results of the first ones of the sets, and add what they wait for to `waiting`;
+    gives how many these are."""
     if isinstance(outcome, Exception):
         sent[0].record_set = b""
         sent[0].refuse(services, outcome)
@@ -188,10 +231,11 @@ def _take(
             commit = services.cluster.serving.appended(log, outcome, acks)
         end_offset = outcome.last_offset + 1
         if acks == DURABLE and (commit is not None or log.high_watermark < end_offset):
+            # One write and one sync are for all of them.
+            unsettled = Unsettled(log, sent[0].target, end_offset, commit)
             for one in sent[:count]:
-                # One write and one sync are for all of them.
-                one.log, one.end_offset, one.commit = log, end_offset, commit
-            waiting += sent[:count]
+                one.unsettled = unsettled
+            waiting.append(unsettled)
     return count
 
 

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from ...clock import Clock
 from ...config.broker import BrokerSettings
 from ...storage.directory.log_directory import LogDirectory
@@ -85,8 +87,7 @@ class Call:
         return ANONYMOUS if self.session is None else self.session.principal
 
 
-@value_class
-class Later:
+class Later(msgspec.Struct, eq=False):
     """A response that `make` gives once `ready` is done; it is made when its turn has come.
 
     `make` may give another `Later`. With `may_hurry` the wait may be ended early. With `alone`

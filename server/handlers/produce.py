@@ -17,16 +17,13 @@ from ...protocol.api.log.produce import (
     ProduceTopicResult,
 )
 from ...protocol.errors import (
-    CodedError,
-    RequestTimedOut,
-    UnknownTopicOrPartition,
     UnsupportedVersion,
 )
 from ...storage.log.log import Log
 from ..creations import Asker
 from ..late_appends import Sender
 from ..outcomes import CloseConnection
-from ..parking import Partition, SharedWait, Wait
+from ..parking import Partition, Wait
 from .appends import (
     ACKS,
     DURABLE,
@@ -34,18 +31,18 @@ from .appends import (
     NO_ANSWER,
     ROWS,
     Sent,
+    Unsettled,
     append,
     append_later,
     kept,
     new_sent,
+    sent_with,
 )
 from .base import Later, Services
+from .durability import Outcome, when_durable, when_set_is_durable
 
-Outcome = ProduceResponse | Later | Exception | None
-
-_partitions_of: Final[Callable[[Any], list[Any]]] = attrgetter("partitions")
 _topic_of: Final[Callable[[Partition], str]] = itemgetter(0)
-_target_and_end: Final[Callable[[Sent], tuple[Partition, int]]] = attrgetter("target", "end_offset")
+_timeout_of: Final[Callable[[ProduceRequest], int]] = attrgetter("timeout_ms")
 
 
 def handle_many(
@@ -101,7 +98,15 @@ def _handle_of(
 class _Rows:
     """What requests bring, by request and by partition."""
 
-    __slots__ = ("acks", "alike", "by_partition", "of_transactions", "requests", "responses")
+    __slots__ = (
+        "acks",
+        "alike",
+        "by_partition",
+        "of_transactions",
+        "one_each",
+        "requests",
+        "responses",
+    )
 
     def __init__(self, requests: Sequence[ProduceRequest]) -> None:
         self.acks = requests[0].acks
@@ -110,12 +115,14 @@ class _Rows:
         """Whether they want the same `acks`, and their answers can be made together."""
         self.requests = requests
         self.responses: list[ProduceResponse]
-        """To each of them: its results are what it sent (`_sent_with`)."""
+        """To each of them: its results are what it sent (`sent_with`)."""
         self.by_partition: dict[Partition, list[Sent]]
         """What may be appended."""
         self.of_transactions: list[tuple[str, ProduceResponse]] = []
         """What belongs to transactions, by their ids."""
         rows = ROWS.read(requests, self.acks)
+        self.one_each = rows is not None
+        """Whether each of them brings one set."""
         if rows is not None:
             self.by_partition, self.responses = rows
         else:
@@ -146,15 +153,6 @@ class _Rows:
                 of_topic.append(sent)
                 by_partition[target].append(sent)
             results.append(ProduceTopicResult(name=topic.name, partitions=of_topic))
-
-
-def _sent_with(response: ProduceResponse) -> list[Sent]:
-    """The sets of the request that this answers."""
-    topics: list[Any] = response.topics
-    if len(topics) == 1:  # nearly always
-        only: list[Sent] = topics[0].partitions
-        return only
-    return list(chain.from_iterable(map(_partitions_of, topics)))
 
 
 def _handle_then(
@@ -229,9 +227,9 @@ def _handle_alike(
     `ends`, and so on."""
     acks, responses = rows.acks, rows.responses
     for transactional_id, response in rows.of_transactions:
-        _refuse(services, _sent_with(response), _no_transactions(transactional_id))
+        _refuse(services, sent_with(response), _no_transactions(transactional_id))
     late: list[tuple[Log, Sent]] = []
-    waiting: list[Sent] = []
+    waiting: list[Unsettled] = []
     for partition, sent in rows.by_partition.items():
         failure = failures.get(partition[0])
         if failure is None:
@@ -247,8 +245,10 @@ def _handle_alike(
     if waiting:
         for one in chain.from_iterable(rows.by_partition.values()):
             one.record_set = b""
-        timeouts_ms = [request.timeout_ms for request in rows.requests]
-        return _when_durable(services, timeouts_ms, responses)
+        timeouts_ms = list(map(_timeout_of, rows.requests))
+        if rows.one_each and len(rows.by_partition) == 1 and len(set(timeouts_ms)) == 1:
+            return when_set_is_durable(services, timeouts_ms[0], sent, responses)
+        return when_durable(services, timeouts_ms, responses)
     if acks == NO_ANSWER:
         return list(map(_refusal, responses))
     return responses
@@ -267,7 +267,7 @@ def _append_late(
     for begin, end in pairwise((0, *ends)):
         sender = Sender()
         for response in responses[begin:end]:
-            for one in _sent_with(response):
+            for one in sent_with(response):
                 log = logs.get(id(one))
                 if log is None:
                     one.record_set = b""
@@ -287,11 +287,11 @@ def _once_appended(
 
     def answer() -> Outcome:
         if acks == DURABLE:
-            (outcome,) = _when_durable(services, (timeout_ms,), (response,))
+            (outcome,) = when_durable(services, (timeout_ms,), (response,))
             return outcome
         return response if acks == IN_THE_LOG else _refusal(response)
 
-    late = [one for one in _sent_with(response) if one.late is not None]
+    late = [one for one in sent_with(response) if one.late is not None]
     if not late:
         return answer()
 
@@ -337,84 +337,3 @@ def _refusal(response: ProduceResponse) -> CloseConnection | None:
                     result.error_code,
                 )
     return None
-
-
-def _when_durable(
-    services: Services, timeouts_ms: Sequence[int], responses: Sequence[ProduceResponse]
-) -> list[Outcome]:
-    """The answers to requests with these timeouts, once all that they brought is as durable as was
-    asked for. Those that wait for the same have one wait."""
-    outcomes: list[Outcome] = list(responses)
-    alike: dict[tuple[Any, ...], list[int]] = defaultdict(list)
-    for number, response in enumerate(responses):
-        waits_for = [_target_and_end(one) for one in _sent_with(response) if one.log is not None]
-        if waits_for:
-            alike[timeouts_ms[number], *waits_for].append(number)
-    for (timeout_ms, *_), numbers in alike.items():
-        unsynced = _Unsynced(services, timeout_ms, responses[numbers[0]])
-        if not unsynced.by_partition:
-            for number in numbers:
-                unsynced.answer(responses[number])
-            continue
-        parked = services.produces.park(
-            unsynced.by_partition, unsynced.satisfied, timeout_ms, requests=len(numbers)
-        )
-        ready = parked if len(numbers) == 1 else SharedWait(parked)
-        for number in numbers:
-            outcomes[number] = Later(ready, partial(unsynced.answer, responses[number]))
-    return outcomes
-
-
-class _Unsynced:
-    """What is not as durable yet as it is to be, of requests that wait for the same."""
-
-    __slots__ = ("_services", "_timeout_ms", "by_partition")
-
-    def __init__(self, services: Services, timeout_ms: int, first: ProduceResponse) -> None:
-        """`first` is the response to one of them."""
-        self._services = services
-        self._timeout_ms = timeout_ms
-        self.by_partition = {
-            one.target: one
-            for one in _sent_with(first)
-            if one.log is not None and not _settled(services, one)
-        }
-
-    def satisfied(self, partition: Partition) -> bool:
-        """Look at one partition again; True when the requests wait for none any more."""
-        one = self.by_partition.get(partition)
-        if one is not None and _settled(self._services, one):
-            del self.by_partition[partition]
-        return not self.by_partition
-
-    def answer(self, response: ProduceResponse) -> ProduceResponse:
-        """One of the responses when the wait is over."""
-        for one in _sent_with(response):
-            if one.log is not None and not _settled(self._services, one):
-                # The messages are in the log, so the result keeps their offsets.
-                error = RequestTimedOut(
-                    "the messages are in the log, but were not as durable as acks=-1 asks within "
-                    f"the request's timeout of {self._timeout_ms} ms"
-                )
-                one.refuse(self._services, error)
-        return response
-
-
-def _settled(services: Services, sent: Sent) -> bool:
-    """Whether the wait for one partition is over; a failure is noted in its result."""
-    assert sent.log is not None
-    commit = sent.commit
-    if commit is not None:
-        if commit.done and commit.error is not None:
-            sent.refuse(services, commit.error)
-        if commit.done:
-            return True
-    elif sent.log.high_watermark >= sent.end_offset:
-        return True
-    failure: CodedError | None = sent.log.failure
-    if failure is None and not services.logs.is_current(sent.log):
-        failure = UnknownTopicOrPartition("the topic was deleted before its messages were synced")
-    if failure is None:
-        return False
-    sent.refuse(services, failure)
-    return True

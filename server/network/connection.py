@@ -126,7 +126,12 @@ class Connection(asyncio.BufferedProtocol):
             self._broken = "protocol", reader.fault.cause
             self._tell_tls(reader.fault)
         if not frames:
-            self._work()
+            if reader.fault is not None:
+                self._work()
+                return
+            # Further bytes of the request that has begun do not prolong its time.
+            self._frame_deadline.start()
+            self._host.held_memory.note(self)
             return
         if not held_nothing:
             self._frame_deadline.stop()

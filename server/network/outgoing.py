@@ -103,7 +103,7 @@ class Outgoing:
                 self.sender.send()
                 if self.sender:
                     break
-            if not (queue.made or queue.unmade):
+            if not queue.has_come:
                 break
             answers = queue.take(self._limit_bytes)
             if not answers:

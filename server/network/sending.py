@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from ...protocol.api.writing import InMemory, Part
 from ..parking import Wait
 
 
-@dataclass(slots=True)
-class Deferred:
+class Deferred(msgspec.Struct, eq=False):
     """An answer that is made when `ready` is done and its turn has come, not before.
 
     A hundred parked fetches that are woken by one append therefore cost a hundred small objects

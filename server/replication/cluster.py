@@ -101,6 +101,7 @@ class Cluster:
         self._commits = commits
         self.work = work
         self._produces = produces
+        produces.minds_moves = False  # Who waits for a commit is told when it is done.
         self.stored = StoredDirectory(directory, identity, self.broker_id, observe)
         self.stored.changed()
         self.stored.know_epochs()
@@ -125,8 +126,8 @@ class Cluster:
         self._looked_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
-        self._committed: dict[Partition, None] = {}
-        """Partitions with sets of which it is known what became of them, for who waits for that."""
+        self._committed: list[Commit] = []
+        """Those of which it is known what became of them, for who waits for that."""
         self._carriers: dict[type[Effect], Callable[[Any], None]] = {
             Send: self._send,
             Answer: self._answer,
@@ -293,16 +294,16 @@ class Cluster:
         commit = effect.token
         assert isinstance(commit, Commit)
         commit.settle(effect.outcome, "" if self.leads else self.leader_hint)
-        self._committed[commit.partition] = None
+        self._committed.append(commit)
 
     def _answer_clients(self) -> None:
         """Let those go on that wait for what was settled."""
-        committed, self._committed = self._committed, {}
+        committed, self._committed = self._committed, []
         self._produces.look_at(committed)
 
     async def settled(self, commit: Commit, ask: Callable[[], None]) -> None:
         """Ask for something, and wait until it is known what became of it."""
-        ready = self._produces.park([commit.partition], lambda _: commit.done, WAIT_MS, requests=1)
+        ready = self._produces.park([commit], lambda _: commit.done, WAIT_MS, requests=1)
         ask()
         self.settle()
         if not commit.done:

@@ -9,19 +9,15 @@ from ...protocol.cluster_errors import (
 )
 from ...protocol.errors import CodedError
 from ...replication.effects import Outcome
-from ...replication.partition_log import Partition
 
 
 class Commit:
     """The wait for one set, or for a trim. It is the token that `replication/` knows it by."""
 
-    __slots__ = ("_on_settled", "done", "error", "partition")
+    __slots__ = ("_on_settled", "done", "error")
 
-    def __init__(
-        self, partition: Partition, on_settled: Callable[[CodedError | None], None] | None = None
-    ) -> None:
+    def __init__(self, on_settled: Callable[[CodedError | None], None] | None = None) -> None:
         """`on_settled` is called with the error, if there is one, once the outcome is known."""
-        self.partition = partition
         self._on_settled = on_settled
         self.done = False
         self.error: CodedError | None = None

@@ -41,7 +41,7 @@ class ClusterLeadership:
 
     def appended(self, offset: int, settled: Callable[[CodedError | None], None]) -> None:
         cluster = self._cluster
-        commit = Commit(METADATA, settled)
+        commit = Commit(settled)
         cluster.node.appended(METADATA, offset, offset + 1, commit)
         cluster.settle()
 

@@ -271,7 +271,7 @@ class Serving:
         """Sets were appended, or had been before; the wait for them with `acks=all`."""
         cluster = self._cluster
         partition = log.topic, log.partition
-        commit = Commit(partition) if acks == -1 else None
+        commit = Commit() if acks == -1 else None
         node = cluster.node
         note = node.await_commit if outcome.repeated else node.appended
         note(partition, outcome.first_offsets[0], outcome.last_offset + 1, commit)
@@ -286,7 +286,7 @@ class Serving:
         partition = log.topic, log.partition
         if partition not in cluster.stored.logs or not cluster.leads:
             raise NotLeader(cluster.leader_hint)
-        commit = Commit(partition)
+        commit = Commit()
         await cluster.settled(commit, lambda: cluster.node.trimmed(partition, commit))
         if commit.error is not None:
             raise commit.error
