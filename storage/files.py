@@ -191,9 +191,11 @@ class SystemFile:
 
     def in_memory(self, size: int, position: int) -> bool:
         fd, buffers, last = self._fd, [bytearray(1)], position + size - 1
+        preadv, no_wait = os.preadv, _NO_WAIT
         try:
-            for at in (*range(position, last, _PROBE_BYTES), last):
-                os.preadv(fd, buffers, at, _NO_WAIT)
+            for at in range(position, last, _PROBE_BYTES):
+                preadv(fd, buffers, at, no_wait)
+            preadv(fd, buffers, last, no_wait)
         except BlockingIOError:
             return False
         except OSError as error:

@@ -30,7 +30,7 @@ from .held_memory import FREE_BYTES
 from .host import Host
 from .outgoing import Outgoing
 from .ready_connections import ReadyConnections
-from .sending import Answer
+from .sending import Answer, Deferred
 
 VIEWED_BYTES = 32 * 1024
 """From so many bytes on requests are handled where they were received: a copy of less costs
@@ -198,7 +198,7 @@ class Connection(asyncio.BufferedProtocol):
         return not (
             answers.made
             or answers.unmade
-            or outgoing.sender
+            or outgoing.unsent
             or outgoing.unread
             or self._finishing
             or self._broken
@@ -321,35 +321,52 @@ class Connection(asyncio.BufferedProtocol):
     def _answer_all(self) -> None:
         """Answer the requests that there are, before which nothing waits, and send what is answered
         at once: what `_work` would do, which looks at more."""
-        assert self._transport is not None
-        answers, frames, waiting = self._answers, self._frames, len(self._frames)
+        outgoing, answers = self._outgoing, self._answers
+        frames, waiting = self._frames, len(self._frames)
         most = min(waiting, REQUESTS_IN_A_TURN, self._limits.max_requests_in_flight)
         try:
-            for answer in self._answerer.answer(frames, most, self._caller):
-                if isinstance(answer, bytes) and not (answers.made or answers.unmade):
-                    self._host.figures.sent_bytes += len(answer)
-                    self._transport.write(answer)
-                    if len(answer) > FREE_BYTES:
-                        self._host.held_memory.note(self)
-                else:
-                    answers.add(answer)
-        except (ProtocolError, CloseConnection) as error:
-            self._break(error)
+            self._take(self._answerer.answer(frames, most, self._caller))
         except Exception as error:
             self.failed(error)
             return
-        if frames or answers.made or self._broken or (answers.unmade and self._goes_on):
+        if (
+            frames
+            or answers.made
+            or outgoing.unsent
+            or self._broken
+            or (answers.unmade and self._goes_on)
+        ):
             self._work(waiting - len(frames))
         elif self._reader.unfinished:
             self._frame_deadline.start()
 
     def _take(self, answers: Iterable[Answer]) -> None:
-        """Queue answers as they are made; one that cannot be given breaks the connection."""
+        """Send answers as they are made, or queue them; one that cannot be given breaks the
+        connection."""
         try:
             for answer in answers:
-                self._answers.add(answer)
+                self._send_or_queue(answer)
         except (ProtocolError, CloseConnection) as error:
             self._break(error)
+        except (FileChanged, OSError) as error:
+            self._drop_unsendable(error)
+
+    def _send_or_queue(self, answer: Answer) -> None:
+        """Send an answer if it is made, and none has to go before it."""
+        answers, outgoing = self._answers, self._outgoing
+        if (
+            answer is None
+            or isinstance(answer, Deferred)
+            or answers.made
+            or answers.unmade
+            or outgoing.unsent
+            or outgoing.unread
+        ):
+            answers.add(answer)
+            return
+        outgoing.send(answer)
+        if isinstance(answer, bytes) and len(answer) > FREE_BYTES:
+            self._host.held_memory.note(self)
 
     def _break(self, error: ProtocolError | CloseConnection) -> None:
         """Answer nothing behind what cannot be answered; close when what is before it is out."""
@@ -393,7 +410,7 @@ class Connection(asyncio.BufferedProtocol):
         except CloseConnection as error:
             self._drop("acks_0", str(error))
         except (FileChanged, OSError) as error:
-            self._drop("file", f"an answer could not be sent to its end: {error}")
+            self._drop_unsendable(error)
         except Exception as error:
             self.failed(error)
         else:
@@ -401,6 +418,9 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._working = False
         self._host.held_memory.note(self)
+
+    def _drop_unsendable(self, error: Exception) -> None:
+        self._drop("file", f"an answer could not be sent to its end: {error}")
 
     def _handle_frames(self, left: int) -> None:
         """Handle frames until there is enough to write, one breaks the connection, or only `left`
@@ -471,7 +491,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _reader_is_late(self) -> None:
-        if self._outgoing.sender:
+        if self._outgoing.unsent:
             self._drop(
                 "slow_reader",
                 "nothing was taken of an answer in "

@@ -9,7 +9,7 @@ import asyncio
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -25,8 +25,9 @@ TURN_BYTES: Final = 1 << 20
 PILOT_BYTES: Final = 16 << 10
 """Bytes that go through the transport when the socket is full."""
 
+_AT_ONCE: Final = int(socket.MSG_DONTWAIT)
 _WITH_MORE: Final = int(getattr(socket, "MSG_MORE", 0) | socket.MSG_DONTWAIT)
-"""A number: to combine two flags takes as long as to send some bytes."""
+"""Numbers: to combine two flags takes as long as to send some bytes."""
 
 _SHORTER: Final = "a log file is shorter than it was"
 
@@ -47,28 +48,24 @@ class FileSender:
         self._in_thread = in_thread
         self._go_on = go_on
         self._limits = transport.get_write_buffer_limits()
-        self._parts: deque[Part] = deque()
+        self._says_when_sent = False
+        self.parts: deque[Part] = deque()
+        """What is left to send."""
         self.memory_bytes = 0
-        """What is left and takes memory."""
+        """What of it takes memory."""
         self._sent = 0  # of the stretch in front
         self._in_memory = 0  # of the stretch in front, as far as is known
         self._waiting = False  # for a thread or for the loop
         self._socket: socket.socket | None = None
 
-    def __bool__(self) -> bool:
-        """Whether something is left to send."""
-        return bool(self._parts)
-
-    def add(self, parts: Iterable[Part]) -> None:
-        """Have more sent, behind what is left."""
-        for part in parts:
-            self._parts.append(part)
-            if isinstance(part, InMemory):
-                self.memory_bytes += len(part)
+    def add(self, parts: Sequence[Part], memory_bytes: int) -> None:
+        """Have more sent, behind what is left; so many bytes of it take memory."""
+        self.parts.extend(parts)
+        self.memory_bytes += memory_bytes
 
     def close(self) -> None:
         """Forget what is left; the connection is gone."""
-        self._parts.clear()
+        self.parts.clear()
         self.memory_bytes = 0
         if self._socket is not None:
             self._socket.detach()
@@ -79,17 +76,16 @@ class FileSender:
 
         Raises `FileChanged`, or `OSError` when a file cannot be read.
         """
-        transport = self._transport
-        # The transport has to say when it has sent all, and not only most of it.
-        transport.set_write_buffer_limits(high=0)
+        transport, parts = self._transport, self.parts
         budget = TURN_BYTES
-        while self._parts and not self._waiting and not transport.is_closing():
+        while parts and not self._waiting and not transport.is_closing():
             if transport.get_write_buffer_size():
+                self._say_when_sent()
                 return
-            part = self._parts[0]
+            part = parts[0]
             if not isinstance(part, FileRange):
                 assert isinstance(part, InMemory)
-                self._parts.popleft()
+                parts.popleft()
                 self.memory_bytes -= len(part)
                 self._send_bytes(part)
             elif budget <= 0:
@@ -97,23 +93,34 @@ class FileSender:
                 return
             elif self._sent < self._in_memory or self._look_in_memory(part):
                 budget -= self._send_stretch(part)
-        if not self._parts:
+        if not parts and self._says_when_sent:
+            self._says_when_sent = False
             low, high = self._limits
             transport.set_write_buffer_limits(high=high, low=low)
 
+    def _say_when_sent(self) -> None:
+        """Have the transport say when it has sent all, and not only most of it."""
+        if not self._says_when_sent:
+            self._says_when_sent = True
+            self._transport.set_write_buffer_limits(high=0)
+
+    def _give(self, data: InMemory) -> None:
+        """Have the transport send bytes, and go on behind them."""
+        if self.parts:
+            self._say_when_sent()
+        self._transport.write(data)
+
     def _send_bytes(self, data: InMemory) -> None:
         """Send bytes, in one packet with those of a file when these come next."""
-        if self._parts:
-            try:
-                sent = self._raw_socket().send(data, _WITH_MORE)
-            except BlockingIOError:
-                sent = 0
-            except ConnectionError:
-                self._transport.abort()
-                return
-            data = data[sent:]
-        if data:
-            self._transport.write(data)
+        try:
+            sent = self._raw_socket().send(data, _WITH_MORE if self.parts else _AT_ONCE)
+        except BlockingIOError:
+            sent = 0
+        except ConnectionError:
+            self._transport.abort()
+            return
+        if sent < len(data):
+            self._give(data[sent:])
 
     def _raw_socket(self) -> socket.socket:
         """The transport's socket as one that can be sent to; the transport keeps owning it."""
@@ -140,7 +147,7 @@ class FileSender:
             pilot = stretch.file.pread(min(end - position, PILOT_BYTES), position)
             if not pilot:
                 raise FileChanged(_SHORTER) from None
-            self._transport.write(pilot)
+            self._give(pilot)
             position += len(pilot)
         except ConnectionError:
             self._transport.abort()
@@ -151,7 +158,7 @@ class FileSender:
     def _advance(self, sent: int, stretch: FileRange) -> None:
         self._sent += sent
         if self._sent == len(stretch):
-            self._parts.popleft()
+            self.parts.popleft()
             self._sent = self._in_memory = 0
 
     def _look_in_memory(self, stretch: FileRange) -> bool:
@@ -170,7 +177,7 @@ class FileSender:
         self._waiting = False
         if not loading.cancelled():
             loading.exception()  # sending meets the same error
-        if self._parts:
+        if self.parts:
             self._in_memory = in_memory
             self._go_on()
 
@@ -197,7 +204,7 @@ class EncryptedFileSender(FileSender):
     """As `FileSender`; the transport takes every byte."""
 
     def _send_bytes(self, data: InMemory) -> None:
-        self._transport.write(data)
+        self._give(data)
 
     def _send_stretch(self, stretch: FileRange) -> int:
         if not stretch.intact:
@@ -207,6 +214,6 @@ class EncryptedFileSender(FileSender):
         piece = stretch.file.pread(size, position)
         if not piece:
             raise FileChanged(_SHORTER)
-        self._transport.write(piece)
+        self._give(piece)
         self._advance(len(piece), stretch)
         return len(piece)

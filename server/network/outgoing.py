@@ -1,9 +1,10 @@
 """Answers of one connection on their way to the client: in their order, as far as it takes them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
+from ...protocol.api.writing import Part
 from .deadline import Deadline
 from .file_sending import EncryptedFileSender, FileSender
 from .host import Host
@@ -24,12 +25,13 @@ class Outgoing:
         "_host",
         "_limit_bytes",
         "_make_sender",
+        "_sender",
         "_transport",
         "_unsent_bytes",
         "_work",
         "queue",
-        "sender",
         "unread",
+        "unsent",
     )
 
     def __init__(
@@ -51,8 +53,10 @@ class Outgoing:
         self._unsent_bytes: Callable[[], int] = int
         """What the transport has; without one nothing."""
         self.queue = AnswerQueue(work)
-        self.sender: FileSender | None = None
-        """Sends answers of which parts are in files; true while it has some."""
+        self._sender: FileSender | None = None
+        """Sends answers of which parts are in files."""
+        self.unsent: Collection[Part] = ()
+        """What it has to send."""
         self.unread = False
         """Whether the client has too much to read."""
 
@@ -64,7 +68,7 @@ class Outgoing:
 
     def __bool__(self) -> bool:
         """Whether there are answers that the transport does not have."""
-        return bool(self.queue.made or self.queue.unmade or self.sender)
+        return bool(self.queue.made or self.queue.unmade or self.unsent)
 
     @property
     def is_full(self) -> bool:
@@ -72,7 +76,7 @@ class Outgoing:
         queue = self.queue
         return (
             self.unread
-            or bool(self.sender)
+            or bool(self.unsent)
             or queue.held_bytes >= self._limit_bytes
             or queue.in_parts >= MAX_IN_PARTS
         )
@@ -80,7 +84,7 @@ class Outgoing:
     def held_bytes(self) -> int:
         """What answers take in memory until the client has them."""
         held_bytes = self.queue.held_bytes - self.queue.in_files_bytes + self._unsent_bytes()
-        return held_bytes if self.sender is None else held_bytes + self.sender.memory_bytes
+        return held_bytes if self._sender is None else held_bytes + self._sender.memory_bytes
 
     def pause(self) -> None:
         """The transport has enough."""
@@ -99,9 +103,9 @@ class Outgoing:
         assert transport is not None
         had_nothing = False
         while not self.unread:
-            if self.sender:
-                self.sender.send()
-                if self.sender:
+            if self._sender is not None and self.unsent:
+                self._sender.send()
+                if self.unsent:
                     break
             if not queue.has_come:
                 break
@@ -112,7 +116,8 @@ class Outgoing:
             size = sum(map(len, answers))
             self._host.figures.sent_bytes += size
             if AnswerInParts in map(type, answers):
-                self._send_from_files(transport, answers)
+                for answer in answers:
+                    self._add_to_send(answer)
             elif size <= JOINED_BYTES:
                 transport.write(b"".join(answers))  # type: ignore[arg-type]
             else:
@@ -121,17 +126,35 @@ class Outgoing:
                     transport.write(answer)  # type: ignore[arg-type]
         return had_nothing
 
-    def _send_from_files(self, transport: asyncio.Transport, answers: list[Made]) -> None:
-        if self.sender is None:
-            self.sender = self._make_sender(transport, self._host.in_thread, self._work)
-        for answer in answers:
-            self.sender.add(answer.parts if isinstance(answer, AnswerInParts) else (answer,))
+    def send(self, answer: Made) -> None:
+        """Send an answer before which there is no other, as far as the client takes it.
+
+        Raises as `FileSender.send`.
+        """
+        assert self._transport is not None
+        self._host.figures.sent_bytes += len(answer)
+        if isinstance(answer, bytes):
+            self._transport.write(answer)
+        else:
+            self._add_to_send(answer).send()
+
+    def _add_to_send(self, answer: Made) -> FileSender:
+        sender = self._sender
+        if sender is None:
+            assert self._transport is not None
+            sender = self._make_sender(self._transport, self._host.in_thread, self._work)
+            self._sender, self.unsent = sender, sender.parts
+        if isinstance(answer, AnswerInParts):
+            sender.add(answer.parts, answer.memory_bytes)
+        else:
+            sender.add((answer,), len(answer))
+        return sender
 
     def cancel(self) -> None:
         """Send nothing more that the transport does not have."""
         self.queue.cancel()
-        if self.sender is not None:
-            self.sender.close()
+        if self._sender is not None:
+            self._sender.close()
 
     def end(self) -> None:
         """The transport is gone."""

@@ -110,7 +110,7 @@ async def under_way(broker: Broker, client: socket.socket) -> Connection:
     # Else the system may let the socket grow until it holds all that is left.
     shown.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
     await asyncio.get_running_loop().sock_sendall(client, everything())
-    await until(lambda: bool(connection._outgoing.sender) and connection._outgoing.unread)
+    await until(lambda: bool(connection._outgoing.unsent) and connection._outgoing.unread)
     return connection
 
 
@@ -277,16 +277,16 @@ async def test_parts_take_memory_until_they_are_sent_or_given_up() -> None:
 
     sender = FileSender(transport, in_thread, lambda: None)
     with theirs:
-        sender.add([b"head", memoryview(b"messages")])
+        sender.add([b"head", memoryview(b"messages")], 12)
         assert sender.memory_bytes == 12
         sender.send()
-        assert (bool(sender), sender.memory_bytes) == (False, 0)
+        assert (len(sender.parts), sender.memory_bytes) == (0, 0)
         theirs.setblocking(False)
         received = b""
         while len(received) < 12:
             received += await loop.sock_recv(theirs, 100)
         assert received == b"headmessages"
-        sender.add([b"given up"])
+        sender.add([b"given up"], 8)
         sender.close()
         assert sender.memory_bytes == 0
         transport.close()
