@@ -97,11 +97,9 @@ class _Waiting:
         """Whether the requests wait for nothing any more."""
         return not self._left
 
-    def look_at(self, awaited: Awaited) -> bool:
-        """Look at one of them again; as `is_over`."""
-        self._left = [
-            one for one in self._left if awaited not in one.awaited or not self._is_settled(one)
-        ]
+    def look_at(self, _: Awaited) -> bool:
+        """Look again, because one of them was heard of; as `is_over`."""
+        self._left = [one for one in self._left if not self._is_settled(one)]
         return not self._left
 
     def _is_settled(self, one: Unsettled) -> bool:

@@ -80,7 +80,10 @@ class FileSender:
         budget = TURN_BYTES
         while parts and not self._waiting and not transport.is_closing():
             if transport.get_write_buffer_size():
-                self._say_when_sent()
+                # It has to say when it has sent all, and not only most of it.
+                if not self._says_when_sent:
+                    self._says_when_sent = True
+                    transport.set_write_buffer_limits(high=0)
                 return
             part = parts[0]
             if not isinstance(part, FileRange):
@@ -98,18 +101,6 @@ class FileSender:
             low, high = self._limits
             transport.set_write_buffer_limits(high=high, low=low)
 
-    def _say_when_sent(self) -> None:
-        """Have the transport say when it has sent all, and not only most of it."""
-        if not self._says_when_sent:
-            self._says_when_sent = True
-            self._transport.set_write_buffer_limits(high=0)
-
-    def _give(self, data: InMemory) -> None:
-        """Have the transport send bytes, and go on behind them."""
-        if self.parts:
-            self._say_when_sent()
-        self._transport.write(data)
-
     def _send_bytes(self, data: InMemory) -> None:
         """Send bytes, in one packet with those of a file when these come next."""
         try:
@@ -120,7 +111,7 @@ class FileSender:
             self._transport.abort()
             return
         if sent < len(data):
-            self._give(data[sent:])
+            self._transport.write(data[sent:])
 
     def _raw_socket(self) -> socket.socket:
         """The transport's socket as one that can be sent to; the transport keeps owning it."""
@@ -147,7 +138,7 @@ class FileSender:
             pilot = stretch.file.pread(min(end - position, PILOT_BYTES), position)
             if not pilot:
                 raise FileChanged(_SHORTER) from None
-            self._give(pilot)
+            self._transport.write(pilot)
             position += len(pilot)
         except ConnectionError:
             self._transport.abort()
@@ -204,7 +195,7 @@ class EncryptedFileSender(FileSender):
     """As `FileSender`; the transport takes every byte."""
 
     def _send_bytes(self, data: InMemory) -> None:
-        self._give(data)
+        self._transport.write(data)
 
     def _send_stretch(self, stretch: FileRange) -> int:
         if not stretch.intact:
@@ -214,6 +205,6 @@ class EncryptedFileSender(FileSender):
         piece = stretch.file.pread(size, position)
         if not piece:
             raise FileChanged(_SHORTER)
-        self._give(piece)
+        self._transport.write(piece)
         self._advance(len(piece), stretch)
         return len(piece)

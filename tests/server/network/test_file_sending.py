@@ -290,3 +290,22 @@ async def test_parts_take_memory_until_they_are_sent_or_given_up() -> None:
         sender.close()
         assert sender.memory_bytes == 0
         transport.close()
+
+
+async def test_a_reader_that_is_not_slow_any_more_has_the_usual_limits(
+    broker: Broker, filled: bytes
+) -> None:
+    """Else every later answer that the socket does not take at once would stop the connection."""
+    with socket.create_connection(split_address(broker.addresses.native)) as client:
+        client.setblocking(False)
+        connection = await under_way(broker, client)
+        transport = connection._transport
+        assert transport is not None
+        assert transport.get_write_buffer_limits()[1] == 0
+        loop = asyncio.get_running_loop()
+        received = 0
+        while received < len(filled):
+            received += len(await loop.sock_recv(client, MIB))
+        await until(lambda: not connection._outgoing.unsent)
+        limit_bytes = connection._limits.buffer_bytes
+        assert transport.get_write_buffer_limits() == (limit_bytes // 2, limit_bytes)
