@@ -364,8 +364,13 @@ class Connection(asyncio.BufferedProtocol):
         ):
             answers.add(answer)
             return
-        outgoing.send(answer)
-        if isinstance(answer, bytes) and len(answer) > FREE_BYTES:
+        self._host.figures.sent_bytes += len(answer)
+        if not isinstance(answer, bytes):
+            outgoing.send(answer)
+            return
+        assert self._transport is not None
+        self._transport.write(answer)
+        if len(answer) > FREE_BYTES:
             self._host.held_memory.note(self)
 
     def _break(self, error: ProtocolError | CloseConnection) -> None:

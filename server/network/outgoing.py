@@ -126,17 +126,12 @@ class Outgoing:
                     transport.write(answer)  # type: ignore[arg-type]
         return had_nothing
 
-    def send(self, answer: Made) -> None:
+    def send(self, answer: AnswerInParts) -> None:
         """Send an answer before which there is no other, as far as the client takes it.
 
         Raises as `FileSender.send`.
         """
-        assert self._transport is not None
-        self._host.figures.sent_bytes += len(answer)
-        if isinstance(answer, bytes):
-            self._transport.write(answer)
-        else:
-            self._add_to_send(answer).send()
+        self._add_to_send(answer).send()
 
     def _add_to_send(self, answer: Made) -> FileSender:
         sender = self._sender
