@@ -309,6 +309,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         nothing_to_do = (
             not self._frames
+            and self._reading
             and not queue.has_come
             and queue.unanswered < self._limits.max_requests_in_flight
             and not (self._reader.unfinished or self._finishing or self._broken)
@@ -333,6 +334,7 @@ class Connection(asyncio.BufferedProtocol):
             frames
             or answers.made
             or outgoing.unsent
+            or not self._reading
             or self._broken
             or (answers.unmade and self._goes_on)
         ):
@@ -352,7 +354,8 @@ class Connection(asyncio.BufferedProtocol):
             self._drop_unsendable(error)
 
     def _send_or_queue(self, answer: Answer) -> None:
-        """Send an answer if it is made, and none has to go before it."""
+        """Send an answer if it is made, and none has to go before it; but what `_work` writes soon
+        in one piece with others."""
         answers, outgoing = self._answers, self._outgoing
         if (
             answer is None
@@ -361,6 +364,7 @@ class Connection(asyncio.BufferedProtocol):
             or answers.unmade
             or outgoing.unsent
             or outgoing.unread
+            or (self._working and isinstance(answer, bytes))
         ):
             answers.add(answer)
             return
