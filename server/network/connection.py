@@ -326,7 +326,7 @@ class Connection(asyncio.BufferedProtocol):
         frames, waiting = self._frames, len(self._frames)
         most = min(waiting, REQUESTS_IN_A_TURN, self._limits.max_requests_in_flight)
         try:
-            self._take(self._answerer.answer(frames, most, self._caller))
+            self._answer_next(most)
         except Exception as error:
             self.failed(error)
             return
@@ -341,6 +341,15 @@ class Connection(asyncio.BufferedProtocol):
             self._work(waiting - len(frames))
         elif self._reader.unfinished:
             self._frame_deadline.start()
+
+    def _answer_next(self, most: int) -> None:
+        """Answer up to `most` of the frames; one that is no request breaks the connection."""
+        try:
+            answers = self._answerer.answer(self._frames, most, self._caller)
+        except (ProtocolError, CloseConnection) as error:
+            self._break(error)
+        else:
+            self._take(answers)
 
     def _take(self, answers: Iterable[Answer]) -> None:
         """Send answers as they are made, or queue them; one that cannot be given breaks the
@@ -438,7 +447,7 @@ class Connection(asyncio.BufferedProtocol):
         most = self._limits.max_requests_in_flight
         while True:
             room = min(most - answers.unanswered, len(frames) - left)
-            self._take(self._answerer.answer(frames, room, self._caller))
+            self._answer_next(room)
             if len(frames) <= left or self._stuck:
                 return
 

@@ -312,6 +312,17 @@ async def test_unknown_requests_close_the_connection_and_are_named(
     assert cause in str(dropped["cause"])
 
 
+async def test_what_came_before_an_unknown_request_is_answered(
+    broker: Broker, client: Wire
+) -> None:
+    """P-7, of requests that came together with it."""
+    unknown = struct.pack(">ihhih", 10, 1000, 0, 1, -1)
+    sent = client.send_together(*[MetadataRequest() for _ in range(3)])
+    client.send_bytes(unknown)
+    assert [(await client.receive())[0] for _ in sent] == sent
+    assert await client.at_end()
+
+
 @pytest.mark.parametrize(
     ("sent", "cause"),
     [
