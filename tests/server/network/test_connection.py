@@ -264,6 +264,17 @@ async def test_a_half_sent_request_behind_answered_ones_meets_its_deadline(
     assert strict.figures.connections_dropped == {"half_sent": 1}
 
 
+async def test_the_part_of_a_large_request_that_has_come_counts_as_held(broker: Broker) -> None:
+    """From the moment that it comes, and until its client is gone."""
+    held_memory = broker._connections.held_memory
+    async with wire(broker.addresses.native) as client:
+        client.send_bytes(struct.pack(">i", 8 * SLAB_BYTES) + bytes(SLAB_BYTES))
+        await until(lambda: held_memory.total_bytes)
+        client.send_bytes(bytes(SLAB_BYTES))
+        await until(lambda: held_memory.total_bytes >= 2 * SLAB_BYTES)
+    await until(lambda: not held_memory.total_bytes)
+
+
 async def test_a_trickle_does_not_prolong_the_deadline(strict: Broker) -> None:
     """fault14: a byte now and then; an honest client beside it notices nothing."""
     loop = asyncio.get_running_loop()
