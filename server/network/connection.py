@@ -113,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         self._host.figures.received_bytes += nbytes
         reader = self._reader
         held_nothing = not reader.unfinished
-        views = nbytes >= VIEWED_BYTES and not self._frames and self._is_idle
+        views = nbytes >= VIEWED_BYTES and not self._frames and self._answers_at_once
         try:
             frames = reader.received_views(nbytes) if views else reader.received(nbytes)
         except MemoryError:
@@ -192,12 +192,13 @@ class Connection(asyncio.BufferedProtocol):
             self._drop("memory", "there was no memory for the requests that wait")
 
     @property
-    def _is_idle(self) -> bool:
-        """Whether all before the frames that wait is answered, and all answers are read."""
+    def _answers_at_once(self) -> bool:
+        """Whether a request that comes is handled now. Others may wait for their answers, but none
+        that is made."""
         answers, outgoing = self._answers, self._outgoing
         return not (
             answers.made
-            or answers.unmade
+            or (answers.unmade and self._stuck)
             or outgoing.unsent
             or outgoing.unread
             or self._finishing
@@ -303,7 +304,7 @@ class Connection(asyncio.BufferedProtocol):
         queue = self._answers
         if taken:
             self._take(answers)
-        elif self._frames and self._is_idle:
+        elif self._frames and self._answers_at_once:
             self._answer_all()
             self._give_back()
             return
@@ -320,13 +321,13 @@ class Connection(asyncio.BufferedProtocol):
         self._give_back()
 
     def _answer_all(self) -> None:
-        """Answer the requests that there are, before which nothing waits, and send what is answered
-        at once: what `_work` would do, which looks at more."""
+        """Handle the requests that there are, and send what is answered at once: what `_work` would
+        do, which looks at more."""
         outgoing, answers = self._outgoing, self._answers
         frames, waiting = self._frames, len(self._frames)
-        most = min(waiting, REQUESTS_IN_A_TURN, self._limits.max_requests_in_flight)
+        most = self._limits.max_requests_in_flight - answers.unanswered
         try:
-            self._answer_next(most)
+            self._answer_next(min(most, waiting, REQUESTS_IN_A_TURN))
         except Exception as error:
             self.failed(error)
             return
@@ -524,8 +525,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _idle_since(self) -> float | None:
         """When the last request came or was answered; `None` while there is anything to do."""
-        nothing = not self._frames and not self._reader.unfinished and self._is_idle
-        return self.held_since if nothing else None
+        waits = self._frames or self._reader.unfinished or self._answers.unmade
+        return self.held_since if not waits and self._answers_at_once else None
 
     def _was_idle(self) -> None:
         if self._transport is None or self._transport.is_closing():
