@@ -9,7 +9,7 @@ from .cluster_state import (
     MemberInfo,
     elected,
     elected_alone,
-    has_most,
+    is_to_lead,
     last_counted,
     latest_starts,
     left_in_doubt,
@@ -245,7 +245,7 @@ class ClusterNode(Node):
         if view.state.isr or mine is None or mine.incarnation != self.incarnation:
             return False  # What an earlier run said may be more than there is now.
         reaches = last_counted(view.state.kept, view.members)
-        if reaches is None or not has_most(reaches, self.member):
+        if reaches is None or not is_to_lead(reaches, self.member):
             return False
         for partition, start in latest_starts(reaches).items():
             log = self.directory.logs.get(partition)

@@ -17,6 +17,9 @@ class Reach(NamedTuple):
     counted_revision: int
     logs: tuple[tuple[Partition, int, int], ...]
     """(partition, log end offset, log start offset)"""
+    history_lost: bool = False
+    """Whether it is not known of some log in which epochs its messages were written: others have to
+    copy that log anew."""
 
 
 class Kept(NamedTuple):
@@ -77,14 +80,13 @@ class ClusterView(NamedTuple):
     members: Mapping[int, MemberInfo]
 
 
-def reach(directory: Directory) -> Reach | None:
-    """What a directory has now; `None` where that is not known of some log."""
+def reach(directory: Directory) -> Reach:
+    """What a directory has now."""
     logs = sorted(directory.logs.items())
-    if any(log.history_lost for _, log in logs):
-        return None
     return Reach(
         directory.identity.counted_revision,
         tuple((name, _whole_end(log), log.log_start_offset) for name, log in logs),
+        any(log.history_lost for _, log in logs),
     )
 
 
@@ -146,14 +148,21 @@ def last_counted(
     return {it.member: reported[it.member] for it in kept if it.revision >= counted}
 
 
-def has_most(reaches: Mapping[Member, Reach], member: Member) -> bool:
-    """Whether none has more than `member` in any partition.
+def is_to_lead(reaches: Mapping[Member, Reach], member: Member) -> bool:
+    """Whether none has more than `member` in any partition, and no other has as much that can say
+    more of its epochs.
 
     All began with the same, so ends say who has more. Epochs do not: a leader may have committed
     messages of earlier epochs only.
     """
-    if member not in reaches:
+    if member not in reaches or not _has_most(reaches, member):
         return False
+    return not reaches[member].history_lost or all(
+        each.history_lost or not _has_most(reaches, other) for other, each in reaches.items()
+    )
+
+
+def _has_most(reaches: Mapping[Member, Reach], member: Member) -> bool:
     own = {partition: end for partition, end, _ in reaches[member].logs}
     return all(
         own.get(partition, 0) >= end for each in reaches.values() for partition, end, _ in each.logs

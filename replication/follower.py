@@ -96,7 +96,7 @@ class Follower:
     def welcomed(self, now_s: float, message: Welcome) -> None:
         """The leader is there. The directory knows its epoch by now; see `Node.learn`."""
         self.epoch = message.epoch
-        for log in self._directory.logs.values():
+        for log in list(self._directory.logs.values()):
             if log.history_lost:
                 # Only now: until a leader is there, these may be the only copies.
                 self._begins_anew()

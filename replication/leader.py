@@ -51,7 +51,7 @@ class Leader:
             self._lead(partition, log)
 
     def _lead(self, partition: Partition, log: PartitionLog) -> None:
-        log.lead()
+        log.lead(self.epoch)
         part = LedPartition(log, self._settings.sync_for_acks_all)
         self.partitions[partition] = part
         if part.sync_to > log.synced_offset:

@@ -59,12 +59,12 @@ class PartitionLog(Protocol):
     @property
     def history_lost(self) -> bool:
         """Whether it cannot be known in which epochs its messages were written. A follower asks for
-        all of them again; `lead` keeps them, and they have no epoch from then on."""
+        all of them again; `lead` keeps them, as messages of its own epoch."""
         ...
 
     def set_high_watermark(self, offset: int) -> None: ...
 
-    def lead(self) -> None:
+    def lead(self, epoch: int) -> None:
         """This broker leads from now on. Called before anything is asked by it as the leader."""
         ...
 

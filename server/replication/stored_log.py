@@ -8,7 +8,7 @@ from ...replication.partition_log import Partition, Stored
 from ...storage.log.log import Log
 from ...storage.replica.copy_facts import CopyFacts
 from ...storage.replica.copying import Copied
-from ...storage.replica.epoch_history import EpochHistory
+from ...storage.replica.epoch_history import EpochHistory, EpochStart
 from ...storage.replica.leader_epochs import EpochWrite
 from ...values import value_class
 
@@ -189,19 +189,26 @@ class StoredLog:
 
     # Roles.
 
-    def lead(self) -> None:
+    def lead(self, epoch: int) -> None:
         """The broker leads: the log expires by itself, and no transaction goes on."""
         log = self.log
         self._leads = True
-        self._forget_lost_history()
+        if self.history_lost:
+            self._take_for_own(epoch)
         log.expires = True
         log.producers.follows = False
         log.producers.abort_open(log.log_end_offset)
 
-    def _forget_lost_history(self) -> None:
-        if self.history_lost:
-            with suppress(OSError):  # The next epoch is written all the same.
-                self.log.epochs.clear()
+    def _take_for_own(self, epoch: int) -> None:
+        """Nobody knows in which epochs the messages were written. They count as messages of this
+        one, of which no other log has any: so all others are copied anew."""
+        log = self.log
+        first_offset = log.segment_list.first.base_offset
+        with suppress(OSError, StorageError):  # The next epoch is written all the same.
+            log.epochs.clear()
+            if first_offset < log.log_end_offset:
+                self.begin_epoch(epoch, log.log_end_offset)
+                log.epochs.keep(EpochHistory((EpochStart(epoch, first_offset),)))
 
     def follow(self) -> None:
         """Another broker leads, or none."""

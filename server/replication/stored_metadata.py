@@ -1,6 +1,7 @@
 """The metadata log on disk as `replication/` sees it."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ...replication.partition_log import Partition
@@ -60,7 +61,9 @@ class StoredMetadata(StoredLog):
     def truncate_fully(self, offset: int, producers: Any) -> None:
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is None:
-            self._forget_lost_history()  # The leader's answer to that is its state.
+            if self.history_lost:
+                with suppress(OSError):  # The leader's answer to that is its state.
+                    self.log.epochs.clear()
         else:
             self.metadata.begin_anew(offset, self._copying, snapshot)
             self.moved()
@@ -72,10 +75,11 @@ class StoredMetadata(StoredLog):
         self.metadata.begin_at(offset)
         self.moved()
 
-    def lead(self) -> None:
+    def lead(self, epoch: int) -> None:
         self._leads = True
-        self._forget_lost_history()
         self.metadata.begin_to_lead()
+        if self.history_lost:
+            self._take_for_own(epoch)
 
     def follow(self) -> None:
         self._leads = False

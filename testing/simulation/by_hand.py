@@ -130,7 +130,7 @@ class HandSimulation(Simulation):
             Incarnation(machine.broker_id, machine.run),
             self.settings,
             machine.new_nonce,
-            may_have_lost=machine.lost_power,
+            may_have_lost=machine.may_have_lost,
             follows=chosen,
             brokers=len(self.machines),
             create=self.now_s == 0.0 and machine.broker_id == 1,

@@ -35,13 +35,14 @@ class SimulatedLog:
 
     __slots__ = (
         "_before_cut",
+        "_epochs",
         "_last",
         "checkpoint",
         "directory",
         "entries",
-        "epochs",
         "expired",
         "high_watermark",
+        "history_lost",
         "log_start_offset",
         "partition",
         "synced_offset",
@@ -54,7 +55,8 @@ class SimulatedLog:
         self.directory = directory
         self.entries: list[Entry | None] = []
         """By offset; `None` below the log start."""
-        self.epochs = EpochHistory()
+        self._epochs = EpochHistory()
+        self.history_lost = False
         self.log_start_offset = 0
         self.high_watermark = 0
         self.synced_offset = 0
@@ -79,9 +81,19 @@ class SimulatedLog:
         return None
 
     @property
-    def history_lost(self) -> bool:
-        """Nor is this."""
-        return False
+    def epochs(self) -> EpochHistory:
+        if self.history_lost:
+            raise Violation(f"{name_of(self)}: what cannot be read is asked for")
+        return self._epochs
+
+    @epochs.setter
+    def epochs(self, history: EpochHistory) -> None:
+        self._epochs = history
+
+    def lose_history(self) -> None:
+        """The epochs cannot be read any more."""
+        self._epochs = EpochHistory()
+        self.history_lost = True
 
     def set_high_watermark(self, offset: int) -> None:
         self.directory.watcher.watermark(self, offset)
@@ -89,8 +101,12 @@ class SimulatedLog:
         if offset >= self.checkpoint + 3:
             self.checkpoint = offset
 
-    def lead(self) -> None:
-        """Nothing is to be done for that."""
+    def lead(self, epoch: int) -> None:
+        """Messages of which nobody knows the epochs become those of this one."""
+        if self.history_lost:
+            self.history_lost = False
+            starts = (EpochStart(epoch, self.log_start_offset),)
+            self._epochs = EpochHistory(starts if self.log_start_offset < len(self.entries) else ())
 
     def begin_epoch(self, epoch: int, offset: int) -> None:
         self.epochs = self.epochs.assigned(epoch, offset)
@@ -126,7 +142,7 @@ class SimulatedLog:
 
     def _cut(self) -> None:
         end = len(self.entries)
-        self.epochs = self.epochs.cut(end)
+        self._epochs = self._epochs.cut(end)
         self.high_watermark = min(self.high_watermark, end)
         self.checkpoint = min(self.checkpoint, end)
         self.synced_offset = min(self.synced_offset, end)
@@ -146,7 +162,8 @@ class SimulatedLog:
     def truncate_fully(self, offset: int, producers: dict[Any, tuple[int, int]] | None) -> None:
         self.directory.watcher.emptied(self, offset)
         self.entries = [None] * offset
-        self.epochs = EpochHistory()
+        self._epochs = EpochHistory()
+        self.history_lost = False
         self.log_start_offset = self.high_watermark = self.checkpoint = offset
         self.synced_offset = offset
         self.expired = dict(producers or {})
@@ -162,7 +179,7 @@ class SimulatedLog:
         self.entries[self.log_start_offset : offset] = [None] * (offset - self.log_start_offset)
         self.log_start_offset = offset
         self.high_watermark = max(self.high_watermark, offset)
-        self.epochs = _begun_at(self.epochs, offset)
+        self._epochs = _begun_at(self._epochs, offset)
 
     def sync(self) -> None:
         self.synced_offset = len(self.entries)
@@ -190,7 +207,8 @@ class SimulatedLog:
     def copy(self, directory: "SimulatedDirectory") -> "SimulatedLog":
         made = type(self)(self.partition, directory)
         made.entries = self.entries[:]
-        made.epochs = self.epochs
+        made._epochs = self._epochs
+        made.history_lost = self.history_lost
         made.log_start_offset = self.log_start_offset
         made.high_watermark = self.high_watermark
         made.synced_offset = self.synced_offset
@@ -198,6 +216,11 @@ class SimulatedLog:
         made.expired = dict(self.expired)
         made._count()
         return made
+
+
+def name_of(log: SimulatedLog) -> str:
+    """For a text."""
+    return f"{log.partition} at broker {log.directory.broker_id}"
 
 
 def _begun_at(history: EpochHistory, log_start_offset: int) -> EpochHistory:

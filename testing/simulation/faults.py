@@ -32,6 +32,7 @@ class Faults:
             *((self._wait,) * 4),
             self._etcd,
             self.hand_over,
+            *((self._lose_history,) * simulation.options.loses_histories),
         )
 
     def watch(self, directory: SimulatedDirectory) -> None:
@@ -106,6 +107,18 @@ class Faults:
         machine.directory = directory
         self.watch(directory)
         self._lost()
+        if self._random.random() < 0.7:
+            machine.start()
+
+    def _lose_history(self) -> None:
+        """A broker stops, and when it starts the epochs of one of its logs cannot be read."""
+        machine = self._machine()
+        if machine.node is not None:
+            machine.stop(silent=self._random.random() < 0.4)
+        logs = [log for log in machine.directory.logs.values() if log.entries]
+        if logs:
+            self._simulation.oracle.count("lost histories")
+            self._random.choice(logs).lose_history()
         if self._random.random() < 0.7:
             machine.start()
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ...replication.cluster_node import ClusterNode
+from ...storage.replica.epoch_history import NO_EPOCH
 from .disk import DATA
 from .violation import Violation
 
@@ -62,9 +63,8 @@ def _is_well(simulation: "Simulation") -> bool:
             if other.high_watermark != log.high_watermark:
                 return False
             starts = log.epochs.between(start, log.log_end_offset)
-            if start < log.log_end_offset and [it.epoch for it in starts] != [
-                it.epoch for it in other.epochs.starts
-            ]:
+            epochs = [it.epoch for it in starts if it.epoch != NO_EPOCH]
+            if start < log.log_end_offset and epochs != [it.epoch for it in other.epochs.starts]:
                 return False
     return True
 

@@ -68,6 +68,12 @@ class Machine:
         self.lost_power = False
 
     @property
+    def may_have_lost(self) -> bool:
+        """Whether a process that starts is in doubt."""
+        logs = self.directory.logs.values()
+        return self.lost_power or any(log.history_lost for log in logs)
+
+    @property
     def now_s(self) -> float:
         """Its boot-time clock."""
         return self.simulation.now_s * self.rate + self.offset_s

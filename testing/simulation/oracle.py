@@ -5,7 +5,7 @@ from typing import Any
 from ...replication.cluster_state import ClusterState
 from ...replication.partition_log import Partition
 from ...replication.settings import Incarnation, Member
-from .disk import METADATA, Entry, SimulatedDirectory, SimulatedLog
+from .disk import METADATA, Entry, SimulatedDirectory, SimulatedLog, name_of
 from .violation import Violation
 
 _NEVER = 2**62
@@ -70,16 +70,16 @@ class Oracle:
         truth = self.truth(log.partition)
         old, committed = log.high_watermark, truth.committed
         if offset < old:
-            raise Violation(f"{_name(log)}: the watermark goes back from {old} to {offset}")
+            raise Violation(f"{name_of(log)}: the watermark goes back from {old} to {offset}")
         if offset > len(log.entries):
-            raise Violation(f"{_name(log)}: the watermark {offset} is beyond the end")
+            raise Violation(f"{name_of(log)}: the watermark {offset} is beyond the end")
         first = max(old, truth.start, log.log_start_offset)
         known = min(offset, len(committed))
         if log.entries[first:known] != committed[first:known]:
             if self._is_of_the_lost(log, truth):
                 return
             raise Violation(
-                f"{_name(log)}: below the watermark {offset} it has, from {first} on, "
+                f"{name_of(log)}: below the watermark {offset} it has, from {first} on, "
                 f"{log.entries[first:known]}, and committed is {committed[first:known]}"
             )
         if offset > len(committed):
@@ -96,7 +96,9 @@ class Oracle:
             return
         leading = self.leaders.get(log.directory)
         if leading is None:
-            raise Violation(f"{_name(log)}: a follower's watermark {offset} is beyond its leader's")
+            raise Violation(
+                f"{name_of(log)}: a follower's watermark {offset} is beyond its leader's"
+            )
         epoch, incarnation = leading
         if self.led.setdefault(epoch, incarnation) != incarnation:
             raise Violation(
@@ -113,7 +115,7 @@ class Oracle:
         last = truth.last.get(writer, -1)
         numbered = isinstance(writer, int)
         if number != last + 1 if numbered else number < last:
-            raise Violation(f"{_name(log)}: {writer} has {number} committed behind {last}")
+            raise Violation(f"{name_of(log)}: {writer} has {number} committed behind {last}")
         truth.last[writer] = number
 
     def cut(self, log: SimulatedLog, offset: int) -> None:
@@ -126,7 +128,7 @@ class Oracle:
         if first >= last or directory.member not in self.isr or directory.identity.in_doubt:
             return
         if any(log.entries[at] == truth.committed[at] for at in range(first, last)):
-            raise Violation(f"{_name(log)}: a member cuts at {offset}, committed is {last}")
+            raise Violation(f"{name_of(log)}: a member cuts at {offset}, committed is {last}")
 
     def emptied(self, log: SimulatedLog, offset: int) -> None:
         self.count("emptied")
@@ -139,7 +141,7 @@ class Oracle:
         if log.directory in self.leaders and self.leaders[log.directory][0] >= truth.lost_at_epoch:
             truth.start = max(truth.start, offset)
         elif offset > truth.start and self.isr and not self._is_of_the_lost(log, truth):
-            raise Violation(f"{_name(log)}: a follower lets go what is below {offset}")
+            raise Violation(f"{name_of(log)}: a follower lets go what is below {offset}")
 
     # Leaders.
 
@@ -159,7 +161,7 @@ class Oracle:
             if log is not None and not may_lose and truth.excused == _NEVER:
                 self._begins_behind_trim(log, truth)
             if log is not None and log.log_start_offset > truth.start:
-                raise Violation(f"{_name(log)}: led from {log.log_start_offset} on only")
+                raise Violation(f"{name_of(log)}: led from {log.log_start_offset} on only")
             if have >= len(truth.committed):
                 if may_lose and log is not None:
                     truth.count(log)
@@ -175,7 +177,7 @@ class Oracle:
 
     def _begins_behind_trim(self, log: SimulatedLog, truth: PartitionTruth) -> None:
         if log.log_start_offset < truth.trimmed:
-            raise Violation(f"{_name(log)}: led from before {truth.trimmed}, an answered trim")
+            raise Violation(f"{name_of(log)}: led from before {truth.trimmed}, an answered trim")
 
     def _lose(self, truth: PartitionTruth, have: int, epoch: int) -> None:
         self.count("losses")
@@ -271,7 +273,3 @@ def _counted_last(state: ClusterState, directories: list[SimulatedDirectory]) ->
     there = {directory.member: directory.identity.counted_revision for directory in directories}
     counted = max((there.get(kept.member, 0) for kept in state.kept), default=0)
     return frozenset(kept.member for kept in state.kept if kept.revision >= counted)
-
-
-def _name(log: SimulatedLog) -> str:
-    return f"{log.partition} at broker {log.directory.broker_id}"

@@ -106,7 +106,7 @@ class Simulation:
             Incarnation(machine.broker_id, machine.run),
             self.settings,
             machine.new_nonce,
-            may_have_lost=machine.lost_power,
+            may_have_lost=machine.may_have_lost,
         )
         return node
 

@@ -106,34 +106,67 @@ def test_a_follower_leaves_and_comes_back_copied_anew(place: Path, etcd: EtcdPro
         assert values(all_) == [*(str(number) for number in range(COUNT)), "after", "more"]
 
 
-def test_the_only_copy_is_kept_where_its_epochs_cannot_be_read(
+def spoil_epochs(broker: Broker) -> Path:
+    """Make the epochs of its log unreadable."""
+    checkpoint = broker.data_dir / f"{TOPIC}-0" / "leader-epoch-checkpoint"
+    checkpoint.write_text("garbage\n")
+    return checkpoint
+
+
+def test_the_only_copy_leads_where_its_epochs_cannot_be_read(
     place: Path, etcd: EtcdProcess
 ) -> None:
+    """What the other one has may be of any epoch: it is copied anew."""
     with cluster(place, etcd, count=2) as all_:
         all_.start()
         all_.program.ok("topic", "create", TOPIC)
         leader = all_.in_sync()
         (other,) = all_.others(leader)
+        leader.program.ok("produce", TOPIC, stdin="0\n")
+        all_.in_sync()
         other.stop()
         all_.in_sync(leader.broker_id)
-        for number in range(COUNT):
+        for number in range(1, COUNT):
             leader.program.ok("produce", TOPIC, stdin=f"{number}\n")
         leader.stop()
-        checkpoint = leader.data_dir / f"{TOPIC}-0" / "leader-epoch-checkpoint"
-        checkpoint.write_text("garbage\n")
+        checkpoint = spoil_epochs(leader)
         leader.start()
-        all_.eventually(lambda: "may have lost something" in leader.status().waits_for)
-        assert f"leader-epoch-checkpoint of {TOPIC}-0 cannot be read" in leader.status().waits_for
+        assert all_.in_sync(leader.broker_id) is leader
         assert "[error    ] leader_epochs_unreadable" in leader.told()
-        time.sleep(LEASE_S + 2)  # in which it would have been elected
-        assert leader.status().leader == -1
-        assert checkpoint.read_text() == "garbage\n"
-        refused = leader.program("cluster", "promote", str(leader.broker_id))
-        assert f"leader-epoch-checkpoint of {TOPIC}-0 cannot be read here" in refused.err
-        assert "What may be missing here: not known; its last message came at 20" in refused.err
-        leader.program.ok("cluster", "promote", str(leader.broker_id), "--accept-loss")
+        epoch = leader.status().epoch
+        assert checkpoint.read_text() == f"0\n1\n{epoch} 0\n"
         other.start()
         assert all_.in_sync() is leader
+        all_.eventually(lambda: (other.data_dir / f"{TOPIC}-0" / checkpoint.name).read_text())
+        leader.program.ok("produce", TOPIC, stdin="after\n")
         leader.program.ok("cluster", "promote", str(other.broker_id))
         assert all_.in_sync() is other
+        assert values(all_) == [*(str(number) for number in range(COUNT)), "after"]
+
+
+def test_of_lost_epochs_nobody_leads_before_all_are_heard_who_were_in_sync(
+    place: Path, etcd: EtcdProcess
+) -> None:
+    with cluster(place, etcd, count=2) as all_:
+        leader = with_messages(all_)
+        (other,) = all_.others(leader)
+        for one in (leader, other):
+            one.kill()
+        checkpoints = [spoil_epochs(one) for one in (leader, other)]
+        leader.start()
+        all_.eventually(lambda: leader.status().in_sync == [other.broker_id])
+        leader.kill()
+        time.sleep(LEASE_S + 2)  # after which what it said of itself is gone
+        other.start()
+        all_.eventually(lambda: "may have lost something" in other.status().waits_for)
+        waits_for = other.status().waits_for
+        assert f"leader-epoch-checkpoint of {TOPIC}-0 cannot be read here" in waits_for
+        time.sleep(LEASE_S + 2)  # in which it would have been elected
+        assert other.status().leader == -1
+        assert [checkpoint.read_text() for checkpoint in checkpoints] == ["garbage\n"] * 2
+        refused = other.program("cluster", "promote", str(other.broker_id))
+        assert f"leader-epoch-checkpoint of {TOPIC}-0 cannot be read here" in refused.err
+        assert "What may be missing here: not known; its last message came at 20" in refused.err
+        leader.start()
+        all_.in_sync()
         assert values(all_) == [str(number) for number in range(COUNT)]

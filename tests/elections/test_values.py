@@ -47,13 +47,18 @@ def test_leaders(run: Incarnation) -> None:
     assert decode_leader("leader", encode_leader(run)) == run
 
 
-@given(runs, members, st.integers(-1, 2**62), numbers, st.none() | logs)
+@given(runs, members, st.integers(-1, 2**62), numbers, st.none() | logs, st.booleans())
 def test_members(
-    run: Incarnation, member: Member, epoch: int, lease_id: int, has: dict[Any, Any] | None
+    run: Incarnation,
+    member: Member,
+    epoch: int,
+    lease_id: int,
+    has: dict[Any, Any] | None,
+    lost: bool,
 ) -> None:
     reach = None
     if has is not None:
-        reach = Reach(3, tuple(sorted((name, *ends) for name, ends in has.items())))
+        reach = Reach(3, tuple(sorted((name, *ends) for name, ends in has.items())), lost)
     info = MemberInfo(run, member, epoch, lease_id, reach)
     stored = StoredMember(info, "a:1", "b:2")
     assert decode_member("members/1", encode_member(stored), lease_id) == stored

@@ -16,7 +16,7 @@ from horolog.replication.messages import Hello, Part, Position, Welcome
 from horolog.replication.partition_log import Identity, Partition, PartitionLog
 from horolog.replication.session import Session
 from horolog.replication.settings import Member
-from horolog.storage.replica.epoch_history import NO_EPOCH, EpochEnd
+from horolog.storage.replica.epoch_history import NO_EPOCH, EpochEnd, EpochHistory
 from horolog.testing.simulation.disk import METADATA, SimulatedLog
 from horolog.testing.simulation.options import Options
 
@@ -242,6 +242,29 @@ class ForgetsProducers(SimulatedLog):
         return {}
 
 
+class LeadsWithoutEpochs(SimulatedLog):
+    """Messages of which nobody knows the epochs stay in front of the first one, as at a broker that
+    was alone."""
+
+    __slots__ = ()
+
+    def lead(self, epoch: int) -> None:
+        if self.history_lost:
+            super().lead(epoch)
+            self.epochs = EpochHistory()
+
+
+class EmptiedAtStart(SimulatedLog):
+    """A log of which the epochs are lost is emptied before there is anybody to copy it from."""
+
+    __slots__ = ()
+
+    def open(self) -> None:
+        if self.history_lost:
+            self.truncate_fully(self.log_start_offset, None)
+        super().open()
+
+
 class NeverInDoubt(ClusterNode):
     """A broker whose machine lost power goes on as a member of the ISR."""
 
@@ -304,6 +327,12 @@ CANARIES: dict[str, Callable[[], Options]] = {
     "cuts that are not synced": lambda: Options(log_class=CutsUnsynced, steps=1000, brokers=4),
     "producers forgotten below the log start": lambda: Options(
         log_class=ForgetsProducers, steps=1000, brokers=2
+    ),
+    "lost epochs taken for none": lambda: Options(
+        log_class=LeadsWithoutEpochs, loses_histories=True, steps=1000
+    ),
+    "a log emptied because its epochs are lost": lambda: Options(
+        log_class=EmptiedAtStart, loses_histories=True
     ),
     "no doubt after a power cut": lambda: Options(node_class=NeverInDoubt),
     "a new leader that shows what it has": lambda: Options(node_class=ShowsAtOnce),

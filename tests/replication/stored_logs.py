@@ -112,7 +112,7 @@ class StoredToo(SimulatedLog):
     def append(self, entry: Entry) -> None:
         log = self.stored.log
         if log.epochs.history.last_epoch != entry[0]:
-            self.stored.lead()
+            self.stored.lead(entry[0])
             self.stored.begin_epoch(entry[0], log.log_end_offset)
         self.store(entry)
         super().append(entry)

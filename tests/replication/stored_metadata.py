@@ -201,8 +201,8 @@ class StoredMetadataToo(StoredToo):
         self.said += read(stored.data[1])
         super().append_stored(stored)
 
-    def lead(self) -> None:
-        self.stored.lead()
+    def lead(self, epoch: int) -> None:
+        self.stored.lead(epoch)
         end = self.stored.log_end_offset
         if end > len(self.entries):  # The state is all that it has up to there.
             self.said = self.state_said[:end]

@@ -17,10 +17,10 @@
 
 and where its logs may be needed for recovery, `reach` is
 
-    {"counted_revision": 1190, "logs": {"orders": [[0, 120, 0]]}}
+    {"counted_revision": 1190, "logs": {"orders": [[0, 120, 0]]}, "history_lost": false}
 
-with (partition, log end offset, log start offset). Fields that are not known are left
-alone, so that a later release may add some.
+with (partition, log end offset, log start offset). `history_lost` may be missing, which means
+false. Fields that are not known are left alone, so that a later release may add some.
 """
 
 import json
@@ -108,7 +108,11 @@ def _reach(reach: Reach) -> dict[str, Any]:
     logs: dict[str, list[list[int]]] = {}
     for (topic, partition), end, start in reach.logs:
         logs.setdefault(topic, []).append([partition, end, start])
-    return {"counted_revision": reach.counted_revision, "logs": logs}
+    return {
+        "counted_revision": reach.counted_revision,
+        "logs": logs,
+        "history_lost": reach.history_lost,
+    }
 
 
 def decode_member(key: str, value: bytes, lease_id: int) -> StoredMember:
@@ -183,6 +187,9 @@ class _Reader:
         counted = value.get("counted_revision")
         if type(counted) is not int:
             raise self.wrong(f"has counted_revision {str(counted)[:_SHOWN]!r}, not a number")
+        history_lost = value.get("history_lost", False)
+        if type(history_lost) is not bool:
+            raise self.wrong(f"has history_lost {str(history_lost)[:_SHOWN]!r}, not true or false")
         logs = []
         for topic, partitions in value["logs"].items():
             if not isinstance(partitions, list):
@@ -190,4 +197,4 @@ class _Reader:
             for each in partitions:
                 partition, end, start = self.numbers(each, 3)
                 logs.append(((topic, partition), end, start))
-        return Reach(counted, tuple(sorted(logs)))
+        return Reach(counted, tuple(sorted(logs)), history_lost)
