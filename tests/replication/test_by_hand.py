@@ -14,14 +14,23 @@ SCHEDULES = 5_000
 
 
 def simulation(
-    seed: int, node_class: type[HandNode] = HandNode, *, own_min_insync: bool = True
+    seed: int,
+    node_class: type[HandNode] = HandNode,
+    *,
+    own_min_insync: bool = True,
+    loses_histories: bool = False,
 ) -> HandSimulation:
-    options = Options(node_class=node_class, lease=False, own_min_insync=own_min_insync)
+    options = Options(
+        node_class=node_class,
+        lease=False,
+        own_min_insync=own_min_insync,
+        loses_histories=loses_histories,
+    )
     return HandSimulation(seed, options)
 
 
 def test_schedules_that_broke_something() -> None:
-    run((319497927581, 319497940132), own_min_insync=False)
+    run((319497927581, 319497940132), own_min_insync=False, loses_histories=False)
 
 
 def test_what_is_promised_holds() -> None:
@@ -34,10 +43,10 @@ def test_what_is_promised_holds_for_long(request: pytest.FixtureRequest) -> None
     run(range(base, base + 200_000))
 
 
-def run(seeds: Iterable[int], *, own_min_insync: bool = True) -> None:
+def run(seeds: Iterable[int], *, own_min_insync: bool = True, loses_histories: bool = True) -> None:
     for seed in seeds:
         try:
-            simulation(seed, own_min_insync=own_min_insync).run()
+            simulation(seed, own_min_insync=own_min_insync, loses_histories=loses_histories).run()
         except Violation as violation:
             raise AssertionError(f"seed {seed}: {violation}") from violation
 
