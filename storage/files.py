@@ -11,6 +11,7 @@ import signal
 import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from itertools import repeat
 from pathlib import Path
 from threading import Lock
 from typing import Final, Protocol
@@ -190,12 +191,11 @@ class SystemFile:
         return None
 
     def in_memory(self, size: int, position: int) -> bool:
-        fd, buffers, last = self._fd, [bytearray(1)], position + size - 1
-        preadv, no_wait = os.preadv, _NO_WAIT
+        last = position + size - 1
+        places = *range(position, last, _PROBE_BYTES), last
+        buffers = repeat([bytearray(1)])
         try:
-            for at in range(position, last, _PROBE_BYTES):
-                preadv(fd, buffers, at, no_wait)
-            preadv(fd, buffers, last, no_wait)
+            return all(map(os.preadv, repeat(self._fd), buffers, places, repeat(_NO_WAIT)))
         except BlockingIOError:
             return False
         except OSError as error:

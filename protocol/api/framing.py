@@ -142,7 +142,7 @@ class FrameReader:
             return self._large.room()
         held = len(self._beginning)
         if held:
-            self._slab[:held] = self._beginning
+            _copy(self._beginning, self._slab)
         return memoryview(self._slab)[held : self._window]
 
     def received(self, count: int) -> list[bytearray]:
@@ -240,7 +240,7 @@ class _LargeFrame:
         self._filled = len(beginning)
         self.data = spare
         if spare:
-            spare[: len(beginning)] = beginning
+            _copy(beginning, spare)
         else:
             self._grow(beginning)
 
@@ -260,5 +260,12 @@ class _LargeFrame:
     def _grow(self, content: bytearray | memoryview) -> None:
         # A new buffer: the caller may still hold a view of the old one, which forbids resizing.
         grown = bytearray(min(self._length, len(content) * GROWTH_FACTOR))
-        grown[: len(content)] = content
+        _copy(content, grown)
         self.data = grown
+
+
+def _copy(content: Frame, target: bytearray) -> None:
+    """Copy to the beginning of `target`: once, where an assignment to a part of it copies a view
+    twice."""
+    with memoryview(target) as view:
+        view[: len(content)] = content
