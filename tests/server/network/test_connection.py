@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -231,6 +232,37 @@ async def test_the_memory_of_a_large_request_is_used_again(
     values = [one.value for one in stored]
     sent = [one.value for part in sets for one in records(part, max_decompressed_bytes=1)]
     assert values == sent
+
+
+@pytest.mark.parametrize("in_flight_max", [2, 100])
+@pytest.mark.parametrize("seed", range(3))
+async def test_what_is_received_behind_requests_that_wait_is_stored_as_it_was_sent(
+    tmp_path: Path, seed: int, in_flight_max: int
+) -> None:
+    """Of connections that share a slab, whatever their sets take of it; in the order of each."""
+    random = Random(f"behind others {seed}")
+    async with (
+        running_broker(tmp_path, http_listen="off", max_requests_in_flight=in_flight_max) as broker,
+        wire(broker.addresses.native) as first,
+        wire(broker.addresses.native) as second,
+    ):
+        await first.call(create_topic("a"))
+        sent: dict[Wire, list[bytes]] = {first: [], second: []}
+        for number in range(40):
+            client = random.choice([first, second])
+            size = random.choice([100, 20_000, 70_000, 300_000, 990_000])
+            value = b"%d %d " % (client is first, number) + random.randbytes(size)
+            sent[client].append(value)
+            client.send(PRODUCE, 2, produce("a", message_set(NOW, value=value), acks=-1))
+        for client, values in sent.items():
+            for _ in values:
+                assert result((await client.receive())[1]).error_code == 0
+        log = broker.services.logs.find("a", 0)
+        stored = records(log.reader.read(0, 1 << 30).read(), max_decompressed_bytes=1)
+        found = [one.value for one in stored]
+    assert len(found) == 40
+    for values in sent.values():
+        assert [value for value in found if value in values] == values
 
 
 @pytest.mark.parametrize("sent", [b"\0", b"\0\0\1\0", struct.pack(">i", 500) + b"\x95\3\0"])
