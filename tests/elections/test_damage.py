@@ -137,7 +137,8 @@ def test_the_only_copy_leads_where_its_epochs_cannot_be_read(
         assert checkpoint.read_text() == f"0\n1\n{epoch} 0\n"
         other.start()
         assert all_.in_sync() is leader
-        all_.eventually(lambda: (other.data_dir / f"{TOPIC}-0" / checkpoint.name).read_text())
+        copied = other.data_dir / f"{TOPIC}-0" / checkpoint.name
+        assert copied.read_text() == checkpoint.read_text()
         leader.program.ok("produce", TOPIC, stdin="after\n")
         leader.program.ok("cluster", "promote", str(other.broker_id))
         assert all_.in_sync() is other

@@ -142,6 +142,32 @@ async def test_a_leader_whose_epochs_cannot_be_read_keeps_its_messages(
         assert await follower.values(TOPIC, COUNT + 2) == expected
 
 
+async def test_a_leader_whose_metadata_log_has_lost_its_epochs_keeps_its_topics(
+    place: Path,
+) -> None:
+    async with members(place) as all_:
+        await with_topics(all_)
+        leader, follower = all_[1], all_[2]
+        await follower.stop()
+        await in_sync_are(leader, 1)
+        folder = leader.cluster.stored.metadata.log.path
+        await leader.stop()
+        (folder / "leader-epoch-checkpoint").write_text("garbage\n")
+        await leader.start(cluster_alone=True)
+        assert leader.cluster.leads
+        log = leader.cluster.stored.metadata.log
+        assert log.log_end_offset > log.segment_list.first.base_offset
+        (line,) = log.epochs.history.starts
+        assert line == (leader.cluster.epoch, log.segment_list.first.base_offset)
+        await leader.call(create_topic("new"))
+        await leader.produce("new", "a")
+        await follower.start(follow=leader)
+        await all_.in_sync(leader)
+        await eventually(lambda: follower.log("new").log_end_offset == 1)
+        assert follower.log(TOPIC).log_end_offset == COUNT
+        assert follower.cluster.stored.metadata.log.epochs.history == log.epochs.history
+
+
 async def test_a_follower_whose_epochs_cannot_be_read_is_emptied_when_a_leader_answers(
     place: Path,
 ) -> None:
