@@ -124,7 +124,7 @@ class Maintenance:
 
     def note_roll(self, topic: str, partition: int) -> None:
         """A log began a new segment: sync the old one, and see what retention says, soon."""
-        self._commits.request(self._logs.find(topic, partition).flusher)
+        self._commits.request(self._logs.find(topic, partition).flusher, closed_only=True)
         self._rolled[topic, partition] = None
         self.tasks["rolled"].soon()
 

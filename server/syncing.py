@@ -30,8 +30,8 @@ class _Sync:
         self._log = log
         self.done = asyncio.get_running_loop().create_future()
 
-    def begin_flush(self) -> FlushWork | None:
-        work = self._log.flusher.begin_flush()
+    def begin_flush(self, *, closed_only: bool = False) -> FlushWork | None:
+        work = self._log.flusher.begin_flush(closed_only=closed_only)
         if work is None:
             self._over()
         return work

@@ -140,7 +140,7 @@ def sync_indexes(works: Sequence[FlushWork]) -> None:
 class Flushable(Protocol):
     """What group commit needs of a log."""
 
-    def begin_flush(self) -> FlushWork | None: ...
+    def begin_flush(self, *, closed_only: bool = False) -> FlushWork | None: ...
 
     def messages_synced(self, work: FlushWork) -> None: ...
 
@@ -177,11 +177,12 @@ class GroupCommit:
         self._call_soon = call_soon
         self._clock = clock
         self._on_sync = on_sync
-        self._asked: dict[int, Flushable] = {}
+        self._asked: dict[Flushable, bool] = {}
+        """Logs to be synced, and whether only the segments of each that are closed."""
         self._round = False
         self._to_index: list[_Indexing] = []
-        self._with_checksums: dict[int, FlushWork] = {}
-        """By log, the newest of these that has checksums to write."""
+        self._with_checksums: dict[Path, FlushWork] = {}
+        """By a log's folder, the newest of these that has checksums to write."""
         self._indexing = 0
         self._idle_callbacks: list[Callable[[], None]] = []
 
@@ -190,9 +191,10 @@ class GroupCommit:
         """Whether a round is under way, or about to begin, or not all it is for is synced."""
         return self._round or self._indexing > 0
 
-    def request(self, log: Flushable) -> None:
-        """Have `log` synced; its `end_flush` is called in the loop's thread."""
-        self._asked[id(log)] = log
+    def request(self, log: Flushable, *, closed_only: bool = False) -> None:
+        """Have `log` synced, or only its closed segments; its `end_flush` is called in the loop's
+        thread."""
+        self._asked[log] = closed_only and self._asked.get(log, True)
         if not self._round:
             self._round = True
             self._call_soon(self._start_round)
@@ -206,9 +208,12 @@ class GroupCommit:
 
     def _start_round(self) -> None:
         """Begin the next round, or tell those who wait that there is none."""
-        logs = list(self._asked.values())
-        self._asked.clear()
-        works = [(log, work) for log in logs if (work := log.begin_flush()) is not None]
+        asked, self._asked = self._asked, {}
+        works = [
+            (log, work)
+            for log, closed_only in asked.items()
+            if (work := log.begin_flush(closed_only=closed_only)) is not None
+        ]
         if works:
             self._executor.submit(self._run, works)
             return
@@ -252,10 +257,10 @@ class GroupCommit:
         if work.checksums is not None:
             # They are of all segments of a log: of thousands, at each roll of one that rolls faster
             # than the disk syncs. The next round writes the newest alone.
-            older = self._with_checksums.get(id(log))
+            older = self._with_checksums.get(work.directory)
             if older is not None:
                 older.checksums = None
-            self._with_checksums[id(log)] = work
+            self._with_checksums[work.directory] = work
         if self._indexing == 1:
             self._start_index_round()
 
@@ -264,9 +269,9 @@ class GroupCommit:
         if not self._to_index:
             self._tell_if_idle()
             return
-        by_log: dict[int, list[_Indexing]] = {}
+        by_log: dict[Path, list[_Indexing]] = {}
         for item in self._to_index:
-            by_log.setdefault(id(item[0]), []).append(item)
+            by_log.setdefault(item[1].directory, []).append(item)
         self._to_index.clear()
         self._with_checksums.clear()
         self._index_executor.submit(self._run_indexes, list(by_log.values()))

@@ -59,28 +59,35 @@ class Flusher:
         for work in self._syncs:
             work.target_offset = min(work.target_offset, offset)
 
-    def begin_flush(self) -> FlushWork | None:
-        """What a sync has to do now, or `None` when nothing; hand it to `end_flush` when run."""
+    def begin_flush(self, *, closed_only: bool = False) -> FlushWork | None:
+        """What a sync has to do now, or `None` when nothing; hand it to `end_flush` when run.
+
+        With `closed_only` it leaves the active segment out: a write waits while the file that it
+        goes to is synced, and after a roll nobody asks for more (R-13).
+        """
+        log = self._log
+        end = log.segment_list.active.base_offset if closed_only else log.log_end_offset
         try:
-            return self._begin_flush()
+            return self._begin_flush(end)
         except OSError as error:
             # Nothing was tried on the disk, so nothing is lost: the next request tries again.
             self._log.observe("sync_not_started", error=str(error))
             return None
 
-    def _begin_flush(self) -> FlushWork | None:
+    def _begin_flush(self, end: int) -> FlushWork | None:
         log = self._log
         listed = log.segment_list
-        nothing_new = log.recovery_point >= log.log_end_offset and not listed.names_changed
+        nothing_new = log.recovery_point >= end and not listed.names_changed
         derived_changed = (
             listed.checksums_changed or listed.segments_dropped or log.producers.to_be_written
         )
         if log.failure is not None or (nothing_new and not derived_changed):
             return None
         safe_offset = max(self._messages_safe, log.recovery_point)
-        work = listed.flush_work(safe_offset, log.log_end_offset)
+        work = listed.flush_work(safe_offset, end)
         work.snapshots = log.producers.hand_out()
-        log.unflushed_since = None
+        if end >= log.log_end_offset:
+            log.unflushed_since = None
         self._syncs.append(work)
         return work
 
@@ -143,7 +150,7 @@ class Flusher:
         """Sync everything now. Raises `StorageError`."""
         log = self._log
         try:
-            work = self._begin_flush()
+            work = self._begin_flush(log.log_end_offset)
         except OSError as error:
             raise StorageError(f"{log.path}: a sync could not be started ({error})") from error
         if work is not None:

@@ -268,12 +268,13 @@ class SegmentList:
             self.checksums_changed = True
 
     def flush_work(self, safe_offset: int, target_offset: int) -> FlushWork:
-        """The work that makes everything safe; the messages below `safe_offset` are."""
+        """The work that makes everything safe in the segments that begin below `target_offset`; the
+        messages below `safe_offset` are."""
         dirty: list[Segment] = []
         for segment in reversed(self.segments):
             if segment.next_offset <= safe_offset:
                 break
-            if segment.size_bytes:
+            if segment.size_bytes and segment.base_offset < target_offset:
                 dirty.append(segment)
         unsynced, self.unsynced_indexes = self.unsynced_indexes, set()
         checksums_changed, self.checksums_changed = self.checksums_changed, False
