@@ -189,6 +189,21 @@ async def test_recovery_points_are_written_after_syncs(broker: Broker, client: W
     assert "a 0 3" in recovery_points(broker)
 
 
+async def test_a_roll_has_the_closed_segments_synced_dec20_r13(
+    faulty: Broker, files: FaultyFiles
+) -> None:
+    """And not the one that is written to meanwhile."""
+    async with wire(faulty.addresses.native) as client:
+        await client.call(create_topic("a", segment_bytes=2 * ENTRY_BYTES))
+        files.operations.clear()
+        await client.call(produce("a", message_set(NOW, NOW)))
+        await client.call(produce("a", message_set(NOW)))
+        await synced(faulty)
+        assert [files.did("sync", f"{base:020d}.log") for base in (0, 2)] == [1, 0]
+        await run(faulty, "recovery_points")
+        assert "a 0 2" in recovery_points(faulty)
+
+
 async def test_log_starts_are_written(broker: Broker, client: Wire, clock: ManualClock) -> None:
     await client.call(create_topic("a", retention_ms=10))
     await client.call(produce("a", message_set(NOW)))

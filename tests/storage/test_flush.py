@@ -97,6 +97,37 @@ def test_a_sync_covers_all_earlier_segments_decision_20(folder: LogFolder) -> No
     assert [folder.files.did("sync", f"{base}.log") for base in (0, 1, 2, 3)] == [0, 0, 0, 1]
 
 
+def test_a_sync_of_closed_segments_leaves_the_active_one_out_r13(folder: LogFolder) -> None:
+    log = folder.open(segment_bytes=39)
+    folder.append(1, 2, 3)
+    appended_at = log.unflushed_since
+    folder.clock.advance(500)
+    folder.files.operations.clear()
+    work = log.flusher.begin_flush(closed_only=True)
+    assert work is not None
+    work.run()
+    log.flusher.end_flush(work)
+    assert [folder.files.did("sync", f"{base}.log") for base in (0, 1, 2)] == [1, 1, 0]
+    assert (log.recovery_point, log.unflushed_messages) == (2, 1)
+    assert log.unflushed_since == appended_at, "flush.ms still counts for the message that is left"
+    assert log.flusher.begin_flush(closed_only=True) is None
+    log.flusher.flush()
+    assert (log.recovery_point, log.unflushed_since) == (3, None)
+
+
+def test_a_sync_of_closed_segments_is_whole_when_the_active_one_is_empty(
+    folder: LogFolder,
+) -> None:
+    log = folder.open()
+    folder.append(1)
+    log.appender.roll()
+    work = log.flusher.begin_flush(closed_only=True)
+    assert work is not None
+    work.run()
+    log.flusher.end_flush(work)
+    assert (log.recovery_point, log.unflushed_since) == (1, None)
+
+
 def test_handles_of_closed_segments_are_given_up_once_synced(folder: LogFolder) -> None:
     log = folder.open(segment_bytes=39)
     folder.append(*range(6))

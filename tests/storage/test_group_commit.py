@@ -13,6 +13,7 @@ from horolog.clock import Clock
 from horolog.protocol.records.batches.batch import build_batch
 from horolog.protocol.records.messages.sets import NewRecord
 from horolog.storage.log.flush import FlushWork, GroupCommit
+from horolog.storage.log.flusher import Flusher
 from horolog.storage.log.log import Log
 from horolog.storage.producers.producer_snapshots import KEPT
 from horolog.testing.clock import ManualClock
@@ -75,6 +76,15 @@ class Commits:
         """Let the indexes behind the first round that has any be synced."""
         self.index_executor.run_one()
         self.loop.run_one()
+
+
+class Standing:
+    """Something else than a log's flusher that is asked for in its place."""
+
+    def __init__(self, flusher: Flusher) -> None:
+        self.begin_flush = flusher.begin_flush
+        self.messages_synced = flusher.messages_synced
+        self.end_flush = flusher.end_flush
 
 
 @pytest.fixture
@@ -253,6 +263,44 @@ def test_indexes_are_synced_in_the_order_of_the_rolls(folder: LogFolder, commits
     assert not commits.group.busy
     checksum = (folder.path / "index-checksums").read_text().splitlines()
     assert len([line for line in checksum if line.startswith(("0 ", "1 "))]) == 2
+
+
+@pytest.mark.parametrize("closed_only", [(True,), (True, False), (False, True)])
+def test_a_request_for_all_is_one_for_what_is_closed_as_well(
+    folder: LogFolder, commits: Commits, closed_only: tuple[bool, ...]
+) -> None:
+    log = folder.open()
+    append_waiting(log)
+    log.appender.roll()
+    append_waiting(log)
+    for one in closed_only:
+        commits.group.request(log.flusher, closed_only=one)
+    commits.begin()
+    commits.round()
+    assert folder.files.did("sync", ".log") == len(set(closed_only))
+    assert log.high_watermark == len(set(closed_only))
+
+
+def test_who_stands_for_a_log_shares_the_order_of_its_indexes(
+    folder: LogFolder, commits: Commits
+) -> None:
+    """A trim waits for its own sync of a log (`server/syncing.py`)."""
+    log = folder.open()
+    other = Standing(log.flusher)
+    for one in (log.flusher, log.flusher, other, log.flusher):
+        append_waiting(log)
+        log.appender.roll()
+        commits.group.request(one)
+        commits.begin()
+        commits.round()
+    commits.index()
+    folder.files.operations.clear()
+    commits.index()
+    assert (log.recovery_point, commits.group.busy) == (4, False)
+    synced = [name for kind, name in folder.files.operations if kind == "sync"]
+    indexes = [name for name in synced if name.endswith(".index")]
+    assert indexes == [f"{base:020d}.index" for base in (1, 2, 3)]
+    assert folder.files.did("rename", "index-checksums.tmp") == 1
 
 
 def batches_rolled(folder: LogFolder, commits: Commits, times: int) -> None:
