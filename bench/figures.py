@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from .beside import fast_beside_slow
+from .beside import fast_beside_bulk, fast_beside_slow
 from .brokers import MIB
 from .client import client_columns, client_send, client_send_batch
 from .counting import latency_count_cost
@@ -75,6 +75,7 @@ MEASUREMENTS: Final = (
     Measurement(("start_empty", "rss_idle"), empty),
     Measurement(("start_3500", "rss_3500"), of_3500),
     Measurement(("fast_beside_slow",), fast_beside_slow),
+    Measurement(("fast_beside_bulk",), fast_beside_bulk),
     Measurement(("quota_held", "quota_beside"), quota_held),
     Measurement(("window_hour", "window_hour_first", "count_by_time"), window_hour),
     Measurement(("time_map_cost", "time_map_cost_jitter"), time_map_cost),

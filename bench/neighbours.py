@@ -12,7 +12,7 @@ from typing import Final
 
 from ..config.address import split_address
 from ..testing.requests import fetch, list_offsets, produce
-from .brokers import MIB
+from .brokers import MIB, sets
 from .raw_client import RawClient, encoded
 
 TOPIC: Final = "beside"
@@ -26,6 +26,7 @@ FIRST_MS: Final = 1_479_144_272_509
 """Time of its first message; each is a millisecond later than the one before."""
 
 _SLOW_CONNECTIONS: Final = 8
+_SETS_IN_FLIGHT: Final = 8
 _OLD_FETCH: Final = 1
 """A version of fetch that gives messages of format v0: all have to be converted."""
 
@@ -78,11 +79,23 @@ def converting_reader(address: str) -> None:
             client.exchange(request)
 
 
+def bulk_producer(address: str) -> None:
+    """Sets of 900 KiB, of which so many are in flight that the broker never waits for one."""
+    client = RawClient(address)
+    request = encoded(produce(TOPIC, sets(100, 900 << 10)[0], acks=1))
+    client.exchange(request)
+    _running()
+    while True:
+        client.pipeline(request, 1, 100 * _SETS_IN_FLIGHT, _SETS_IN_FLIGHT)
+
+
 KINDS: Final[Mapping[str, Callable[[str], None]]] = {
     "slow_client": slow_client,
     "time_scan": time_scan,
     "converting_reader": converting_reader,
 }
+
+BULK: Final = "bulk_producer"
 
 
 def _connected(address: str) -> socket.socket:
@@ -98,4 +111,4 @@ def _running() -> None:
 
 
 if __name__ == "__main__":
-    KINDS[sys.argv[1]](sys.argv[2])
+    {**KINDS, BULK: bulk_producer}[sys.argv[1]](sys.argv[2])

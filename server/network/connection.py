@@ -74,6 +74,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._caller = Caller(("", 0), "")
         self._reading = True
+        self._room_bytes = 0
+        """That the buffer had which is received into."""
         self._finishing = False
         self._broken: tuple[str, str] | None = None
         self._muted: asyncio.TimerHandle | None = None
@@ -107,9 +109,13 @@ class Connection(asyncio.BufferedProtocol):
             self._close()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._reader.get_buffer(sizehint)
+        buffer = self._reader.get_buffer(sizehint)
+        self._room_bytes = len(buffer)
+        return buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        if nbytes == self._room_bytes:
+            self._give_way()
         self._host.figures.received_bytes += nbytes
         reader = self._reader
         held_nothing = not reader.unfinished
@@ -146,6 +152,17 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.go_on()
         self._give_back()
+
+    def _give_way(self) -> None:
+        """Read on in the next turn of the loop. Else libuv reads from one connection up to 32 times
+        in a turn, as long as the client fills the buffer, and all others wait."""
+        if self._reading and self._transport is not None:
+            self._transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if self._reading and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _note_large(self, frame: Frame) -> None:
         if not isinstance(frame, bytes | memoryview) and SLAB_BYTES < len(frame) <= SPARE_BYTES:

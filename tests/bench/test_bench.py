@@ -39,7 +39,8 @@ FIXED_NAMES = set(
     produce_1KiB_growing socket_to_file file_write_new produce_one produce_one_pipelined
     durable_acks durable_acks_p99 disk_syncs_32 disk_syncs_32_p99 fetch_64KiB fetch_1MiB fetch_8MiB
     find_time_1 find_time_1000 find_time_10000 latency_count_cost recovery start_empty start_3500
-    rss_idle rss_3500 fast_beside_slow window_hour window_hour_first count_by_time index_memory
+    rss_idle rss_3500 fast_beside_slow fast_beside_bulk window_hour window_hour_first count_by_time
+    index_memory
     produce_tls fetch_1MiB_tls produce_one_tls produce_acls produce_one_acls acl_check_cost
     time_map_cost time_map_cost_jitter
     quota_held quota_beside client_send client_send_batch client_columns

@@ -31,6 +31,7 @@ from horolog.protocol.limits import (
 from horolog.protocol.records.messages.message import records
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.broker import Broker
+from horolog.server.network import connections
 from horolog.server.network.deadline import LAST_CHANCE_SECONDS
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
@@ -376,6 +377,36 @@ async def test_many_requests_at_once_leave_others_their_turns(broker: Broker) ->
     watching = False
     # Those of a read and those that are left of the one before can fall into one pass.
     assert max(b - a for a, b in pairwise(handled)) <= 2 * REQUESTS_IN_A_TURN
+
+
+async def test_a_client_that_fills_the_buffer_leaves_others_their_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One buffer of it is received in a turn, however much of it has come."""
+    monkeypatch.setattr(connections, "SHARED_SLAB_BYTES", SLAB_BYTES)
+    loop = asyncio.get_running_loop()
+    async with running_broker(tmp_path, http_listen="off") as broker:
+        async with wire(broker.addresses.native) as client:
+            await client.call(create_topic("a"))
+        received: list[int] = []
+        watching = True
+
+        def watch() -> None:
+            received.append(broker.figures.received_bytes)
+            if watching:
+                loop.call_soon(watch)
+
+        body = produce("a", message_set(NOW, value=bytes(20_000)))
+        request = native.encode_request(PRODUCE, 2, 1, "test", body)
+        with socket.create_connection(split_address(broker.addresses.native)) as client_socket:
+            client_socket.setblocking(False)
+            begin = broker.figures.received_bytes
+            sent_bytes = client_socket.send(request * 200)
+            assert sent_bytes > 4 * SLAB_BYTES
+            watch()
+            await until(lambda: broker.figures.received_bytes == begin + sent_bytes)
+            watching = False
+        assert max(b - a for a, b in pairwise(received)) <= SLAB_BYTES
 
 
 async def test_reading_pauses_at_the_cap_of_requests_in_flight(strict: Broker) -> None:
