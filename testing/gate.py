@@ -20,6 +20,9 @@ from .proxy import RESET_ON_CLOSE, Direction
 
 _PIECE_BYTES: Final = 1 << 16
 _DEADLINE_S: Final = 10.0
+_TURNS_TO_ACCEPT: Final = 4
+"""Of the loop, until `_accept` has got a connection that was accepted. When its server is closed
+before, asyncio leaves it open, and says nothing."""
 
 EVERYBODY: Final = ""
 """In the place of a name: all who connect."""
@@ -63,11 +66,16 @@ class Gate:
         self.address = "{}:{}".format(*listening.sockets[0].getsockname()[:2])
         self._ready.set()
         await self._end.wait()
+        for one in listening.sockets:
+            self._loop.remove_reader(one.fileno())
+        for _ in range(_TURNS_TO_ACCEPT):
+            await asyncio.sleep(0)
         listening.close()
-        tasks = [link.task for link in self._links]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        while self._links:
+            tasks = [link.task for link in self._links]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     # From any thread.
 
@@ -138,14 +146,16 @@ class Gate:
             link.torn.add(way)
         return way not in link.torn
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = _Link(self, writer.get_extra_info("peername")[1])
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = _Link(self, writer)
         self._links.add(link)
-        try:
-            with suppress(asyncio.CancelledError, OSError):
-                await link.run(reader, writer, self._server)
-        finally:
-            self._links.discard(link)
+        link.task = self._loop.create_task(link.run(reader, self._server))
+        link.task.add_done_callback(lambda _: self._ended(link))
+
+    def _ended(self, link: "_Link") -> None:
+        # Also of one that was cancelled before it began.
+        self._links.discard(link)
+        link.abort()
 
     def __enter__(self) -> Self:
         return self
@@ -162,37 +172,32 @@ class Gate:
 class _Link:
     """One connection through a gate."""
 
-    def __init__(self, gate: Gate, port: int) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self.task: asyncio.Task[None] = task
-        self.port = port
-        self.name = gate.name_of(port)
+    def __init__(self, gate: Gate, writer: asyncio.StreamWriter) -> None:
+        self.task: asyncio.Task[None]
+        self.port = writer.get_extra_info("peername")[1]
+        self.name = gate.name_of(self.port)
         self.torn: set[Direction] = set()
         """Where something of it has vanished: TCP delivers nothing behind a hole."""
         self._gate = gate
+        self._here = writer
+        self._there: asyncio.StreamWriter | None = None
 
-    async def run(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        server: tuple[str, int],
-    ) -> None:
-        """Until both directions have ended, or it is cancelled; then both ends are reset. Raises
-        `OSError` where the server cannot be reached."""
-        there: asyncio.StreamWriter | None = None
-        try:
+    async def run(self, reader: asyncio.StreamReader, server: tuple[str, int]) -> None:
+        """Until both directions have ended, or it is cancelled, or the server cannot be reached."""
+        with suppress(asyncio.CancelledError, OSError):
             if not await self._gate.arrives(self, Direction.TO_SERVER, 0):
                 await asyncio.Event().wait()  # Until the way is open.
-            answers, there = await asyncio.open_connection(*server)
+            answers, self._there = await asyncio.open_connection(*server)
             await asyncio.gather(
-                self._pump(reader, there, Direction.TO_SERVER),
-                self._pump(answers, writer, Direction.TO_CLIENT),
+                self._pump(reader, self._there, Direction.TO_SERVER),
+                self._pump(answers, self._here, Direction.TO_CLIENT),
             )
-        finally:
-            for end in (writer, there):
-                if end is not None:
-                    self._abort(end)
+
+    def abort(self) -> None:
+        """Reset both ends."""
+        for end in (self._here, self._there):
+            if end is not None:
+                self._abort(end)
 
     def _abort(self, end: asyncio.StreamWriter) -> None:
         if self.torn and not end.transport.is_closing():
