@@ -17,6 +17,7 @@ from ..figure import Figure
 from .beside_kafka import beside_kafka
 from .copying import copying
 from .idle import idle
+from .least import least
 from .producing import producing
 
 RESULTS: Final = Path("build") / "bench-cluster.json"
@@ -24,6 +25,7 @@ RESULTS: Final = Path("build") / "bench-cluster.json"
 MEASUREMENTS: Final[dict[str, Callable[[], Iterator[Figure]]]] = {
     "copy": copying,
     "produce": producing,
+    "least": least,
     "idle": idle,
     "beside_kafka": beside_kafka,
 }

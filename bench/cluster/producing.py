@@ -12,10 +12,10 @@ from ..figure import Figure, median_ratio, rates, times_in_turns
 from ..raw_client import RawClient, check_end, encoded
 from .members import members
 
-_IN_FLIGHT: Final = 8
+IN_FLIGHT: Final = 8
 _ROUNDS: Final = 7
 _SECONDS: Final = 0.5
-_SET_BYTES: Final = 64 << 10
+SET_BYTES: Final = 64 << 10
 _ONES: Final = 50
 ALL: Final = -1
 WRITTEN: Final[dict[str, Any]] = {"acks_all_durability": "written"}
@@ -35,7 +35,7 @@ class Filling:
 
     def send(self, times: int = 64) -> int:
         """Send the set so many times, wait for the answers; how many messages that are."""
-        self._client.pipeline(self._request, 1, times, _IN_FLIGHT)
+        self._client.pipeline(self._request, 1, times, IN_FLIGHT)
         self._sent += times * self._count
         return times * self._count
 
@@ -65,10 +65,10 @@ def producing(
         clients = {"alone": alone, "led": brokers.leader.client}
         for name, acks in (("acks_1", 1), ("acks_all", ALL)):
             filling = {
-                which: Filling(client, name, _SET_BYTES, acks) for which, client in clients.items()
+                which: Filling(client, name, SET_BYTES, acks) for which, client in clients.items()
             }
             for each in filling.values():
-                each.send(turn_bytes // _SET_BYTES + 1)
+                each.send(turn_bytes // SET_BYTES + 1)
             found: dict[str, list[float]] = {which: [] for which in clients}
             for _ in range(rounds):
                 for which, each in filling.items():

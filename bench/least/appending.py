@@ -44,7 +44,8 @@ class Appending:
         self._thread = ThreadPoolExecutor(1)
         self._closing: list[Future[None]] = []
         self._files = 0
-        self._offset = 0
+        self.next_offset = 0
+        """Of the message that comes next."""
         self._begin()
         version = newest(PRODUCE, encoding)
         self._request = encoding.reader(PRODUCE, version)
@@ -94,9 +95,9 @@ class Appending:
             raise ValueError("not a produce request")
         sets = [one.body.topics[0].partitions[0].records for one in requests]
         now_ms = time.time_ns() // 1_000_000
-        found = numbered(sets, self._offset, now_ms)
+        found = numbered(sets, self.next_offset, now_ms)
         self.write(found.data, found.first_offsets, now_ms)
-        self._offset = found.last_offset + 1
+        self.next_offset = found.last_offset + 1
         responses: list[ProduceResponse] = []
         for request, offset in zip(requests, found.first_offsets, strict=True):
             topic = request.body.topics[0]

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import uvloop
 
@@ -32,12 +32,10 @@ from ..brokers import RETENTION_LIMIT
 from ..raw_client import RawClient
 from .appending import Appending
 from .listening import listen_at, process
+from .receiving import Receiving
 
 DOES: Final = ("answers", "writes", "appends", "kafka", "reads", "fetches")
 
-_BUFFER_BYTES: Final = 1 << 20
-_MOVED_BYTES: Final = 128 << 10
-_LENGTH_BYTES: Final = 4
 _SEARCHED_BYTES: Final = 8 << 10
 FETCHED_BYTES: Final = 64 << 10
 """That `fetches` reads for a frame."""
@@ -95,49 +93,15 @@ class _Work:
         return b"".join(part for fetched in read for part in (self._answer, fetched))
 
 
-class _Connection(asyncio.BufferedProtocol):
-    def __init__(self, work: _Work, over: asyncio.Event) -> None:
-        self._answers = work.answers
-        self._over = over
-        self._view = memoryview(bytearray(_BUFFER_BYTES))
-        self._end = 0
-        self._wanted_end = _BUFFER_BYTES
-        """Behind a large frame nothing is received before it is done: that would be moved."""
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._over.set()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view[self._end : self._wanted_end]
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._end += nbytes
-        view, end = self._view, self._end
-        frames: list[memoryview] = []
-        begin = 0
-        while (behind := begin + _LENGTH_BYTES) <= end:
-            behind += int.from_bytes(view[begin:behind], "big")
-            if behind > end:
-                break
-            frames.append(view[begin + _LENGTH_BYTES : behind])
-            begin = behind
-        if frames and self._transport is not None:
-            self._transport.write(self._answers(view[:begin], frames))
-        view[: end - begin] = bytes(view[begin:end])
-        self._end = end - begin
-        large = behind - begin > _MOVED_BYTES
-        self._wanted_end = behind - begin if large else _BUFFER_BYTES
-
-
 async def main(does: str, folder: Path) -> None:
     over = asyncio.Event()
     work = _Work(does, folder)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Connection(work, over), "127.0.0.1", 0)
+
+    def handle(connection: Receiving, data: memoryview, frames: Sequence[memoryview]) -> None:
+        connection.transport.write(work.answers(data, frames))
+
+    server = await loop.create_server(lambda: Receiving(handle, over), "127.0.0.1", 0)
     listen_at(*server.sockets[0].getsockname())
     await over.wait()
 

@@ -11,6 +11,7 @@ from horolog.bench.brokers import MIB
 from horolog.bench.cluster import __main__ as cluster
 from horolog.bench.cluster.copying import copying
 from horolog.bench.cluster.idle import idle
+from horolog.bench.cluster.least import least
 from horolog.bench.cluster.producing import producing
 from horolog.protocol.records.kernel import FORM
 
@@ -47,6 +48,13 @@ def test_a_leader_with_a_follower_beside_one_without() -> None:
         "produce_acks_all",
         "produce_one_acks_all",
     ]
+
+
+def test_a_least_leader_with_a_follower_beside_one_without() -> None:
+    led, alone = least(turn_bytes=MIB, rounds=1, seconds=0.05)
+    assert (led.name, led.beside, alone.name) == ("least_acks_all", alone.name, led.beside)
+    assert led.ratio is not None
+    assert 0 < led.ratio < 2
 
 
 def test_an_idle_follower_is_measured() -> None:

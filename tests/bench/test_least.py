@@ -11,6 +11,7 @@ from horolog.bench.durable import DURABLE
 from horolog.bench.least.appending import Appending
 from horolog.bench.least.beside_loops import LEAST
 from horolog.bench.least.loops import DOES, FETCHED_BYTES, looping
+from horolog.bench.least.replicas import leading
 from horolog.bench.least.starting import libraries, start_seconds
 from horolog.bench.least.syncs import syncing
 from horolog.bench.raw_client import decoded, encoded, newest
@@ -72,6 +73,22 @@ def test_a_process_that_syncs_has_what_it_answers(tmp_path: Path) -> None:
         ]
     assert found[:6] == list(range(6))
     assert sorted(found[6:]) == [6, 7, 8]
+
+
+@pytest.mark.parametrize("followed", [True, False])
+def test_a_follower_has_what_its_leader_answers(tmp_path: Path, followed: bool) -> None:
+    request = encoded(produce("bench", sets(100, 1)[0], acks=-1))
+    version = newest(PRODUCE, native)
+    with leading(tmp_path, followed=followed) as client:
+        client.send(request * SETS)
+        for number in range(SETS):
+            answer = result(decoded(PRODUCE, version, bytes(client.answer())))
+            assert answer.base_offset == number
+        logs = [(tmp_path / name / "log") for name in ("leader", "follower")]
+        data = logs[0].read_bytes()
+        assert len(list(entries(data, 0, len(data)))) == SETS
+        assert logs[1].exists() == followed
+        assert not followed or logs[1].read_bytes() == data
 
 
 def test_a_log_beside_kafka_has_files_that_go(tmp_path: Path) -> None:
