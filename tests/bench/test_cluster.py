@@ -18,7 +18,7 @@ from horolog.protocol.records.kernel import FORM
 
 def test_names_that_are_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     assert cluster.main(["copy", "fly"]) == 2
-    assert "unknown: fly; there are copy, produce, idle, beside_kafka" in capsys.readouterr().err
+    assert "unknown: fly; there are copy, produce, least, idle, beside_kafka" in capsys.readouterr().err
 
 
 def test_without_java_the_rest_is_measured(
