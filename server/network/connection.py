@@ -132,12 +132,7 @@ class Connection(asyncio.BufferedProtocol):
             self._broken = "protocol", reader.fault.cause
             self._tell_tls(reader.fault)
         if not frames:
-            if reader.fault is not None:
-                self._work()
-                return
-            # Further bytes of the request that has begun do not prolong its time.
-            self._frame_deadline.start()
-            self._host.held_memory.note(self)
+            self._wait_for_rest()
             return
         if not held_nothing:
             self._frame_deadline.stop()
@@ -152,6 +147,15 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.go_on()
         self._give_back()
+
+    def _wait_for_rest(self) -> None:
+        """No request is whole yet, and perhaps none will be."""
+        if self._reader.fault is not None:
+            self._work()
+            return
+        # Further bytes of the request that has begun do not prolong its time.
+        self._frame_deadline.start()
+        self._host.held_memory.note(self)
 
     def _give_way(self) -> None:
         """Read on in the next turn of the loop. Else libuv reads from one connection up to 32 times

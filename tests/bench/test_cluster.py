@@ -18,7 +18,8 @@ from horolog.protocol.records.kernel import FORM
 
 def test_names_that_are_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     assert cluster.main(["copy", "fly"]) == 2
-    assert "unknown: fly; there are copy, produce, least, idle, beside_kafka" in capsys.readouterr().err
+    there = "copy, produce, least, idle, beside_kafka"
+    assert f"unknown: fly; there are {there}" in capsys.readouterr().err
 
 
 def test_without_java_the_rest_is_measured(
