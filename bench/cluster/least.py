@@ -20,7 +20,7 @@ _TIMES: Final = 64
 def least(
     *, turn_bytes: int = ONE_TURN_BYTES, rounds: int = _ROUNDS, seconds: float = _SECONDS
 ) -> Iterator[Figure]:
-    """As `produce_acks_all`, of least processes; the limit for what a broker keeps."""
+    """As `produce_acks_all`, of processes that do nothing else."""
     data, count = sets(100, SET_BYTES)
     request = encoded(produce("bench", data, acks=ALL))
     with (
