@@ -16,7 +16,7 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -29,7 +29,7 @@ from ...storage.files import Buffer
 from ..brokers import RETENTION_LIMIT
 from ..raw_client import RawClient
 from .appending import Appending
-from .listening import Listening, listen_at, process
+from .listening import listen_at, process
 from .numbering import numbered
 from .receiving import Receiving
 
@@ -42,19 +42,11 @@ def leading(folder: Path, *, followed: bool) -> Iterator[RawClient]:
     """A client of such a leader, which has its files in `folder`, a new one."""
     for name in ("leader", "follower"):
         (folder / name).mkdir(parents=True)
-    with process(__name__, [str(folder / "leader")]) as leader:
-        if not followed:
-            with closing(RawClient(leader.address)) as client:
-                yield client
-            return
-        with _following(folder / "follower", leader), closing(RawClient(leader.address)) as client:
-            yield client
-
-
-@contextmanager
-def _following(folder: Path, leader: Listening) -> Iterator[Listening]:
-    with process(__name__, [str(folder), leader.address]) as follower:
-        yield follower
+    with ExitStack() as ends:
+        leader = ends.enter_context(process(__name__, [str(folder / "leader")]))
+        if followed:
+            ends.enter_context(process(__name__, [str(folder / "follower"), leader.address]))
+        yield ends.enter_context(closing(RawClient(leader.address)))
 
 
 class _Log(Appending):

@@ -160,12 +160,12 @@ class Connection(asyncio.BufferedProtocol):
     def _give_way(self) -> None:
         """Read on in the next turn of the loop. Else libuv reads from one connection up to 32 times
         in a turn, as long as the client fills the buffer, and all others wait."""
-        if self._reading and self._transport is not None:
+        if self._transport is not None:
             self._transport.pause_reading()
             self._loop.call_soon(self._read_on)
 
     def _read_on(self) -> None:
-        if self._reading and self._transport is not None and not self._transport.is_closing():
+        if self._reading and self._transport is not None:
             self._transport.resume_reading()
 
     def _note_large(self, frame: Frame) -> None:

@@ -46,6 +46,15 @@ async def in_sync_are(leader: Member, *brokers: int) -> None:
     await eventually(lambda: leader.cluster.people.describe().in_sync == list(brokers))
 
 
+async def left_by_its_follower(all_: Members) -> tuple[Member, Member]:
+    """The leader, which has the topics and is the only one in sync; and who followed it."""
+    await with_topics(all_)
+    leader, follower = all_[1], all_[2]
+    await follower.stop()
+    await in_sync_are(leader, 1)
+    return leader, follower
+
+
 async def read_all(member: Member, count: int) -> list[bytes | None]:
     async with Consumer(member.address, read_from="any", max_wait_ms=100) as consumer:
         consumer.assign(TOPIC)
@@ -113,10 +122,7 @@ async def test_a_leader_whose_epochs_cannot_be_read_keeps_its_messages(
 ) -> None:
     """They may be the only copies. Whoever follows has nothing in common, and copies them anew."""
     async with members(place) as all_:
-        await with_topics(all_)
-        leader, follower = all_[1], all_[2]
-        await follower.stop()
-        await in_sync_are(leader, 1)
+        leader, follower = await left_by_its_follower(all_)
         await leader.produce(TOPIC, "last")
         await leader.stop()
         spoil_epochs(leader)
@@ -146,10 +152,7 @@ async def test_a_leader_whose_metadata_log_has_lost_its_epochs_keeps_its_topics(
     place: Path,
 ) -> None:
     async with members(place) as all_:
-        await with_topics(all_)
-        leader, follower = all_[1], all_[2]
-        await follower.stop()
-        await in_sync_are(leader, 1)
+        leader, follower = await left_by_its_follower(all_)
         folder = leader.cluster.stored.metadata.log.path
         await leader.stop()
         (folder / "leader-epoch-checkpoint").write_text("garbage\n")

@@ -409,6 +409,34 @@ async def test_a_client_that_fills_the_buffer_leaves_others_their_turns(
         assert max(b - a for a, b in pairwise(received)) <= SLAB_BYTES
 
 
+async def test_a_client_that_fills_the_buffer_is_not_read_at_the_cap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fault16: its turn is over, and the next one begins once there is room again."""
+    monkeypatch.setattr(connections, "SHARED_SLAB_BYTES", SLAB_BYTES)
+    in_flight = 4
+    async with running_broker(
+        tmp_path, http_listen="off", max_requests_in_flight=in_flight
+    ) as broker:
+        async with wire(broker.addresses.native) as client:
+            await client.call(produce("a", message_set(NOW)))
+        log = broker.directory.log("a", 0)
+        log.hold_high_watermark(1)
+        body = produce("a", message_set(NOW, value=bytes(1_000)), acks=-1)
+        request = native.encode_request(PRODUCE, 2, 1, "test", body)
+        with socket.create_connection(split_address(broker.addresses.native)) as client_socket:
+            client_socket.setblocking(False)
+            begin = broker.figures.received_bytes
+            sent_bytes = client_socket.send(request * 1_000)
+            assert sent_bytes > 4 * SLAB_BYTES
+            await until(lambda: log.log_end_offset == 1 + in_flight)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert broker.figures.received_bytes - begin <= 2 * SLAB_BYTES
+            log.hold_high_watermark(None)
+            await until(lambda: broker.figures.received_bytes == begin + sent_bytes)
+
+
 async def test_reading_pauses_at_the_cap_of_requests_in_flight(strict: Broker) -> None:
     """fault16: what waits is bounded, the rest stays in the socket."""
     async with wire(strict.addresses.native) as client, wire(strict.addresses.native) as other:
