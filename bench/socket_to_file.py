@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from ..config.address import split_address
-from .least.listening import listen_at, process
+from .least.listening import listen_on, process
 from .least.numbering import numbered
 
 _CHECKED: Final = "checked"
@@ -50,7 +50,7 @@ def writing(
 
 def main(path: str, set_bytes: int, sets: int, *, checked: bool) -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listen_at(*listener.getsockname())
+        listen_on(listener)
         connection, _ = listener.accept()
     received = memoryview(bytearray(set_bytes))
     next_offset = 0

@@ -22,7 +22,7 @@ from ...protocol.api.encodings import Encoding
 from ...protocol.api.native import frames as native
 from ..fetching import PLACES
 from ..raw_client import RawClient
-from .listening import listen_at, process
+from .listening import listen_on, process
 
 _RECEIVE_BYTES: Final = 1 << 20
 _LENGTH_BYTES: Final = 4
@@ -60,7 +60,7 @@ def answering(
 
 def main(answer: str, head_bytes: int, body_bytes: int, written: str | None) -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listen_at(*listener.getsockname())
+        listen_on(listener)
         connection, _ = listener.accept()
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with connection, open(answer, "rb", buffering=0) as file:

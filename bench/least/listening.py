@@ -1,10 +1,13 @@
 """Starting one of these processes, and how it says where it listens."""
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
+
+from ...server.network import congestion
 
 _LISTENING: Final = "listening "
 
@@ -18,7 +21,7 @@ class Listening(NamedTuple):
 
 @contextmanager
 def process(module: str, arguments: Sequence[str]) -> Iterator[Listening]:
-    """Run a module that calls `listen_at`, and end it. Raises `RuntimeError` when it does not."""
+    """Run a module that calls `listen_on`, and end it. Raises `RuntimeError` when it does not."""
     command = [sys.executable, "-m", module, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
         try:
@@ -31,6 +34,9 @@ def process(module: str, arguments: Sequence[str]) -> Iterator[Listening]:
             started.kill()
 
 
-def listen_at(host: str, port: int) -> None:
-    """Say, in such a process, where it listens."""
+def listen_on(listening: socket.socket) -> None:
+    """Say, in such a process, where it listens; it sends without pauses, as brokers do to clients
+    of their machine."""
+    congestion.expect_local(listening)
+    host, port = listening.getsockname()[:2]
     print(f"{_LISTENING}{host}:{port}", flush=True)

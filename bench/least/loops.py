@@ -31,7 +31,7 @@ from ...protocol.api.native import frames as native
 from ..brokers import RETENTION_LIMIT
 from ..raw_client import RawClient
 from .appending import Appending
-from .listening import listen_at, process
+from .listening import listen_on, process
 from .receiving import Receiving
 
 DOES: Final = ("answers", "writes", "appends", "kafka", "reads", "fetches")
@@ -102,7 +102,7 @@ async def main(does: str, folder: Path) -> None:
         connection.transport.write(work.answers(data, frames))
 
     server = await loop.create_server(lambda: Receiving(handle, over), "127.0.0.1", 0)
-    listen_at(*server.sockets[0].getsockname())
+    listen_on(server.sockets[0])
     await over.wait()
 
 

@@ -29,7 +29,7 @@ from ...storage.files import Buffer
 from ..brokers import RETENTION_LIMIT
 from ..raw_client import RawClient
 from .appending import Appending
-from .listening import listen_at, process
+from .listening import listen_on, process
 from .numbering import numbered
 from .receiving import Receiving
 
@@ -115,11 +115,11 @@ async def main(folder: Path, leader: str = "") -> None:
             lambda: Receiving(handle, over), *split_address(leader)
         )
         transport.write(_HEAD.pack(_OFFSET.size, 0))
-        listen_at(*transport.get_extra_info("sockname"))
+        listen_on(transport.get_extra_info("socket"))
     else:
         lead = _Leader(folder)
         server = await loop.create_server(lambda: Receiving(lead.handle, over), "127.0.0.1", 0)
-        listen_at(*server.sockets[0].getsockname())
+        listen_on(server.sockets[0])
     await over.wait()
 
 

@@ -20,7 +20,7 @@ import uvloop
 
 from ..raw_client import RawClient
 from .appending import Appending
-from .listening import listen_at, process
+from .listening import listen_on, process
 
 _BUFFER_BYTES: Final = 64 << 10
 _LENGTH_BYTES: Final = 4
@@ -100,7 +100,7 @@ async def main(folder: Path) -> None:
     rounds = _Rounds(folder)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: _Connection(rounds), "127.0.0.1", 0)
-    listen_at(*server.sockets[0].getsockname())
+    listen_on(server.sockets[0])
     await rounds.over.wait()
 
 

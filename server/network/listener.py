@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ...config.address import join_address, split_address
 from ...values import value_class
+from . import congestion
 
 if TYPE_CHECKING:
     from .tls import TlsPort
@@ -114,6 +115,7 @@ def bind(address: str, setting: str) -> socket.socket:
         bound = socket.socket(family, kind, protocol)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            congestion.expect_local(bound)
             bound.setblocking(False)
             bound.bind(socket_address)
         except OSError:
@@ -156,6 +158,7 @@ class Listener:
         self._failed = failed
         self._refused = refused
         self._tls = tls
+        self._congestion_control = congestion.of_system()
         self._starting: set[asyncio.Task[None]] = set()
         self._spare = _open_spare()
         self._pause: asyncio.TimerHandle | None = None
@@ -206,6 +209,7 @@ class Listener:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # A peer that vanished without a word does not keep its place for ever.
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            congestion.settle(connection, self._congestion_control)
         task = self._loop.create_task(self._connect(protocol, connection))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)

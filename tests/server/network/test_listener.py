@@ -6,10 +6,12 @@ import resource
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import cast
 
 import pytest
 
+from horolog.server.network import congestion
 from horolog.server.network.listener import (
     RESERVED_FILES,
     CannotListen,
@@ -105,6 +107,40 @@ async def test_closing_stops_accepting_and_keeps_connections() -> None:
         assert await reader.readexactly(10) == b"still here"
         listener.close()
         writer.close()
+
+
+def another_congestion_control() -> bytes:
+    allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_bytes().split()
+    return next(name for name in allowed if name != congestion.LOCAL)
+
+
+async def test_only_connections_that_stay_on_the_machine_are_not_paced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    system = another_congestion_control()
+    monkeypatch.setattr(congestion, "of_system", lambda: system)
+    found = []
+    async with open_endpoint(2) as (endpoint, _, address):
+        # What has another address at the other end could come from another machine.
+        for own in ("127.0.0.1", "127.0.0.2"):
+            reader, writer = await asyncio.open_connection(*address, local_addr=(own, 0))
+            await reader.readexactly(5)
+            transport = endpoint.inside[-1].transport
+            found.append(congestion.of(transport.get_extra_info("socket")))
+            writer.close()
+    assert found == [congestion.LOCAL, system]
+
+
+def test_a_congestion_control_that_is_chosen_by_route_stays() -> None:
+    by_route = another_congestion_control()
+    listening = bind("127.0.0.1:0", "listen")
+    # Connections get what the listening socket has, as they do what their route has.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, by_route)
+    listening.listen()
+    connecting = socket.create_connection(listening.getsockname(), source_address=("127.0.0.2", 0))
+    with listening, connecting, listening.accept()[0] as accepted:
+        congestion.settle(accepted, congestion.LOCAL)
+        assert congestion.of(accepted) == by_route
 
 
 @contextmanager

@@ -1,0 +1,51 @@
+"""Which congestion control the connections of a listener have.
+
+Where BBR is the system's, it paces: each 64 KiB of an answer wait for a timer of the kernel, at a
+rate that BBR finds by trial. On a connection that does not leave the machine there is nothing to
+find, and the timers cost more than the sending. A connection is born with what its listening socket
+has, and one that began with BBR keeps its timers; so local connections are what listening sockets
+are set to, and the others get the system's back as they are accepted.
+"""
+
+import contextlib
+import socket
+from typing import Final
+
+LOCAL: Final = b"reno"
+"""Linux always has it, and lets everybody choose it."""
+
+_OPTION: Final[int | None] = getattr(socket, "TCP_CONGESTION", None)
+"""Not every system lets programs choose."""
+
+_NAME_BYTES: Final = 16
+
+
+def of(connection: socket.socket) -> bytes:
+    """The name of what a connection or listening socket has; empty where that is not known."""
+    if _OPTION is None:
+        return b""
+    return connection.getsockopt(socket.IPPROTO_TCP, _OPTION, _NAME_BYTES).rstrip(b"\0")
+
+
+def of_system() -> bytes:
+    """The name of what a new socket has."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as new:
+        return of(new)
+
+
+def expect_local(listening: socket.socket) -> None:
+    """Have the connections that are made to a socket begin as local ones do."""
+    _choose(listening, LOCAL)
+
+
+def settle(connection: socket.socket, system: bytes) -> None:
+    """Have an accepted connection go on as `system` says, unless it does not leave the machine:
+    then it has the same address at both ends."""
+    if connection.getpeername()[0] != connection.getsockname()[0] and of(connection) == LOCAL:
+        _choose(connection, system)
+
+
+def _choose(connection: socket.socket, name: bytes) -> None:
+    if _OPTION is not None:
+        with contextlib.suppress(OSError):
+            connection.setsockopt(socket.IPPROTO_TCP, _OPTION, name)
