@@ -7,6 +7,10 @@ that besides decodes each request, notes its append time and answers it (`least/
 client is one process beside them, as in `make bench`. Messages a second, and their share of the
 second column: what the last one does not reach is out of reach for a broker.
 
+Then sets for logs at their retention limit, in turns with the last of these processes, which
+begins, syncs and removes files as the broker does segments: messages a second, and the broker's
+share.
+
 Then single requests and fetches, as `make bench` measures them, in turns with the same client and a
 process that gives each request its answer and does nothing else (`least/answers.py`): it takes all
 that came at once, writes it to a file where the broker has to, and answers. The median of one
@@ -68,6 +72,7 @@ _SETS: Final = (
 _RECEIVED: Final = 1
 _KAFKA: Final = "kafka"
 _TURNS: Final = 20
+_TURNS_TO_LIMIT: Final = 3
 _DURABLE_ROUNDS: Final = 5
 _DURABLE_SECONDS: Final = 0.6
 _STARTS: Final = 9
@@ -91,6 +96,7 @@ def main(names: Sequence[str] = ()) -> int:
         print(f"{name:<12}" + "".join(figures), flush=True)
     print(f"\n{'':<24}{'broker':>14}{'least':>14}{'share':>8}")
     measurements: list[Callable[[], Iterator[_Row]]] = [
+        _rolled,
         _echoed,
         _one_at_a_time,
         _pipelined,
@@ -140,6 +146,24 @@ def _rates(data: bytes, count: int) -> list[float]:
 
 _Row = tuple[str, float, float, float]
 """A name, the broker's figure, that of the least process, and the first as a share of it."""
+
+
+def _rolled() -> Iterator[_Row]:
+    """Sets for logs at their retention limit."""
+    for name, made in (("produce_100B_64KiB", sets), ("produce_100B_64KiB_v2", batch)):
+        data, count = made(100, _SET_BYTES)
+        request = encoded(produce("bench", data, acks=1))
+        times = 2 * RETENTION_LIMIT["segment_bytes"] // len(data)
+        with broker() as (server, client), looping(server.data_dir.parent, "rolls") as (least, _):
+            client.call(create_topic("bench", **RETENTION_LIMIT))
+            works = [
+                partial(one.pipeline, request, 1, times, _IN_FLIGHT) for one in (client, least)
+            ]
+            seconds_in_turns(works, _TURNS_TO_LIMIT)
+            rounds = [seconds_in_turns(works, 1) for _ in range(_TURNS)]
+            check_end(client, "bench", (_TURNS_TO_LIMIT + _TURNS) * times * count)
+        ours, theirs = ([times * count / taken for taken in of] for of in zip(*rounds, strict=True))
+        yield name, median(ours), median(theirs), median_ratio(ours, theirs)
 
 
 def _echoed() -> Iterator[_Row]:

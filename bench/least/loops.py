@@ -10,8 +10,9 @@ frame gets that is received. What is done before, for all frames that came with 
                each, as a broker writes sets and their append times
     appends    what no broker can leave out (`appending.py`), with an encoded answer instead of that
                of the file
-    kafka      the same in Kafka's encoding; other files are begun when the log has 64 MiB, those
-               before are synced, and removed when there are 256 MiB behind them
+    rolls      the same; other files are begun when the log has 64 MiB, those before are synced,
+               and removed when there are 256 MiB behind them
+    kafka      that in Kafka's encoding
     reads      8 KiB of the file `read` are read for each of them, as for a search by time
     fetches    64 KiB of that file are read for each, and sent behind `answer`
 """
@@ -34,7 +35,7 @@ from .appending import Appending
 from .listening import listen_on, process
 from .receiving import Receiving
 
-DOES: Final = ("answers", "writes", "appends", "kafka", "reads", "fetches")
+DOES: Final = ("answers", "writes", "appends", "rolls", "kafka", "reads", "fetches")
 
 _SEARCHED_BYTES: Final = 8 << 10
 FETCHED_BYTES: Final = 64 << 10
@@ -65,11 +66,10 @@ class _Work:
         """Takes all bytes, and the frames in them; gives all answers."""
         self._answer = (folder / "answer").read_bytes()
         self._read = os.open(folder / "read", os.O_RDONLY)
-        if does == "kafka":
-            limits = RETENTION_LIMIT["segment_bytes"], RETENTION_LIMIT["retention_bytes"]
-            self._log = Appending(folder, kafka, *limits)
-        else:
-            self._log = Appending(folder)
+        encoding = kafka if does == "kafka" else native
+        rolls = does in ("rolls", "kafka")
+        limits = (RETENTION_LIMIT[f"{of}_bytes"] if rolls else 0 for of in ("segment", "retention"))
+        self._log = Appending(folder, encoding, *limits)
 
     def _answers(self, data: memoryview, frames: Sequence[memoryview]) -> bytes:
         return self._answer * len(frames)
@@ -81,7 +81,7 @@ class _Work:
     def _appends(self, data: memoryview, frames: Sequence[memoryview]) -> bytes:
         return self._log.append(frames)
 
-    _kafka = _appends
+    _rolls = _kafka = _appends
 
     def _reads(self, data: memoryview, frames: Sequence[memoryview]) -> bytes:
         for _ in frames:

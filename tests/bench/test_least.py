@@ -29,12 +29,13 @@ SETS = 40
 
 
 def test_all_of_them_are_measured() -> None:
-    beside_kafka = {"kafka"}
-    assert {does for leasts in LEAST.values() for does in leasts} | beside_kafka == set(DOES)
+    elsewhere = {"rolls", "kafka"}
+    assert {does for leasts in LEAST.values() for does in leasts} | elsewhere == set(DOES)
 
 
 @pytest.mark.parametrize(
-    ("does", "made", "encoding"), [("appends", sets, native), ("kafka", batch, kafka)]
+    ("does", "made", "encoding"),
+    [("appends", sets, native), ("rolls", batch, native), ("kafka", batch, kafka)],
 )
 def test_a_process_that_appends_stores_what_it_answers(
     tmp_path: Path, does: str, made: Callable[[int, int], tuple[bytes, int]], encoding: Encoding
