@@ -6,6 +6,9 @@ from typing import Final
 _ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]+)):(\d{1,5})", re.ASCII)
 _LABEL_MAXIMUM: Final = 63
 
+_OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+_LOOPBACK: Final = re.compile(rf"::1|127(?:\.{_OCTET}){{3}}", re.ASCII)
+
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST_NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*", re.ASCII)
 _HOST_NAME_MAX: Final = 253
@@ -31,6 +34,11 @@ def split_address(text: str) -> tuple[str, int]:
     if port > 65535:
         raise ValueError(f"{text!r} has port {port}, and ports end at 65535")
     return match[1] or match[2], port
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is given as an address that never leaves the machine; a name is none."""
+    return _LOOPBACK.fullmatch(host) is not None
 
 
 def _are_labels(name: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from ...server.network import congestion
+from ... import congestion
 
 _LISTENING: Final = "listening "
 

@@ -1,10 +1,12 @@
 """A new connection: over TCP, or over TLS in it; versions agreed on, and the client let in."""
 
 import asyncio
+import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ...config.address import split_address
+from ... import congestion
+from ...config.address import is_loopback, split_address
 from ...protocol.api.encodings import Encoding
 from ...protocol.api.native import frames as native
 from ...protocol.errors import HorologError, RequestTimedOut
@@ -55,7 +57,8 @@ async def connect(
     try:
         async with asyncio.timeout(request_timeout_ms / 1000):
             channel = {} if security is None else await _channel(security, host)
-            _, connection = await loop.create_connection(factory, host, port, **channel)
+            place = await _local(host, port) or {"host": host, "port": port}
+            _, connection = await loop.create_connection(factory, **place, **channel)
             await connection.learn_versions()
             understood = True
             if security is not None and guarded:
@@ -78,6 +81,23 @@ async def connect(
             raise _unreachable(error, address, tls=tls) from error
         raise
     return connection
+
+
+async def _local(host: str, port: int) -> dict[str, Any]:
+    """The loop's arguments for a connection to this machine, if that is where an address is."""
+    if not is_loopback(host):
+        return {}
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends small writes without delay only where it sees that this is TCP.
+    connecting = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        congestion.expect_local(connecting)
+        connecting.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connecting, (host, port))
+    except BaseException:
+        connecting.close()
+        raise
+    return {"sock": connecting}
 
 
 async def _channel(security: "Security", host: str) -> dict[str, Any]:

@@ -16,9 +16,9 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ... import congestion
 from ...config.address import join_address, split_address
 from ...values import value_class
-from . import congestion
 
 if TYPE_CHECKING:
     from .tls import TlsPort

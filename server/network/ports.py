@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Final, Self
 
+from ...config.address import is_loopback
 from ...config.broker import BrokerSettings
 from ...config.listeners import OFF, Scheme, listen_addresses
 from ...storage.events import Observer
@@ -110,7 +111,9 @@ class Ports:
     @property
     def open_to_others(self) -> Sequence[Port]:
         """Ports that others can reach although they lack something."""
-        return [port for port in self._bound if port.lacks and not _is_loopback(port.bound)]
+        return [
+            port for port in self._bound if port.lacks and not is_loopback(_place(port.bound)[0])
+        ]
 
     @property
     def any_encrypted(self) -> bool:
@@ -194,11 +197,6 @@ class Ports:
 
 def _and_not(lacking: Iterable[str]) -> str:
     return " nor ".join(lacking)
-
-
-def _is_loopback(bound: socket.socket) -> bool:
-    host, _ = _place(bound)
-    return host == "::1" or (host.startswith("127.") and ":" not in host)
 
 
 def _overlap(one: socket.socket, other: socket.socket) -> bool:

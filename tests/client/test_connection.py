@@ -1,11 +1,18 @@
 """One connection: answers find their requests, and every failure is a typed error."""
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
 
-from horolog import ConnectionFailed, RequestTimedOut, UnknownTopicOrPartition, UnsupportedVersion
+from horolog import (
+    ConnectionFailed,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+    congestion,
+)
 from horolog.client.cluster.connecting import connect
 from horolog.client.cluster.connection import Connection
 from horolog.protocol.api.broker.api_versions import ApiVersion
@@ -222,6 +229,17 @@ async def test_a_broken_response_ends_the_connection(
         with pytest.raises(ConnectionFailed, match=cause):
             await ask(connection, "a")
         assert connection.failed
+
+
+async def test_what_is_sent_on_the_machine_is_not_paced(scripted_broker: Any) -> None:
+    async with scripted_broker(echo) as broker:
+        connection = await connect(broker.address)
+        transport = connection._transport
+        assert transport is not None
+        connected = transport.get_extra_info("socket")
+        assert congestion.of(connected) == congestion.LOCAL
+        assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        await connection.close()
 
 
 async def test_nobody_listens() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.config.address import join_address, split_address
+from horolog.config.address import is_loopback, join_address, split_address
 from horolog.config.broker import BROKER_SETTINGS, NAMES, BrokerSettings, broker_settings
 from horolog.config.listeners import listen_addresses
 from horolog.config.loading import environment_name, ignored_variables, load
@@ -262,6 +262,24 @@ def test_addresses_to_listen_at(given: str, found: str | None) -> None:
         == loaded.listen
         == (found or "SASL_SSL://a:1,SSL://a:2,SASL_PLAINTEXT://a:3")
     )
+
+
+@pytest.mark.parametrize(
+    ("host", "found"),
+    [
+        ("127.0.0.1", True),
+        ("127.255.0.9", True),
+        ("::1", True),
+        ("127.0.0.256", False),
+        ("127.0.0.01", False),
+        ("127.0.0.1.example", False),
+        ("128.0.0.1", False),
+        ("::", False),
+        ("localhost", False),
+    ],
+)
+def test_addresses_that_never_leave_the_machine(host: str, found: bool) -> None:
+    assert is_loopback(host) == found
 
 
 def test_an_address_is_named_once() -> None:

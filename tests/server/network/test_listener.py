@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from horolog.server.network import congestion
+from horolog import congestion
 from horolog.server.network.listener import (
     RESERVED_FILES,
     CannotListen,

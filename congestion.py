@@ -1,10 +1,10 @@
-"""Which congestion control the connections of a listener have.
+"""Which congestion control connections have.
 
-Where BBR is the system's, it paces: each 64 KiB of an answer wait for a timer of the kernel, at a
+Where BBR is the system's, it paces: each 64 KiB that are sent wait for a timer of the kernel, at a
 rate that BBR finds by trial. On a connection that does not leave the machine there is nothing to
-find, and the timers cost more than the sending. A connection is born with what its listening socket
-has, and one that began with BBR keeps its timers; so local connections are what listening sockets
-are set to, and the others get the system's back as they are accepted.
+find, and the timers cost more than the sending. A connection that began with BBR keeps them, so
+what a local one has is chosen before it is made. Accepted ones begin with what their listening
+socket has: that is set to what local ones have, and the others get the system's back.
 """
 
 import contextlib
@@ -33,9 +33,10 @@ def of_system() -> bytes:
         return of(new)
 
 
-def expect_local(listening: socket.socket) -> None:
-    """Have the connections that are made to a socket begin as local ones do."""
-    _choose(listening, LOCAL)
+def expect_local(new: socket.socket) -> None:
+    """Have a connection that a socket is going to make, or those that are going to be made to it,
+    begin as local ones do."""
+    _choose(new, LOCAL)
 
 
 def settle(connection: socket.socket, system: bytes) -> None:
