@@ -92,8 +92,9 @@ def produce(
     read is sent and answered. With --json, empty lines are passed over, and a line that is no
     message ends the command: those before it were sent, and the rest was not.
 
-    A Horolog broker that is lost ends the command at once. In a Kafka cluster a set is sent again
-    for up to two minutes when its partition moves to another broker, and is stored once.
+    A Horolog broker that is lost ends the command at once. Where several have the same data, and
+    in a Kafka cluster, a set is sent again for up to two minutes until another one leads, and is
+    stored once.
     """
     sending = _Sending(topic, partition, compression, as_json, SystemClock())
     of_asyncio = logging.getLogger("asyncio")

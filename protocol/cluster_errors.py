@@ -7,7 +7,8 @@ from .errors import CodedError
 
 
 class NotLeader(CodedError, code=6, name="NOT_LEADER_OR_FOLLOWER", retriable=True):
-    """Another broker leads the partition now; nothing was done."""
+    """Another broker leads the partition now; nothing was done, or it is not known of messages that
+    waited for followers whether they stay."""
 
 
 class ReplicaNotAvailable(CodedError, code=9, name="REPLICA_NOT_AVAILABLE", retriable=True):

@@ -20,7 +20,7 @@ MaxLatency = Annotated[
     typer.Option(
         metavar="LENGTH",
         help="The longest from create to append time in the old cluster (30s, 5m): what "
-        "`horolog pipeline latency` finds, or horolog_max_latency_seconds on /metrics.",
+        "`horolog pipeline latency` finds, or the most that horolog_max_latency_seconds was.",
     ),
 ]
 OldServer = Annotated[

@@ -27,6 +27,7 @@ from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import following_base
 from ..names import (
     LEADER_EPOCHS,
+    METADATA_FOLDER,
     folder_name,
     is_deleted_folder_name,
     parse_folder_name,
@@ -178,6 +179,8 @@ class _DataDirectoryCheck:
         self._files = files
         self._directory = directory
         self._found: list[Finding] = []
+        self._one_of_several = files.exists(directory / METADATA_FOLDER)
+        self._adopts = f"asks {METADATA_FOLDER}" if self._one_of_several else "adopts it"
 
     def run(self) -> Iterator[Finding]:
         known = self._topics()
@@ -204,7 +207,7 @@ class _DataDirectoryCheck:
         for key, path in folders.items():
             entry = topics.get(key[0])
             if key in unnamed:
-                rule = f"{TOPICS_FILE} does not have this partition: the next start adopts it"
+                rule = f"{TOPICS_FILE} does not have this partition: the next start {self._adopts}"
                 rule = UNFINISHED if key in unfinished else rule
                 yield Finding(path, None, rule, NOTHING, error=False)
             gaps = entry is None or entry.gaps
@@ -228,7 +231,10 @@ class _DataDirectoryCheck:
         try:
             return read_topics(self._files, self._directory / TOPICS_FILE)
         except (OSError, MalformedTopics, NewerTopics) as error:
-            self._error(TOPICS_FILE, None, str(error), "put it right, or put back a copy of it")
+            advice = "put it right, or put back a copy of it"
+            if self._one_of_several:
+                advice = f"nothing: the next start makes it again from {METADATA_FOLDER}"
+            self._error(TOPICS_FILE, None, str(error), advice)
             return None
 
     def _checkpoint(self, name: str) -> Offsets:

@@ -141,7 +141,9 @@ class Startup:
                 path=str(path),
                 reason=str(error),
                 kept=str(kept),
-                consequence="every folder is adopted, with settings that keep all messages",
+                consequence="topics, ids and settings are those of the metadata log"
+                if self._has_metadata_log
+                else "every folder is adopted, with settings that keep all messages",
             )
             return None, KEEP_EVERYTHING
 
@@ -254,9 +256,10 @@ class Startup:
                 topic=name,
                 partition=partition,
                 path=str(path),
-                consequence="an empty folder was made"
-                + ("" if self._has_metadata_log else " and the topic got another id")
-                + "; messages that the partition had are gone",
+                consequence="an empty folder was made; a leader's messages are copied"
+                if self._has_metadata_log
+                else "an empty folder was made and the topic got another id; messages that the "
+                "partition had are gone",
             )
         if self.missing:
             self._files.sync_directory(self._directory)

@@ -19,7 +19,8 @@ _HEAD: Final = """\
 
 What was written for Kafka works with Horolog as it is: point it at the address that `horolog serve`
 shows as `kafka=` (`kafka.listen`, by default `127.0.0.1:9092`). Clients on other machines are sent
-to `advertised.listeners`. To them the broker is a Kafka 2.1 of one node.
+to `advertised.listeners`. To them a broker that is alone is a Kafka 2.1 of one node, and
+[several with the same data](replication/README.md) are a cluster of as many, of which one leads.
 
 The table is what `tests/clients` runs in every test run, against the versions named: real clients,
 a broker in a process of its own, real sockets and files. This page is written from those tests'

@@ -15,8 +15,10 @@ from horolog.protocol.records.batches.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.storage.check.verify import verify
 from horolog.storage.directory.position_records import Position
 from horolog.storage.directory.topics import TopicEntry
+from horolog.storage.files import SystemFiles
 from horolog.storage.metadata.records import (
     MAX_RECORD_BYTES,
     VERSION,
@@ -295,7 +297,14 @@ def test_topics_of_a_lost_topics_file_are_taken_over(folder: Path) -> None:
     before = copy.plain()
     copy.data.close()
     (copy.data.path / "topics.json").write_text("{")
+    advice = {
+        one.path.name: (one.rule, one.advice) for one in verify(SystemFiles(), copy.data.path)
+    }
+    assert advice["topics.json"][1] == "nothing: the next start makes it again from metadata-log"
+    assert advice["a-1"][0].endswith("the next start asks metadata-log")
     copy.open()
+    [told] = copy.data.events.named("topics_file_broken")
+    assert told["consequence"] == "topics, ids and settings are those of the metadata log"
     assert copy.metadata.in_doubt
     copy.apply()
     assert copy.plain() == before
@@ -315,6 +324,8 @@ def test_a_missing_folder_keeps_the_topic_s_id(folder: Path) -> None:
         each.unlink()
     (copy.data.path / "a-0").rmdir()
     copy.open()
+    [told] = copy.data.events.named("partition_folder_missing")
+    assert told["consequence"] == "an empty folder was made; a leader's messages are copied"
     assert copy.metadata.in_doubt
     assert copy.data.directory.topics()["a"].topic_id == A
 
