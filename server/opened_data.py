@@ -29,8 +29,7 @@ def check_alone(settings: BrokerSettings, files: Files) -> None:
     if not settings.broker_id and files.exists(settings.data_dir / IDENTITY_FILE):
         raise StorageError(
             f"{settings.data_dir} is of a broker that is one of several, and what it takes "
-            "alone would not be known for that by the others: start it with its broker.id; "
-            f"for it to be alone for good, remove {IDENTITY_FILE} there"
+            "alone would not be known for that by the others: start it with its broker.id"
         )
 
 

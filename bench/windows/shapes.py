@@ -1,4 +1,4 @@
-"""`python -m horolog.bench.windows`: what time maps cost and find, for data of eight shapes.
+"""`python -m horolog.bench.windows`: what time maps cost and find, for data of nine shapes.
 
 Each shape is a log of 1,000,000 messages of 100 bytes, in one segment, appended in sets of 64 KiB.
 Windows of a fiftieth of the segment's span, at ten places, are looked up in its time map. The table

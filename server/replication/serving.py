@@ -26,6 +26,7 @@ from ...protocol.api.log.init_producer_id import INIT_PRODUCER_ID
 from ...protocol.api.schema import replaced
 from ...protocol.api.security.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from ...protocol.api.security.authenticate import AUTHENTICATE
+from ...protocol.api.security.client_quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from ...protocol.api.security.sasl_authenticate import SASL_AUTHENTICATE
 from ...protocol.api.security.sasl_handshake import SASL_HANDSHAKE
 from ...protocol.api.security.scram_credentials import (
@@ -56,6 +57,7 @@ EVERYWHERE: Final = frozenset(
         *(DESCRIBE_BROKER.key, DESCRIBE_CONFIGS.key, DESCRIBE_LOG.key, DESCRIBE_LOG_DIRS.key),
         *(DESCRIBE_ACLS.key, CREATE_ACLS.key, DELETE_ACLS.key),
         *(DESCRIBE_USER_SCRAM_CREDENTIALS.key, ALTER_USER_SCRAM_CREDENTIALS.key),
+        *(DESCRIBE_CLIENT_QUOTAS.key, ALTER_CLIENT_QUOTAS.key),
     }
 )
 """Requests that brokers answer whether they lead or not."""

@@ -107,6 +107,8 @@ class Standing:
         cluster = self._cluster
         if cluster.leads:
             return ""
+        if cluster.node.follower is not None and self.leader_is_silent:
+            return self._silence
         known = cluster.node.follower is not None and cluster.fetcher.leader_id
         who = f"broker {cluster.fetcher.leader_id} leads: " if known else ""
         return f"{who}{cluster.leader_hint}"
@@ -125,8 +127,7 @@ class Standing:
             hint = cluster.leader_hint
             return f"in doubt: {hint}, and may lack what it had confirmed until it has all"
         if self.leader_is_silent:
-            silent_s = cluster.now_s - fetcher.answered_s
-            return f"the leader at {fetcher.address} has said nothing for {silent_s:.1f} s"
+            return self._silence
         if cluster.broker_id not in fetcher.in_sync:
             lacks = "has heard nothing of it since it started"
             if fetcher.behind_messages is not None:
@@ -134,6 +135,12 @@ class Standing:
             failing = "".join(f"; {text}" for text in list(cluster.stored.failing.values())[:1])
             return f"catching up: {cluster.leader_hint}, and {lacks}{failing}"
         return ""
+
+    @property
+    def _silence(self) -> str:
+        fetcher = self._cluster.fetcher
+        silent_s = self._cluster.now_s - fetcher.answered_s
+        return f"the leader at {fetcher.address} has said nothing for {silent_s:.1f} s"
 
     # How far behind.
 

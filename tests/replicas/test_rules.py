@@ -20,6 +20,13 @@ from horolog.protocol.api.cluster.replicate import (
     ReplicateResponse,
     Says,
 )
+from horolog.protocol.api.security.client_quotas import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+    QuotaAlteration,
+    QuotaEntityPart,
+    QuotaOp,
+)
 from horolog.protocol.api.topics.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -74,6 +81,20 @@ async def test_a_follower_serves_no_clients(place: Path) -> None:
                 await follower.call(request)
             assert code_of(refused) == NOT_LEADER
             assert "follows the leader at" in refused.value.message
+        # Quotas are each broker's own, as users and access rules are.
+        quotas = AlterClientQuotasRequest(
+            entries=[
+                QuotaAlteration(
+                    entity=[QuotaEntityPart(entity_type="user", entity_name="carol")],
+                    ops=[QuotaOp(key="producer_byte_rate", value=1000.0, remove=False)],
+                )
+            ],
+            validate_only=False,
+        )
+        (altered,) = (await follower.call(quotas)).entries
+        assert (altered.error_code, altered.error_message) == (0, None)
+        found = await follower.call(DescribeClientQuotasRequest(components=[]))
+        assert [each.values[0].value for each in found.entries] == [1000.0]
         await follower.call(MetadataRequest(topics=[MetadataTopic(name="made")]))
         assert list(follower.cluster.directory.topics()) == [TOPIC]
 

@@ -133,6 +133,7 @@ async def test_ready_is_a_follower_in_sync(place: Path) -> None:
         await leader.stop()
         text = await until(follower, "/readyz", 503)
         assert "has said nothing for" in text
+        assert "has said nothing for" in await until(follower, "/leader", 503)
         # It is alive, and no reason to start it again.
         assert await get(follower.broker, "/healthz") == (200, "ok\n")
         await follower.promote(accept_loss=True)
