@@ -243,9 +243,12 @@ def _check_unit(number: int, any_unit: bool) -> int:
         guess, in_ms = "microseconds", number // 1000
     else:
         guess, in_ms = "nanoseconds (or microseconds)", number // 1_000_000
+    advice = ""
+    if EPOCH_MS_MINIMUM <= in_ms <= EPOCH_MS_MAXIMUM:
+        advice = f"; write {in_ms} if it is {guess.split()[0]}"
     raise OtherUnit(
         f"{number} looks like {guess}: epoch milliseconds are 0 or from {EPOCH_MS_MINIMUM} to "
-        f"{EPOCH_MS_MAXIMUM}; write {in_ms} if it is {guess.split()[0]}"
+        f"{EPOCH_MS_MAXIMUM}{advice}"
     )
 
 

@@ -109,6 +109,8 @@ def add(
             "say who (--allow or --deny), what (--operation) and on what (--topic, --group or "
             "--cluster)"
         )
+    if prefixed and topic == WILDCARD:
+        raise WrongUsage(f"no topic begins with {WILDCARD}; it stands for all without --prefixed")
     pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
     wanted = [
         Acl(resource.type, pattern, resource.name, principal, host, each, permission)
@@ -202,6 +204,9 @@ def decide(
         raise WrongUsage("say on what: --topic, --group or --cluster")
     if ":" not in principal:
         raise WrongUsage(f"the principal is {principal!r}; write it as User:NAME")
+    problem = problem_of_host(host)
+    if host == WILDCARD or problem is not None:
+        raise WrongUsage(f"--host {host}: {problem or 'say from which address'}")
     target = _target(data_dir, server)
     known = target.authorization()
     super_users = "" if known is None else known[1]

@@ -213,9 +213,11 @@ class _RangeReading:
             )
         end = None if until is None else await self._offset(admin, partition, until)
         if end is not None and end < begin:
+            by_time = isinstance(start, AtTime) or isinstance(until, AtTime)
+            why = ": a time stands for the first message of that time or later" if by_time else ""
             note(
                 f"partition {partition}: nothing to read, --from is offset {begin} and --until "
-                f"offset {end}: a time stands for the first message of that time or later"
+                f"offset {end}{why}"
             )
         if not self._reading.follow:
             end = high if end is None else min(end, high)

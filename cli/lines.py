@@ -41,7 +41,9 @@ def json_message(line: bytes, number: int, now_ms: int) -> Message:
     message without a time. Raises BadLine naming line `number`.
     """
     try:
-        fields = json.loads(line)
+        fields = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise BadLine(f"line {number} is not UTF-8: {error.reason}") from None
     except (ValueError, RecursionError) as error:
         raise BadLine(f"line {number} is not JSON: {error}") from None
     if not isinstance(fields, dict):

@@ -99,6 +99,11 @@ def failover(
     latency_ms = length_ms("--max-latency", max_latency)
     if (last_read is None) == (name is None) or (name is None) != (old_server is None):
         raise WrongUsage("give --name and --from-server, or --last-read alone")
+    _refuse_idle_options(
+        name is None, old_profile=old_profile, same_partitions=same_partitions, check=check
+    )
+    if not check and (since is not None or identity is not None):
+        raise WrongUsage("--since and --identity are for --check")
     from ..security.given_options import with_profile
     from ..security.settings import for_workers
 
@@ -120,12 +125,24 @@ def failover(
     else:
         _show(plan)
     if check:
-        if old is None:
-            raise WrongUsage("--check compares with the old cluster: give --name and --from-server")
+        assert old is not None
         sides = _sides(plan, for_workers(old, "OLD_"), time_ms("--since", since))
         with spark_session(master, conf) as spark, refusals():
             found = failover_check(spark, *sides, identity)
         _show_check(found, as_json)
+
+
+def _refuse_idle_options(
+    by_time: bool, *, old_profile: str | None, same_partitions: bool, check: bool
+) -> None:
+    """Refuse what asks something of the old cluster where it is not named."""
+    if by_time and check:
+        raise WrongUsage("--check compares with the old cluster: give --name and --from-server")
+    if by_time and (old_profile is not None or same_partitions):
+        raise WrongUsage(
+            "--from-profile and --same-partitions are about the old cluster: give --name and "
+            "--from-server, or leave them out"
+        )
 
 
 def _sides(

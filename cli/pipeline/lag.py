@@ -45,7 +45,7 @@ def lag(
         emit(_as_json(row) for row in rows)
     elif rows:
         _show(rows)
-    else:
+    elif not names:
         emit(["no positions are stored"])
     if missing:
         raise CommandFailed(f"no position is stored under {', '.join(missing)}")

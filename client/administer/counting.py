@@ -72,6 +72,9 @@ def intervals_of(
     number = -(-(found.until_ms - found.from_ms) // every_ms)
     if number > MAX_INTERVALS:
         shortest_ms = -(-(found.until_ms - found.from_ms) // MAX_INTERVALS)
+        # Rounded up, so that it still holds a moment later, where the end is now.
+        round_ms = 10 ** max(len(str(shortest_ms)) - 2, 0)
+        shortest_ms = -(-shortest_ms // round_ms) * round_ms
         raise ValueError(
             f"from {format_time(found.from_ms)} until {format_time(found.until_ms)} there are "
             f"{number:,} intervals of {every_ms} ms, and at most {MAX_INTERVALS:,} are counted at "

@@ -36,6 +36,14 @@ class Finding:
     """False for what is only listed: nothing is wrong with it."""
 
 
+def cannot_read(path: Path, error: OSError) -> Finding:
+    """That a file cannot be read, and whom to ask why."""
+    advice = "see the disk"
+    if isinstance(error, PermissionError):
+        advice = "look as the user that the broker runs as, or make it readable"
+    return Finding(path, None, f"it cannot be read: {error}", advice)
+
+
 def limited(findings: Iterable[Finding]) -> Iterator[Finding]:
     """At most `MAX_FINDINGS_PER_FILE` of one file's findings, and how many more there are.
 

@@ -16,7 +16,7 @@ from ..files import Files
 from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import end_offset, following_base
 from ..names import parse_segment_file, segment_bases
-from .findings import Finding
+from .findings import Finding, cannot_read
 from .log_survey import LogRun, LogSurvey
 from .salvage import OFFSETS_PER_BYTE
 from .verify import PartitionCheck
@@ -198,13 +198,8 @@ class _Planning:
                 elif not segment.bad:
                     due = max(due, base_offset)
         except OSError as error:
-            self._step(
-                Path(error.filename or self._folder),
-                None,
-                f"it cannot be read: {error}",
-                "nothing: see the disk",
-                done=False,
-            )
+            found = cannot_read(Path(error.filename or self._folder), error)
+            self._step(found.path, None, found.rule, f"nothing: {found.advice}", done=False)
             return
         if not self._plan.segments and not self._plan.steps:
             for finding in errors:

@@ -35,7 +35,7 @@ from ..names import (
 )
 from ..producers.producer_snapshots import parse_snapshot_name
 from ..replica.epoch_history import MalformedEpochs, decode_epochs
-from .findings import NOTHING, REPAIR, Finding, limited
+from .findings import NOTHING, REPAIR, Finding, cannot_read, limited
 from .verify_checksums import read_checksums
 from .verify_positions import check_positions
 from .verify_segment import SegmentCheck, Surroundings
@@ -169,7 +169,7 @@ def _check_epochs(files: Files, path: Path) -> Iterator[Finding]:
     try:
         decode_epochs(files.read_bytes(path))
     except OSError as error:
-        yield Finding(path, None, f"it cannot be read: {error}", "see the disk")
+        yield cannot_read(path, error)
     except MalformedEpochs as error:
         yield Finding(path, None, str(error), _COPIED_ANEW, error=False)
 

@@ -15,7 +15,7 @@ from ..index.index_checksums import (
     is_open_form,
     parse_checksums,
 )
-from .findings import Finding
+from .findings import Finding, cannot_read
 from .log_reader import CHUNK_BYTES
 from .verify_time_map import MADE_ANEW
 
@@ -32,7 +32,7 @@ def read_checksums(
     try:
         data = files.read_bytes(path)
     except OSError as error:
-        return {}, [Finding(path, None, f"it cannot be read: {error}", "see the disk")]
+        return {}, [cannot_read(path, error)]
     checksums = parse_checksums(data)
     lines = data.splitlines(keepends=True)
     if lines and is_open_form(lines[-1]):

@@ -8,7 +8,7 @@ from typing import Final
 from ..directory.position_records import HEADER, good_records
 from ..directory.positions import POSITIONS_FILE
 from ..files import File, Files
-from .findings import NOTHING, Finding
+from .findings import NOTHING, Finding, cannot_read
 
 _ADVICE: Final = "nothing: the next start sets these bytes aside as .broken and keeps the rest"
 
@@ -22,7 +22,7 @@ def check_positions(files: Files, directory: Path) -> Iterator[Finding]:
         with closing(files.open(path, read_only=True)) as file:
             yield from _check(file, path)
     except OSError as error:
-        yield Finding(path, None, f"it cannot be read: {error}", "see the disk")
+        yield cannot_read(path, error)
 
 
 def _check(file: File, path: Path) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from ..files import File, Files
 from ..index.index_checksums import SegmentChecksums, end_offset
 from .entry_check import CheckedEntry, EntryCheck
 from .entry_rules import jumps_rule
-from .findings import KEPT_AS_IT_IS, NOTHING, REPAIR, TORN, Finding
+from .findings import KEPT_AS_IT_IS, NOTHING, REPAIR, TORN, Finding, cannot_read
 from .log_reader import Stop, StoredEntry, read_log_file
 from .log_survey import LogRun, LogSurvey
 from .verify_append_times import check_append_times
@@ -123,7 +123,7 @@ class SegmentCheck:
         except OSError as error:
             self.complete = False
             path = Path(error.filename or self._log_path)
-            yield Finding(path, None, f"it cannot be read: {error}", "see the disk")
+            yield cannot_read(path, error)
 
     def _open(self, opened: ExitStack, path: Path) -> File:
         file = self._files.open(path, read_only=True)

@@ -1,5 +1,6 @@
 """Opening a data directory: its lock, what it holds, and whether it was closed cleanly."""
 
+import errno
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -122,7 +123,9 @@ def _open_locked(
 
 
 def _unusable(path: Path, error: OSError) -> StorageError:
+    access = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+    advice = "make it readable and writable, or start" if access else "start"
     return StorageError(
-        f"the data directory {path} cannot be used: {error}; make it readable and writable, or "
-        "start with another data.dir (--data-dir)"
+        f"the data directory {path} cannot be used: {error}; {advice} with another data.dir "
+        "(--data-dir)"
     )

@@ -73,6 +73,14 @@ def test_a_line_that_is_no_message_is_named_with_its_number(line: str, text: str
     assert text in str(caught.value)
 
 
+def test_a_line_is_utf_8_and_nothing_else() -> None:
+    for line in ('{"value":"a"}'.encode("utf-16le"), '{"value":"a"}'.encode("utf-16"), b"\xff"):
+        with pytest.raises(BadLine, match=r"line 17 is not (UTF-8|JSON)"):
+            json_message(line, 17, NOW_MS)
+    marked = json_message('{"value":"a"}'.encode("utf-8-sig"), 17, NOW_MS)
+    assert marked.record.value == b"a"
+
+
 @pytest.mark.parametrize(
     ("timestamp_ms", "other"),
     [

@@ -61,7 +61,9 @@ def test_lag(broker: BrokerThread, run: Run) -> None:
     run("pipeline", "lag", "--at-most", "1h")
     late = run("pipeline", "lag", "--at-most", "1m", code=1)
     assert "job is behind in m-0: 1 min " in late.err
-    assert "no position is stored under nobody" in run("pipeline", "lag", "nobody", code=1).err
+    nobody = run("pipeline", "lag", "nobody", code=1)
+    assert "no position is stored under nobody" in nobody.err
+    assert nobody.out == ""
     assert "--at-most: '5'" in run("pipeline", "lag", "--at-most", "5", code=2).err
 
 
@@ -84,6 +86,17 @@ def test_failover(broker: BrokerThread, run: Run) -> None:
     assert plan["resume"][0]["offset"] == 1
     for wrong in ((), ("--name", "job"), (*old, "--last-read", "now")):
         assert "--last-read alone" in run("pipeline", *latency, *wrong, code=2).err
+    by_time = ("--last-read", "2016-11-14T14:00:02Z")
+    for idle, text in (
+        (("--check",), "--check compares with the old cluster"),
+        (("--same-partitions",), "are about the old cluster"),
+        (("--from-profile", "none"), "are about the old cluster"),
+        (("--since", "now"), "are for --check"),
+        (("--identity", "key"), "are for --check"),
+    ):
+        refused = run("pipeline", *latency, *by_time, *idle, code=2)
+        assert text in refused.err
+        assert refused.out == ""
     unknown = run("pipeline", *latency, "--name", "x", "--from-server", broker.address, code=1)
     assert "nothing is committed under 'x'" in unknown.err
 

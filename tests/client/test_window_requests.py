@@ -233,6 +233,8 @@ async def test_a_broker_that_cannot_count_is_read_from(scripted_broker: Scripted
     ("start", "end", "every", "error", "text"),
     [
         (T0, T0 + 100_001, timedelta(milliseconds=1), ValueError, "every has to be 2 ms or more"),
+        # Rounded up, so that it is still enough a moment later.
+        (T0, T0 + 17_000_000_001, timedelta(milliseconds=1), ValueError, "has to be 180000 ms"),
         (T0, T0 + 1, timedelta(0), ValueError, "from 1 on"),
         (T0, T0 + 1, timedelta(microseconds=1500), ValueError, "whole number of milliseconds"),
         (T0, T0 + 1, 5, TypeError, "every is a timedelta"),

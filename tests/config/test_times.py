@@ -126,6 +126,12 @@ def test_what_is_refused_and_the_hint(text: str, hint: str) -> None:
     assert len(str(refused.value)) < 400
 
 
+def test_no_number_is_advised_that_is_refused_as_well() -> None:
+    with pytest.raises(TimeError) as refused:
+        parse_time("5", NOW_MS)
+    assert "write" not in str(refused.value)
+
+
 @pytest.mark.parametrize("number", [1, 150, 1_479_144_272, 10**14 + 1, 2**63 - 1])
 def test_any_unit_takes_a_number_as_it_is(number: int) -> None:
     assert parse_time(str(number), NOW_MS, any_unit=True) == number

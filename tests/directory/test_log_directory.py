@@ -263,7 +263,7 @@ def test_an_unusable_directory_stops_the_start(kind: str, data: DataDirectory) -
 
 def test_a_file_in_the_directory_s_place(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("x")
-    with pytest.raises(StorageError, match="cannot be used"):
+    with pytest.raises(StorageError, match=r"cannot be used: .*; start with another data.dir"):
         DataDirectory(tmp_path / "data").open()
 
 

@@ -49,6 +49,12 @@ def test_before_the_first_start_and_live(tmp_path: Path) -> None:
         assert verdict("User:root") == (True, "super user", "on")
         shown = live.ok("acl", "test", "User:b", *READ, "--topic", "t-1").out
         assert shown == "refused: User:b at * may not Read topic 't-1'\n"
+        for host in ("localhost", "*", "bad"):
+            wrong = live("acl", "test", "User:b", *READ, "--topic", "t-1", "--host", host)
+            assert (wrong.code, wrong.out) == (2, "")
+            assert f"--host {host}: " in wrong.err
+        total = ("--deny", "User:*", *READ, "--topic", "*", "--prefixed")
+        assert "no topic begins with *" in live("acl", "add", *total).err
         live.ok("acl", "remove", "--deny", "User:b")
         assert live("acl", "remove", "--deny", "User:b").code == 1
         server.stop()

@@ -1,5 +1,6 @@
 """`repair`: what is good stays where it is, what is not is kept beside it."""
 
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from horolog.protocol.errors import StorageError
 from horolog.protocol.records.layout import SIZE_AT
+from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.files import FaultyFiles
@@ -49,6 +51,19 @@ def test_nothing_is_done_where_nothing_is_wrong(filled: DataDirectory) -> None:
     before.pop(filled.path / ".lock", None)
     after.pop(filled.path / ".lock", None)
     assert after == before
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"), [(errno.EACCES, "as the user that the broker runs as"), (errno.EIO, "disk")]
+)
+def test_who_is_asked_why_a_file_cannot_be_read(
+    filled: DataDirectory, code: int, advice: str
+) -> None:
+    files = FaultyFiles(SystemFiles())
+    files.fail("open", code, times=1_000_000, name=".log")
+    found = [one for one in verify(files, filled.path) if "cannot be read" in one.rule]
+    assert found
+    assert all(advice in one.advice for one in found)
 
 
 def test_a_message_in_each_segment(filled: DataDirectory) -> None:
