@@ -206,7 +206,8 @@ _LIMITS: Final = (
         "max.frame.bytes",
         100 * 2**20,
         "bytes",
-        "Largest request. A longer one is refused by its length field, before any of it is read.",
+        "Largest request. A longer one is refused by its length field, before any of it is read. "
+        "Before a login that is required: 64 KiB.",
         minimum=1024,
         maximum=INT32_MAX,
         aliases=("socket.request.max.bytes",),
@@ -262,7 +263,7 @@ _LIMITS: Final = (
         30_000,
         "ms",
         "Time from the first byte of a request to its last. A half-sent request that takes longer "
-        "closes the connection.",
+        "closes the connection, and so does an answer of which nothing is taken for as long.",
     ),
     _integer(
         "fetch.max.wait.ms",

@@ -28,7 +28,7 @@ CLUSTER: Final = (
         Kind.ADDRESS,
         NOT_FOLLOWING,
         "Address of the native protocol of the broker that leads; this one copies all that it has. "
-        "`nobody`: this one leads, if it led last.",
+        "`nobody`: etcd decides, or this one leads if it led last and the others confirm it.",
         choices=(NOT_FOLLOWING,),
     ),
     _setting(
@@ -123,7 +123,7 @@ CLUSTER: Final = (
         2,
         "",
         "How many brokers there are. The same for all of them: a leader that starts again waits "
-        "until all others have confirmed that none was promoted meanwhile.",
+        "until all others have confirmed that none was promoted meanwhile. Not used with etcd.",
         maximum=5,
     ),
     _setting(
@@ -154,7 +154,8 @@ CLUSTER: Final = (
         10_000,
         "ms",
         "A follower that has not been at the leader's end for so long is out of sync: acks=all "
-        "does not wait for it any more.",
+        "does not wait for it any more. A follower waits as long for its leader before it connects "
+        "again.",
         minimum=100,
         maximum=3_600_000,
     ),

@@ -12,7 +12,8 @@ SECURITY: Final = (
         False,
         "Whether the broker may listen at addresses that are not loopback without TLS or without a "
         "login, and take passwords (PLAIN) where nothing is encrypted. Every client that reaches "
-        "such a port reads and writes everything; the log says so once a day.",
+        "a port without a login and without rights reads and writes everything; without TLS others "
+        "read what is sent. The log says so once a day.",
     ),
     setting(
         "tls.cert",
@@ -47,8 +48,8 @@ SECURITY: Final = (
         "tls.client.auth",
         Kind.CHOICE,
         "none",
-        "Whether clients show a certificate of tls.client.ca. Who does is User: and its subject, "
-        "and needs no other login, unless the address has SASL_SSL://.",
+        "Whether clients show a certificate of tls.client.ca. Who does is User: and its subject "
+        "(tls.principal.mapping.rules), and needs no other login, unless the address has SASL_SSL://.",
         choices=("none", "requested", "required"),
     ),
     setting(
@@ -63,7 +64,7 @@ SECURITY: Final = (
         Kind.CHOICE,
         "none",
         "Whether those who come in by bare addresses and tls:// have to log in, as a user of "
-        "`horolog user` or with a client certificate.",
+        "`horolog user`, with a token or with a client certificate.",
         choices=("none", "required"),
     ),
     setting(
@@ -112,7 +113,8 @@ SECURITY: Final = (
         0,
         "ms",
         "How long a login holds; then the client logs in again on the same connection, or it is "
-        "closed. So long a user who was removed may go on. 0: as long as the connection.",
+        "closed. So long a user who was removed may go on. 0: as long as the connection. "
+        "A login with a token ends with the token; one by a client certificate holds always.",
         minimum=0,
     ),
     integer(

@@ -151,7 +151,8 @@ _DECLARED: Final = (
         "retention.bytes",
         -1,
         "bytes",
-        "Size of a partition above which its oldest segments are deleted. Negative is no limit.",
+        "The oldest segments of a partition are deleted while those behind them have this size. "
+        "Negative is no limit.",
         negative_is_off=True,
         aliases=("log.retention.bytes",),
     ),
@@ -231,7 +232,8 @@ _DECLARED: Final = (
         ("fsync", "written"),
         "What an answer to acks=all promises. `fsync`: the data is on disk and survives a power "
         "cut. `written`: the operating system has it, which survives a killed broker, not a power "
-        "cut.",
+        "cut. Of several brokers, all in sync, and the broker's value of the one that leads holds "
+        "for all topics.",
     ),
     Setting(
         name="preallocate",
@@ -250,8 +252,8 @@ _DECLARED: Final = (
         "So many brokers, the leader included, have to be in sync, else acks=all is refused and "
         "nothing is appended. A broker that is alone is one. The broker's value holds for topics "
         "without one of their own, and for positions and the topics themselves. As much as "
-        "cluster.brokers lets every follower be promoted by hand without loss, and acks=all waits "
-        "while one is down; a topic may not have less then.",
+        "cluster.brokers lets every follower be promoted by hand without loss, and acks=all is "
+        "refused while one is out of sync; a topic may not have less then.",
         minimum=1,
         maximum=INT32_MAX,
     ),

@@ -1,6 +1,6 @@
 """Errors that a Kafka cluster of several brokers answers to clients, beside those of `errors`.
 
-A Horolog broker that is alone sends none of them.
+A Horolog broker that is alone sends `NotEnoughReplicas` at most.
 """
 
 from .errors import CodedError
@@ -12,7 +12,7 @@ class NotLeader(CodedError, code=6, name="NOT_LEADER_OR_FOLLOWER", retriable=Tru
 
 
 class ReplicaNotAvailable(CodedError, code=9, name="REPLICA_NOT_AVAILABLE", retriable=True):
-    """A copy of the partition is not there now."""
+    """This copy of the partition cannot answer now; the leader can."""
 
 
 class CoordinatorLoading(CodedError, code=14, name="COORDINATOR_LOAD_IN_PROGRESS", retriable=True):
@@ -22,17 +22,17 @@ class CoordinatorLoading(CodedError, code=14, name="COORDINATOR_LOAD_IN_PROGRESS
 class CoordinatorNotAvailable(
     CodedError, code=15, name="COORDINATOR_NOT_AVAILABLE", retriable=True
 ):
-    """No broker looks after the group yet."""
+    """No broker looks after the group yet, or too few are in sync to store positions."""
 
 
 class NotEnoughReplicas(CodedError, code=19, name="NOT_ENOUGH_REPLICAS", retriable=True):
-    """Fewer copies are up than `min.insync.replicas` asks for; nothing was appended."""
+    """Fewer brokers are in sync than `min.insync.replicas` asks for; nothing was appended."""
 
 
 class NotEnoughReplicasAfterAppend(
     CodedError, code=20, name="NOT_ENOUGH_REPLICAS_AFTER_APPEND", retriable=True
 ):
-    """It was appended, and then fewer copies were up than `min.insync.replicas` asks for."""
+    """It was appended, and then fewer brokers were in sync than `min.insync.replicas` asks for."""
 
 
 class NotController(CodedError, code=41, name="NOT_CONTROLLER", retriable=True):

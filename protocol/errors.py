@@ -68,11 +68,11 @@ class UnknownTopicOrPartition(
 
 
 class LeaderNotAvailable(CodedError, code=5, name="LEADER_NOT_AVAILABLE", retriable=True):
-    """The partition exists but cannot be served yet; try again."""
+    """The partition cannot be served yet, or its topic is being made or changed; try again."""
 
 
 class RequestTimedOut(CodedError, code=7, name="REQUEST_TIMED_OUT", retriable=True):
-    """The wait asked for ended before the request was satisfied."""
+    """A wait, the request's or the broker's own, ended before the request was satisfied."""
 
 
 class MessageTooLarge(CodedError, code=10, name="MESSAGE_TOO_LARGE"):
@@ -84,7 +84,7 @@ class OffsetMetadataTooLarge(CodedError, code=12, name="OFFSET_METADATA_TOO_LARG
 
 
 class NotCoordinator(CodedError, code=16, name="NOT_COORDINATOR", retriable=True):
-    """This broker does not look after the group now, because it stops; ask again who does."""
+    """This broker does not look after the group: another one leads, or it stops; ask who does."""
 
 
 class InvalidTopic(CodedError, code=17, name="INVALID_TOPIC_EXCEPTION"):
@@ -168,7 +168,7 @@ class InvalidReplicationFactor(CodedError, code=38, name="INVALID_REPLICATION_FA
 
 
 class InvalidReplicaAssignment(CodedError, code=39, name="INVALID_REPLICA_ASSIGNMENT"):
-    """Partitions are assigned to brokers that do not exist, or do not run from 0 on."""
+    """Partitions are assigned to others than the broker that is asked, or do not run from 0 on."""
 
 
 class InvalidConfig(CodedError, code=40, name="INVALID_CONFIG"):
@@ -184,7 +184,7 @@ class UnsupportedForMessageFormat(CodedError, code=43, name="UNSUPPORTED_FOR_MES
 
 
 class PolicyViolation(CodedError, code=44, name="POLICY_VIOLATION"):
-    """The request is above a limit that the operator set for the whole broker."""
+    """The request is above a limit of the operator, or what the cluster does not allow now."""
 
 
 class OutOfOrderSequenceNumber(CodedError, code=45, name="OUT_OF_ORDER_SEQUENCE_NUMBER"):
@@ -204,7 +204,7 @@ class StorageError(CodedError, code=56, name="KAFKA_STORAGE_ERROR", retriable=Tr
 
 
 class SaslAuthenticationFailed(CodedError, code=58, name="SASL_AUTHENTICATION_FAILED"):
-    """The user does not exist, or the password is wrong."""
+    """The user, the password or the token is not taken, or the user has too many connections."""
 
 
 class NonEmptyGroup(CodedError, code=68, name="NON_EMPTY_GROUP"):
@@ -232,11 +232,11 @@ class ResourceNotFound(CodedError, code=91, name="RESOURCE_NOT_FOUND"):
 
 
 class DuplicateResource(CodedError, code=92, name="DUPLICATE_RESOURCE"):
-    """The request names a user twice."""
+    """The request names a user twice, in a change with the same mechanism."""
 
 
 class UnacceptableCredential(CodedError, code=93, name="UNACCEPTABLE_CREDENTIAL"):
-    """The credential has too few or too many iterations, or its name or salt is not allowed."""
+    """The credential's iterations, name, salt or size are not allowed, or no more users are."""
 
 
 def error_from_code(code: int, message: str | None = None) -> CodedError:

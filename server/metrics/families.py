@@ -93,7 +93,7 @@ def _requests(figures: Figures, gauges: Gauges) -> Iterator[Family]:
         "horolog_request_seconds",
         "histogram",
         "Time from taking a request up to making its answer: for a produce the wait for its sync "
-        "included, for a fetch the wait for messages.",
+        "and for followers included, for a fetch the wait for messages.",
         ("api",),
         [
             sample
@@ -106,7 +106,7 @@ def _requests(figures: Figures, gauges: Gauges) -> Iterator[Family]:
     yield Family(
         "horolog_parked_requests",
         "gauge",
-        "Requests that wait for data or a sync.",
+        "Requests that wait for data, for a sync or for followers.",
         ("api",),
         [Sample((("api", api),), number) for api, number in gauges.parked.items()],
     )
@@ -121,20 +121,22 @@ def _connections(figures: Figures, gauges: Gauges) -> Iterator[Family]:
     yield _gauge("horolog_connections", "Open connections.", gauges.connections)
     yield _gauge(
         "horolog_buffered_bytes",
-        "Unread answers and large unfinished requests of all connections, as last looked at.",
+        "Unread answers, requests that wait and large unfinished ones, of all connections, as last "
+        "looked at.",
         gauges.held_bytes,
     )
     yield _counter("horolog_connections_opened", "Connections taken.", figures.connections_opened)
     yield _by_label(
         "horolog_connections_refused",
-        "Connections closed at once.",
+        "Connections closed at once, or not taken; logins above max.connections.per.user.",
         "reason",
         figures.connections_refused,
     )
     yield _by_label(
         "horolog_connections_dropped",
         "Connections closed by the broker because of what the client did, or did not (idle, "
-        "http_idle: it had been idle).",
+        "http_idle: it had been idle), for want of memory, or since an answer could not be given "
+        "(file, failed).",
         "reason",
         figures.connections_dropped,
     )
@@ -143,8 +145,8 @@ def _connections(figures: Figures, gauges: Gauges) -> Iterator[Family]:
     )
     yield _by_label(
         "horolog_http_requests_refused",
-        "Requests to the HTTP port that were malformed, or had a Host or Expect that is not "
-        "answered.",
+        "Requests to the HTTP port that were malformed, lacked a login, or had a Host or Expect "
+        "that is not answered.",
         "reason",
         figures.http_requests_refused,
     )
@@ -177,7 +179,7 @@ def _latency(figures: Figures) -> Iterator[Family]:
     yield Family(
         "horolog_latency_seconds",
         "histogram",
-        "Append time minus create time of appended messages; below 0 counts as 0.",
+        "Append time minus create time of messages that clients appended here; below 0 is 0.",
         ("topic",),
         (
             sample
@@ -194,7 +196,8 @@ def _latency(figures: Figures) -> Iterator[Family]:
     yield Family(
         "horolog_max_latency_seconds",
         "gauge",
-        f"Largest latency of the last {window_seconds:g} s; NaN when nothing was appended.",
+        f"Largest latency of the last {window_seconds:g} s; NaN when no message with a "
+        "create time was appended.",
         ("topic",),
         _by_topic(figures, lambda counted: _seconds(counted.largest_latency.largest())),
     )
@@ -269,8 +272,8 @@ def _lags(gauges: Gauges) -> Iterator[Family]:
     )
     yield _gauge(
         "horolog_consumer_lag_left_out",
-        "Named positions without these two: there are more than can be followed, and others "
-        "were committed later.",
+        "Named positions without these two: more than can be followed, or, where the broker does "
+        "not lead, committed since it first looked.",
         gauges.lags_left_out,
     )
 
@@ -279,7 +282,7 @@ def _groups(groups: GroupFigures) -> Iterator[Family]:
     yield Family(
         "horolog_groups",
         "gauge",
-        "Consumer groups that have, or had, members since the broker started.",
+        "Consumer groups that have, or had, members since the broker looks after groups.",
         ("state",),
         [Sample((("state", state),), number) for state, number in groups.states.items()],
     )

@@ -33,7 +33,11 @@ def replica_families(figures: ReplicaFigures | None) -> Iterator[Family]:
     def gauge(name: str, meaning: str, value: float, kind: str = "gauge") -> Family:
         return Family(name, kind, meaning, (), [] if figures is None else [Sample((), value)])
 
-    yield gauge("horolog_leader", "1 at the broker that leads, of several; else 0.", one.leads)
+    yield gauge(
+        "horolog_leader",
+        "1 at the broker that leads, 0 at a follower; absent where a broker is alone.",
+        one.leads,
+    )
     yield gauge("horolog_leader_epoch", "The highest leader epoch that is known.", one.epoch)
     yield gauge(
         "horolog_replicas",

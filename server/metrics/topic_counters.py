@@ -5,8 +5,12 @@ from collections.abc import Callable, Mapping
 from .figures import TopicFigures
 
 TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
-    ("horolog_appended_messages", "Messages appended.", lambda topic: topic.messages),
-    ("horolog_appended_bytes", "Bytes appended, as stored.", lambda topic: topic.bytes_in),
+    (
+        "horolog_appended_messages",
+        "Messages that clients appended here; not those that a follower copies.",
+        lambda topic: topic.messages,
+    ),
+    ("horolog_appended_bytes", "Bytes of them, as stored.", lambda topic: topic.bytes_in),
     ("horolog_fetched_bytes", "Bytes of message sets sent.", lambda topic: topic.bytes_out),
     (
         "horolog_clock_skew",
@@ -50,7 +54,7 @@ TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
     ),
     (
         "horolog_retention_deleted_segments",
-        "Segments deleted by retention.",
+        "Segments deleted by retention, or behind a trim.",
         lambda topic: topic.deleted_segments,
     ),
     (
