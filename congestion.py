@@ -28,9 +28,10 @@ def of(connection: socket.socket) -> bytes:
 
 
 def of_system() -> bytes:
-    """The name of what a new socket has."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as new:
+    """The name of what a new socket has; empty where the system does not tell."""
+    with contextlib.suppress(OSError), socket.socket() as new:
         return of(new)
+    return b""
 
 
 def expect_local(new: socket.socket) -> None:

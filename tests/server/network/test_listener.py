@@ -1,6 +1,7 @@
 """Accepting connections: the cap, running out of descriptors, addresses that are taken."""
 
 import asyncio
+import errno
 import os
 import resource
 import socket
@@ -129,6 +130,19 @@ async def test_only_connections_that_stay_on_the_machine_are_not_paced(
             found.append(congestion.of(transport.get_extra_info("socket")))
             writer.close()
     assert found == [congestion.LOCAL, system]
+
+
+async def test_a_system_that_does_not_tell_its_congestion_control(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuses(*_: object) -> bytes:
+        raise OSError(errno.ENOPROTOOPT, "Protocol not available")
+
+    monkeypatch.setattr(congestion, "of", refuses)
+    async with open_endpoint(1) as (_, _, address):
+        text, writer = await greeting(address)
+        assert text == b"hello"
+        writer.close()
 
 
 def test_a_congestion_control_that_is_chosen_by_route_stays() -> None:
