@@ -100,10 +100,11 @@ def failover(
     if (last_read is None) == (name is None) or (name is None) != (old_server is None):
         raise WrongUsage("give --name and --from-server, or --last-read alone")
     _refuse_idle_options(
-        name is None, old_profile=old_profile, same_partitions=same_partitions, check=check
+        by_time=name is None,
+        check=check,
+        of_old_cluster=old_profile is not None or same_partitions,
+        of_check=since is not None or identity is not None,
     )
-    if not check and (since is not None or identity is not None):
-        raise WrongUsage("--since and --identity are for --check")
     from ..security.given_options import with_profile
     from ..security.settings import for_workers
 
@@ -133,16 +134,19 @@ def failover(
 
 
 def _refuse_idle_options(
-    by_time: bool, *, old_profile: str | None, same_partitions: bool, check: bool
+    *, by_time: bool, check: bool, of_old_cluster: bool, of_check: bool
 ) -> None:
-    """Refuse what asks something of the old cluster where it is not named."""
+    """Refuse options that would not be looked at: where the old cluster is not named, and where
+    nothing is checked."""
     if by_time and check:
         raise WrongUsage("--check compares with the old cluster: give --name and --from-server")
-    if by_time and (old_profile is not None or same_partitions):
+    if by_time and of_old_cluster:
         raise WrongUsage(
             "--from-profile and --same-partitions are about the old cluster: give --name and "
             "--from-server, or leave them out"
         )
+    if of_check and not check:
+        raise WrongUsage("--since and --identity are for --check")
 
 
 def _sides(

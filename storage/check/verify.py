@@ -180,7 +180,6 @@ class _DataDirectoryCheck:
         self._directory = directory
         self._found: list[Finding] = []
         self._one_of_several = files.exists(directory / METADATA_FOLDER)
-        self._adopts = f"asks {METADATA_FOLDER}" if self._one_of_several else "adopts it"
 
     def run(self) -> Iterator[Finding]:
         known = self._topics()
@@ -204,10 +203,11 @@ class _DataDirectoryCheck:
         unfinished = set()
         if known is not None:
             unfinished = unfinished_creations(self._files, self._directory, unnamed)
+        adopts = f"asks {METADATA_FOLDER}" if self._one_of_several else "adopts it"
         for key, path in folders.items():
             entry = topics.get(key[0])
             if key in unnamed:
-                rule = f"{TOPICS_FILE} does not have this partition: the next start {self._adopts}"
+                rule = f"{TOPICS_FILE} does not have this partition: the next start {adopts}"
                 rule = UNFINISHED if key in unfinished else rule
                 yield Finding(path, None, rule, NOTHING, error=False)
             gaps = entry is None or entry.gaps

@@ -6,8 +6,8 @@ import json
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -379,6 +379,18 @@ async def test_many_requests_at_once_leave_others_their_turns(broker: Broker) ->
     assert max(b - a for a, b in pairwise(handled)) <= 2 * REQUESTS_IN_A_TURN
 
 
+@contextmanager
+def sent_at_once(broker: Broker, requests: bytes) -> Iterator[tuple[int, int]]:
+    """Send more than four buffers of requests, as much as the system takes: how many bytes the
+    broker had received before, and how many when it has all of it."""
+    with socket.create_connection(split_address(broker.addresses.native)) as client_socket:
+        client_socket.setblocking(False)
+        begin = broker.figures.received_bytes
+        sent_bytes = client_socket.send(requests)
+        assert sent_bytes > 4 * SLAB_BYTES
+        yield begin, begin + sent_bytes
+
+
 async def test_a_client_that_fills_the_buffer_leaves_others_their_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -398,13 +410,9 @@ async def test_a_client_that_fills_the_buffer_leaves_others_their_turns(
 
         body = produce("a", message_set(NOW, value=bytes(20_000)))
         request = native.encode_request(PRODUCE, 2, 1, "test", body)
-        with socket.create_connection(split_address(broker.addresses.native)) as client_socket:
-            client_socket.setblocking(False)
-            begin = broker.figures.received_bytes
-            sent_bytes = client_socket.send(request * 200)
-            assert sent_bytes > 4 * SLAB_BYTES
+        with sent_at_once(broker, request * 200) as (_, end):
             watch()
-            await until(lambda: broker.figures.received_bytes == begin + sent_bytes)
+            await until(lambda: broker.figures.received_bytes == end)
             watching = False
         assert max(b - a for a, b in pairwise(received)) <= SLAB_BYTES
 
@@ -424,17 +432,13 @@ async def test_a_client_that_fills_the_buffer_is_not_read_at_the_cap(
         log.hold_high_watermark(1)
         body = produce("a", message_set(NOW, value=bytes(1_000)), acks=-1)
         request = native.encode_request(PRODUCE, 2, 1, "test", body)
-        with socket.create_connection(split_address(broker.addresses.native)) as client_socket:
-            client_socket.setblocking(False)
-            begin = broker.figures.received_bytes
-            sent_bytes = client_socket.send(request * 1_000)
-            assert sent_bytes > 4 * SLAB_BYTES
+        with sent_at_once(broker, request * 1_000) as (begin, end):
             await until(lambda: log.log_end_offset == 1 + in_flight)
             for _ in range(100):
                 await asyncio.sleep(0)
             assert broker.figures.received_bytes - begin <= 2 * SLAB_BYTES
             log.hold_high_watermark(None)
-            await until(lambda: broker.figures.received_bytes == begin + sent_bytes)
+            await until(lambda: broker.figures.received_bytes == end)
 
 
 async def test_reading_pauses_at_the_cap_of_requests_in_flight(strict: Broker) -> None:
