@@ -6,8 +6,18 @@ from pathlib import Path
 from random import Random
 
 from ..config.topic import topic_settings
-from ..protocol.records.batches.batch import read_header
-from ..protocol.records.layout import BATCH_ATTRIBUTES_AT, MAGIC_AT, Codec
+from ..protocol.records.batches.batch import BatchHeader, read_header, write_header
+from ..protocol.records.layout import (
+    BATCH_ATTRIBUTES_AT,
+    BATCH_MAGIC,
+    BATCH_OVERHEAD,
+    ENTRY_OVERHEAD,
+    MAGIC_AT,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    Codec,
+)
 from ..protocol.records.messages.message import Entry, Record, entries, records
 from ..protocol.records.messages.sets import NewRecord, build_set
 from ..storage.directory.deletion import DeletionQueue
@@ -42,6 +52,40 @@ def timed_set(
 def untimed_set(count: int = 1, *, codec: Codec = Codec.NONE) -> bytearray:
     """A set of v0 messages, which have no time."""
     return timed_set(*[-1] * count, magic=0, codec=codec)
+
+
+def empty_batch(
+    base_offset: int,
+    next_offset: int,
+    *,
+    max_timestamp_ms: int = NO_TIMESTAMP,
+    attributes: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    base_sequence: int = -1,
+) -> bytearray:
+    """A batch without records, of the offsets up to `next_offset`.
+
+    Kafka's cleaner leaves such a batch where it removed all records of an idempotent producer's
+    last one.
+    """
+    batch = bytearray(BATCH_OVERHEAD)
+    header = BatchHeader(
+        base_offset,
+        BATCH_OVERHEAD - ENTRY_OVERHEAD,
+        NO_LEADER_EPOCH,
+        BATCH_MAGIC,
+        0,
+        attributes,
+        next_offset - 1 - base_offset,
+        NO_TIMESTAMP,
+        max_timestamp_ms,
+        producer_id,
+        -1 if producer_id == NO_PRODUCER_ID else 0,
+        base_sequence,
+        0,
+    )
+    write_header(batch, header)
+    return batch
 
 
 def by_set(outcomes: Sequence[Appended | Exception]) -> list[Appended | Exception]:

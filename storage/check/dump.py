@@ -164,8 +164,9 @@ def _dump_log(file: File, max_decompressed_bytes: int) -> Iterator[Dumped]:
             left = size_bytes - item.position
             yield Remark(item.position, f"{item.rule}; {left} bytes are not shown", True)
         elif item.crc_ok:
-            if not isinstance(item.entry, Entry) and item.entry.is_control:
-                yield Remark(item.position, _control_text(item.data, item.entry), False)
+            remark = None if isinstance(item.entry, Entry) else _no_message(item.data, item.entry)
+            if remark is not None:
+                yield Remark(item.position, remark, False)
                 continue
             try:
                 for record in records(item.data, max_decompressed_bytes=max_decompressed_bytes):
@@ -249,6 +250,16 @@ def _message(item: StoredEntry, record: Record) -> DumpedMessage:
         record.value,
         record.headers,
     )
+
+
+def _no_message(data: bytes, header: BatchHeader) -> str | None:
+    """Why a batch holds no message, in words; `None` for one that does."""
+    if not header.record_count:
+        return (
+            f"offsets {header.base_offset} to {header.last_offset} have no message: a batch "
+            "without records"
+        )
+    return _control_text(data, header) if header.is_control else None
 
 
 def _control_text(data: bytes, header: BatchHeader) -> str:

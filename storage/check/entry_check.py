@@ -108,7 +108,7 @@ class EntryCheck:
         Returns the first that is not good. To be called with one walk after the other.
         """
         self._insides.clear()
-        if found.count:
+        if found.end:
             below = self._limit_offset is None or found.last_offset < self._limit_offset
             in_row = found.last_offset - self._expected + 1 == found.count
             # What is in a batch is covered by its CRC, and so are its number of messages and the

@@ -35,7 +35,6 @@ class SegmentScan:
 
     good_bytes: int = 0
     next_offset: int = 0
-    count: int = 0
     first_timestamp_ms: int = -1
     largest_ms: int = -1
     largest_offset: int = -1
@@ -54,9 +53,9 @@ class SegmentScan:
 
     def add(self, found: Walk) -> None:
         """Take in the walk over the bytes at `good_bytes`."""
-        if not found.count:
+        if not found.end:
             return
-        if not self.count:
+        if not self.magic_changes:  # The first entry.
             self.first_timestamp_ms = found.first_timestamp_ms
         base = self.good_bytes
         self.marks.extend(found.marks)
@@ -66,7 +65,6 @@ class SegmentScan:
         self.last_append_time_ms = found.last_append_time_ms
         self.since_bytes = found.since_bytes
         self.next_offset = found.last_offset + 1
-        self.count += found.count
         self.good_bytes += found.end
 
     def stop(self, problem: Problem, rule: str, *, overlap: bool = False) -> "SegmentScan":

@@ -191,7 +191,7 @@ def _largest_in_part(view: SearchView, segment: Segment) -> Steps[int]:
         largest_ms = max(largest_ms, found.max_timestamp_ms)
         position += found.end
         wanted = _READ_BYTES_MAX
-        if not found.count:
+        if not found.end:
             if found.problem is not Problem.PARTIAL or len(data) == end - position:
                 raise segment.damage(position)
             wanted = max(entry_bytes(data, 0), wanted)

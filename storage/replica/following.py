@@ -64,11 +64,11 @@ class Following:
                 log.epochs.keep(history)
         except OSError as error:
             raise self._appender.not_written(error) from error
-        first_offset = found.first_offset if found.count else log.log_end_offset
+        first_offset = found.first_offset if found.end else log.log_end_offset
         active = log.segment_list.active
         rolled = self._roll(facts, first_offset, found.end)
         appended = NOTHING_APPENDED
-        if found.count:
+        if found.end:
             stored = memoryview(data)[: found.end]
             if log.segment_list.active is not active:
                 found = self._appender.walk_for(log.segment_list.active, stored)
@@ -98,8 +98,8 @@ class Following:
         base = log.segment_list.active.base_offset
         if facts.segment_base >= due:
             base = facts.segment_base
-        first = found.first_offset if found.count else base
-        if found.count and first < base:
+        first = found.first_offset if found.end else base
+        if found.end and first < base:
             raise InvalidRequest(
                 f"a stretch from offset {first} on is said to be of a segment that begins at {base}"
             )
@@ -107,13 +107,13 @@ class Following:
             raise InvalidRequest(
                 f"a segment begins at offset {base}, the log ends at {due}, and has no gaps"
             )
-        if found.count and found.last_offset + 1 - base > RELATIVE_OFFSET_MAX:
+        if found.end and found.last_offset + 1 - base > RELATIVE_OFFSET_MAX:
             raise InvalidRequest(
                 f"offset {found.last_offset} is too far from {base}, where its segment begins "
                 f"({RELATIVE_OFFSET_MAX})"
             )
         history = log.epochs.history
-        if not found.count:
+        if not found.end:
             return found, None
         try:
             followed = history.followed(facts.epochs, due, found.last_offset + 1)

@@ -151,8 +151,8 @@ def batch_content(
         )
     content = memoryview(buffer)[position + BATCH_OVERHEAD : stop]
     codec = header.attributes & CODEC_MASK
-    if not codec:
-        return content
+    if not codec or not (content or header.record_count):
+        return content  # Kafka opens no batch that says that it has no records.
     if codec > Codec.ZSTD:
         raise CorruptMessage(
             f"the batch at byte {position} is compressed with codec {codec}; known are 1 to 4"

@@ -66,7 +66,8 @@ class Walk:
     """What a walk found: everything here is about the good entries before `end`.
 
     end: position after the last good entry.
-    count: how many messages there are; a wrapper counts as one, a batch as its records.
+    count: how many messages there are; a wrapper counts as one, a batch as its records, which may
+        be none.
     batches: how many of the entries are batches.
     first_offset, last_offset: as stored, or as assigned; -1 when there is no entry. For a batch
         the first is that of its first record, the last that of its last.
