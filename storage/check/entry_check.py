@@ -19,6 +19,7 @@ from ...protocol.records.layout import BATCH_MAGIC, CODEC_MASK, ENTRY_OVERHEAD, 
 from ...protocol.records.messages.message import Entry, entries, open_set
 from ...values import value_class
 from ..files import Buffer
+from ..names import MAX_OFFSET
 from .entry_rules import (
     HOLES_RULE,
     MAX_DECOMPRESSED_BYTES,
@@ -210,7 +211,8 @@ class EntryCheck:
             return self._out_of_row(first, position)
         if self._limit_offset is not None and last >= self._limit_offset:
             rule = beyond_rule(last, self._limit_offset)
-            return Breach(position, Problem.OFFSET, rule, overlap=not jumps)
+            overlap = not jumps and self._limit_offset < MAX_OFFSET
+            return Breach(position, Problem.OFFSET, rule, overlap=overlap)
         self._jump = None
         if jumps:
             self._jump = Breach(position, Problem.OFFSET, wrong_jump_rule(first, expected))

@@ -8,6 +8,7 @@ from ...protocol.records.kernel import RecordCursor, Walk, walk
 from ...protocol.records.kernel.terms import NO_MORE, RECORD, Offsets, Problem
 from ...protocol.records.layout import BATCH_MAGIC, MAGIC_AT, NO_TIMESTAMP, SIZE_AT, Buffer
 from ...protocol.records.messages.message import Entry
+from ..names import MAX_OFFSET
 
 RULES: Final = {
     Problem.PARTIAL: "an entry goes on past the end of the file",
@@ -63,7 +64,9 @@ def wrong_jump_rule(offset: int, expected: int) -> str:
 
 
 def beyond_rule(offset: int, limit_offset: int) -> str:
-    """The rule that an entry breaks whose offset belongs into the next segment."""
+    """The rule that an entry breaks whose offset belongs into the next segment, or is none."""
+    if limit_offset == MAX_OFFSET:
+        return f"offset {offset} comes here, but offsets end at {MAX_OFFSET - 1}"
     return f"offset {offset} comes here, but the next segment begins at {limit_offset}"
 
 

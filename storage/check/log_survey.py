@@ -5,8 +5,8 @@ from collections.abc import Generator, Iterator
 from ...protocol.records.kernel.terms import Problem
 from ...values import value_class
 from ..files import File
-from ..index.index_file import RELATIVE_OFFSET_MAX
 from ..log.segment_scan import LogScan, SegmentScan, scan_log_file
+from ..names import MAX_OFFSET
 from .entry_check import CheckedEntry, EntryCheck
 from .salvage import EntrySearch, offsets_at
 
@@ -50,7 +50,6 @@ class LogSurvey:
         file: File,
         size_bytes: int,
         *,
-        base_offset: int,
         next_offset: int,
         limit_offset: int | None,
         gaps: bool,
@@ -59,7 +58,6 @@ class LogSurvey:
     ) -> None:
         self._file = file
         self._size_bytes = size_bytes
-        self._highest_offset = base_offset + RELATIVE_OFFSET_MAX
         self._position = start
         self._next_offset = next_offset
         self._limit_offset = limit_offset
@@ -69,7 +67,7 @@ class LogSurvey:
 
     @property
     def _upper_offset(self) -> int:
-        return self._highest_offset if self._limit_offset is None else self._limit_offset
+        return MAX_OFFSET if self._limit_offset is None else self._limit_offset
 
     def runs(self) -> Iterator[LogRun]:
         """All runs in order. Raises `OSError`."""
@@ -152,14 +150,7 @@ class LogSurvey:
             self._next_offset = found[1]
 
 
-def good_after(
-    file: File,
-    scan: SegmentScan,
-    size_bytes: int,
-    base_offset: int,
-    *,
-    gaps: bool,
-) -> int | None:
+def good_after(file: File, scan: SegmentScan, size_bytes: int, *, gaps: bool) -> int | None:
     """The offset after the last good entry behind the one that stopped `scan`; `None` without.
 
     For the last segment of a log. Raises `OSError`.
@@ -168,7 +159,6 @@ def good_after(
     survey = LogSurvey(
         file,
         size_bytes,
-        base_offset=base_offset,
         next_offset=scan.next_offset,
         limit_offset=None,
         gaps=gaps,

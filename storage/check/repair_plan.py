@@ -218,7 +218,6 @@ class _Planning:
             survey = LogSurvey(
                 file,
                 size_bytes,
-                base_offset=base_offset,
                 next_offset=max(base_offset, due),
                 limit_offset=following,
                 gaps=self._gaps,

@@ -9,6 +9,7 @@ from pathlib import Path
 from struct import Struct
 
 from ..files import File
+from ..index.index_file import RELATIVE_OFFSET_MAX
 from ..index.index_reader import OFFSET_ENTRY, TIME_ENTRY, entries_end, index_entries
 from .findings import REBUILD, Finding
 from .index_rules import NAMES_OF_OFFSETS, NAMES_OF_TIMES, rise_rule
@@ -95,7 +96,9 @@ class OffsetIndexCheck(_IndexCheck):
 
 class TimeIndexCheck(_IndexCheck):
     """An entry `(T, n)` is true when T is the largest timestamp of the messages below offset n, or,
-    as Kafka writes it, when the message with offset n has T and none before it has a larger one."""
+    as Kafka writes it, when the message with offset n has T and none before it has a larger one.
+    Where messages are further from the base offset than an entry can say, the closing entry is for
+    the furthest offset that it can say, and T is the largest timestamp of all."""
 
     ENTRY = TIME_ENTRY
     NAMES = NAMES_OF_TIMES
@@ -104,14 +107,23 @@ class TimeIndexCheck(_IndexCheck):
         super().__init__(path, file)
         self._base_offset = base_offset
         self._largest_ms = -1
+        self._closes_far = False
+        """Whether the entry is judged by all messages, as the closing one of a far end."""
 
     def passed(self, first_offset: int, last_offset: int, timestamp_ms: int) -> Iterator[Finding]:
         """The log goes on with an entry of these offsets and this timestamp."""
-        while self._entry is not None and self._base_offset + self._entry[2] <= last_offset:
+        while (
+            self._entry is not None
+            and not self._closes_far
+            and self._base_offset + self._entry[2] <= last_offset
+        ):
             at, entry_ms, relative = self._entry
             offset = self._base_offset + relative
             below = offset <= first_offset and entry_ms == self._largest_ms
             there = first_offset <= offset and entry_ms == timestamp_ms >= self._largest_ms
+            if not below and not there and relative == RELATIVE_OFFSET_MAX:
+                self._closes_far = True
+                break
             if not below and not there:
                 yield self._wrong(
                     at,

@@ -233,7 +233,6 @@ class SegmentCheck:
         return LogSurvey(
             log,
             log_bytes,
-            base_offset=self._base_offset,
             next_offset=self._base_offset,
             limit_offset=following,
             gaps=around.gaps,

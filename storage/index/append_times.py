@@ -32,6 +32,7 @@ from ..files import NO_HANDLES, File
 from ..seams import Seams
 from .append_time_blocks import BLOCK_ENTRIES, ENTRY, Blocks
 from .index_checksums import AppendTimesChecksum
+from .index_file import RELATIVE_OFFSET_MAX
 
 STEP_ENTRIES: Final = 8 * BLOCK_ENTRIES
 """How many entries are read at a time where a whole file is."""
@@ -229,13 +230,18 @@ class AppendTimes:
         """As `add` for each span, up to the next one's offset and the last up to `next_offset`.
 
         `spans`, whose offsets rise, are what another log tells of the same messages. Those that
-        only go on as before get no entry of their own.
+        only go on as before get no entry of their own. From `RELATIVE_OFFSET_MAX` behind the base
+        offset on no entry can tell a time, and all are unknown.
         """
         if spans[0][0] != self.end_offset:
             self.end_at(spans[0][0])
         tail_ms = self._tail_ms()
         entries = bytearray()
         run_offset = self._run_offset
+        end_of_entries = self.base_offset + RELATIVE_OFFSET_MAX
+        if spans[-1][0] >= end_of_entries:
+            near = [span for span in spans if span[0] < end_of_entries]
+            spans = [*near, (end_of_entries, NO_TIMESTAMP)]
         for offset, append_time_ms in spans:
             if append_time_ms != tail_ms:
                 entries += ENTRY.pack(offset - self.base_offset, append_time_ms)

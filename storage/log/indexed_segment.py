@@ -9,6 +9,7 @@ from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.marks import Marks
 from ..index.index_checksums import SegmentChecksums
 from ..index.index_file import RELATIVE_OFFSET_MAX
+from ..names import MAX_OFFSET
 from ..read.readable_segment import ReadableSegment
 from ..seams import Seams
 from .segment_scan import Progress, SegmentScan, scan_log_file
@@ -195,9 +196,13 @@ class IndexedSegment(ReadableSegment):
         limit_offset: int | None = None,
         progress: Progress | None = None,
     ) -> SegmentScan:
-        """Read the whole log, as `scan_log_file` does; changes nothing. Raises `OSError`."""
+        """Read the whole log, as `scan_log_file` does; changes nothing. Raises `OSError`.
+
+        Without `limit_offset` every offset that has a next one may come, however far from the base
+        offset: Kafka serves such messages, too, and only its index has no entries for them.
+        """
         if limit_offset is None:
-            limit_offset = self.base_offset + RELATIVE_OFFSET_MAX
+            limit_offset = MAX_OFFSET
         file = self._seams.files.open(self.log_path)
         try:
             return scan_log_file(

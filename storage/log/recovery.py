@@ -123,13 +123,17 @@ class Recovery:
         if closed:
             return False
         left_bytes = segment.size_bytes - scan.good_bytes
-        if self._recovery_point - scan.next_offset > OFFSETS_PER_BYTE * left_bytes:
-            return True  # So much was never here: the recovery point cannot be believed.
+        # So much was never here: the recovery point cannot be believed.
+        unbelievable = self._recovery_point - scan.next_offset > OFFSETS_PER_BYTE * left_bytes
+        if unbelievable and not self._gaps:
+            return True
         file = self._seams.files.open(segment.log_path, read_only=True)
         try:
             end = segment.size_bytes
-            if good_after(file, scan, end, segment.base_offset, gaps=self._gaps) is not None:
+            if good_after(file, scan, end, gaps=self._gaps) is not None:
                 return False
+            if unbelievable:
+                return True
             if scan.problem is Problem.PARTIAL:
                 # The file was cut off. What was behind is gone, whether it was safe once or not.
                 return not has_wrong_size(file, scan.good_bytes, end)
@@ -157,7 +161,7 @@ class Recovery:
         """The log end offset of a log whose last segment is damaged."""
         file = self._seams.files.open(segment.log_path, read_only=True)
         try:
-            found = good_after(file, scan, segment.size_bytes, segment.base_offset, gaps=self._gaps)
+            found = good_after(file, scan, segment.size_bytes, gaps=self._gaps)
         finally:
             file.close()
         return max(self._recovery_point, found or 0)

@@ -14,12 +14,12 @@ from ...protocol.records.problems import problem_error
 from ..check.entry_check import EntryCheck
 from ..files import Buffer
 from ..index.append_times import Span
-from ..index.index_file import RELATIVE_OFFSET_MAX
 from ..log.append_run import AppendRun
 from ..log.appended import NOTHING_APPENDED, Appended
 from ..log.appender import Appender
 from ..log.log_state import LogState
 from ..log.segment import Segment
+from ..names import MAX_OFFSET
 from .copy_facts import CopyFacts, MalformedFacts
 from .epoch_history import EpochHistory, MalformedEpochs
 from .leader_epochs import EpochWrite
@@ -107,11 +107,6 @@ class Following:
             raise InvalidRequest(
                 f"a segment begins at offset {base}, the log ends at {due}, and has no gaps"
             )
-        if found.end and found.last_offset + 1 - base > RELATIVE_OFFSET_MAX:
-            raise InvalidRequest(
-                f"offset {found.last_offset} is too far from {base}, where its segment begins "
-                f"({RELATIVE_OFFSET_MAX})"
-            )
         history = log.epochs.history
         if not found.end:
             return found, None
@@ -137,7 +132,8 @@ class Following:
             return self._begin_segment(base, "leader")
         if active.size_bytes and (
             active.size_bytes + size_bytes > LOG_BYTES_MAX
-            or first_offset - active.base_offset >= RELATIVE_OFFSET_MAX
+            # The leader may hold messages that are too far from its base offset for an index.
+            or (base != active.base_offset and not active.fits(first_offset))
         ):
             return self._begin_segment(log.log_end_offset, "size")
         return None
@@ -244,7 +240,8 @@ def check_copied(
     )
     if found.problem not in (Problem.NONE, Problem.PARTIAL, Problem.OFFSET):
         raise problem_error(data, found, len(data))
-    breach = EntryCheck(log_end_offset, gaps=gaps).check(data, found, 0)
+    check = EntryCheck(log_end_offset, gaps=gaps, limit_offset=MAX_OFFSET)
+    breach = check.check(data, found, 0)
     if breach is not None:
         if breach.problem is Problem.OFFSET:
             raise InvalidRequest(f"byte {breach.position} of a stretch: {breach.rule}")

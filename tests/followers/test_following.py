@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -15,10 +16,11 @@ from horolog.protocol.errors import (
 )
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import build_wrapper
+from horolog.storage.names import MAX_OFFSET
 from horolog.storage.read.readable_segment import FarAway
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.storage.replica.epoch_history import EpochStart
-from horolog.testing.logs import LogFolder, timed_set, untimed_set
+from horolog.testing.logs import LogFolder, empty_batch, timed_set, untimed_set
 from horolog.tests.followers.appending import append_copy
 
 from .copies import Filling, assert_equal, copied, copy_all, copy_once
@@ -88,11 +90,11 @@ def facts(
         ),
         pytest.param(b"", facts(3, base=4), InvalidRequest, "no gaps", id="segment-after-a-gap"),
         pytest.param(
-            timed_set(1, base_offset=3 + 2**31),
-            facts(3, gaps=True, times_end=2**40),
+            timed_set(1, base_offset=MAX_OFFSET),
+            facts(3, gaps=True, times_end=MAX_OFFSET),
             InvalidRequest,
-            "too far",
-            id="too-far-for-an-index",
+            "offsets end at",
+            id="an-offset-that-none-follows",
         ),
         pytest.param(
             timed_set(1, base_offset=3),
@@ -385,3 +387,67 @@ def test_sendfile_gets_the_bytes_where_they_lie(leader: LogFolder) -> None:
     leader.log.truncate(1)
     assert not stretch.intact
     del stretch
+
+
+def lead_what_kafka_left(leader: LogFolder, parts: Sequence[bytes]) -> None:
+    """Let `leader` lead with a log file that was written elsewhere."""
+    (leader.path / f"{0:020d}.log").write_bytes(b"".join(parts))
+    leader.open(clean=False, gaps=True, follows=True, index_interval_bytes=0, retention_ms=-1)
+    leader.log.replica.lead(1)
+
+
+@pytest.mark.parametrize("max_bytes", [1, 100, 1 << 20])
+def test_a_stretch_of_batches_without_records_is_copied(
+    leader: LogFolder, follower: LogFolder, max_bytes: int
+) -> None:
+    parts = [empty_batch(0, 5), timed_set(1, 2, magic=2, base_offset=5), empty_batch(9, 20)]
+    lead_what_kafka_left(leader, [*parts, empty_batch(20, 21, producer_id=7, base_sequence=3)])
+    follower.open(high_watermark=0, follows=True, index_interval_bytes=0)
+    copy_all(leader, follower, max_bytes)
+    assert follower.log.log_end_offset == 21
+    assert_equal(leader, follower)
+    leader.append(3)
+    copy_all(leader, follower, max_bytes)
+    assert_equal(leader, follower)
+    follower.kill_and_restart(checkpointed=False)
+    assert_equal(leader, follower, lost=True)
+
+
+@pytest.mark.parametrize("far", [2**31 - 2, 2**31 - 1, 2**31, 2**40])
+def test_messages_too_far_for_an_index_are_copied(
+    leader: LogFolder, follower: LogFolder, far: int
+) -> None:
+    """I-30, FO-2: the follower has them in the same segment as the leader."""
+    offsets = [0, 1, far, far + 1, 3 * far]
+    times = [50, 10, 30, 70, 60]
+    parts = [
+        bytes(timed_set(ms, base_offset=offset))
+        for ms, offset in zip(times, offsets, strict=True)
+    ]
+    lead_what_kafka_left(leader, parts)
+    follower.open(high_watermark=0, follows=True, index_interval_bytes=0)
+    for max_bytes in (100, 1 << 20):
+        copy_all(leader, follower, max_bytes)
+        assert_equal(leader, follower)
+        assert follower.bases() == [0]
+        follower.kill_and_restart(checkpointed=max_bytes == 100)
+        assert_equal(leader, follower)
+    assert leader.append(65) == [3 * far + 1]
+    copy_all(leader, follower)
+    assert_equal(leader, follower)
+    assert follower.bases() == [0, 3 * far + 1]
+
+
+def test_append_times_too_far_for_an_entry_are_unknown(follower: LogFolder) -> None:
+    """Whatever the leader says of them: they would be those of the messages before."""
+    log = follower.open(follows=True, index_interval_bytes=0)
+    log.replica.append(timed_set(1, 2), facts(0, times_end=2))
+    far = timed_set(3, base_offset=2**31 - 2) + timed_set(4, base_offset=2**31 - 1)
+    spans = ((2, 8), (2**31 - 1, 9))
+    log.replica.append(far, facts(2, gaps=True, spans=spans, times_end=2**31))
+    log.replica.append(
+        timed_set(5, base_offset=2**40), facts(2**31, gaps=True, times_end=2**40 + 1)
+    )
+    for log in (log, follower.restart()):
+        known = {offset: log.reader.append_time_ms(offset) for offset, _ in follower.times()}
+        assert known == {0: 7, 1: 7, 2**31 - 2: 8, 2**31 - 1: -1, 2**40: -1}

@@ -57,13 +57,27 @@ def with_offsets(*offsets: int) -> bytearray:
 
 
 @pytest.mark.parametrize("distance", [RELATIVE_MAX, 2**31, 2**33])
-def test_an_entry_too_far_for_its_segment_is_set_aside(folder: LogFolder, distance: int) -> None:
-    """I-30: in the last segment it cannot be told from a damaged offset, which no CRC covers."""
-    (folder.path / f"{0:020d}.log").write_bytes(with_offsets(0, 5, distance))
+def test_an_entry_too_far_for_an_index_is_served_in_a_log_with_gaps_alone(
+    folder: LogFolder, distance: int
+) -> None:
+    """I-30: in a log without gaps its offset is damaged, which no CRC covers."""
+    (folder.path / f"{0:020d}.log").write_bytes(with_offsets(0, 1, distance))
+    log = folder.open(gaps=True, clean=False, retention_ms=-1)
+    assert [offset for offset, _ in folder.times()] == [0, 1, distance]
+    log.close()
+    log = folder.open(gaps=False, clean=False, retention_ms=-1)
+    assert log.log_end_offset == 2
+    assert folder.names(".broken")
+    assert log.appender.append(timed_set(NOW + 4)).first_offset == 2
+    log.close()
+
+
+def test_an_entry_whose_offset_none_follows_is_set_aside(folder: LogFolder) -> None:
+    (folder.path / f"{0:020d}.log").write_bytes(with_offsets(0, 5, MAX_OFFSET))
     log = folder.open(gaps=True, clean=False, retention_ms=-1)
     assert log.log_end_offset == 6
-    assert [path.name for path in folder.path.glob("*.broken")]
-    assert log.appender.append(timed_set(NOW + 4)).first_offset == 6
+    (cut,) = folder.events.named("torn_tail_cut")
+    assert cut["rule"] == f"offset {MAX_OFFSET} comes here, but offsets end at {MAX_OFFSET - 1}"
     log.close()
 
 
