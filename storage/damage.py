@@ -2,11 +2,18 @@
 
 from pathlib import Path
 
-from ..protocol.errors import CodedError, StorageError, UnsupportedForMessageFormat
+from ..protocol.errors import (
+    CodedError,
+    CorruptMessage,
+    StorageError,
+    UnsupportedForMessageFormat,
+)
+from ..protocol.records.kernel import walk
 from ..protocol.records.kernel.terms import Problem
+from ..protocol.records.layout import BATCH_MAGIC
 from ..values import value_class
 from .check.salvage import offsets_at
-from .files import File
+from .files import Buffer, File
 from .log.segment_scan import SegmentScan, scan_log_file
 
 LOOK_BACK_BYTES = 4 << 20
@@ -65,6 +72,21 @@ def first_damage(file: File, start: int, met: int, size_bytes: int, base_offset:
             return damage_of(scan)
         offset = scan.next_offset
     return Damage(met, offset, "there is no entry whose size and offset can be believed")
+
+
+def written_like_this(
+    path: Path, position: int, data: Buffer, error: CorruptMessage
+) -> CorruptMessage | None:
+    """The error for batches at byte `position` of the log file at `path` that cannot be opened
+    because of `error`, though they are as they were written: their CRCs, which cover all that is
+    in them, are right. `None` where bytes are wrong, which is damage."""
+    found = walk(data, 0, len(data))
+    if found.problem is not Problem.NONE or found.magics != 1 << BATCH_MAGIC:
+        return None
+    return CorruptMessage(
+        f"{path}: a batch at byte {position} or soon behind it cannot be opened ({error.message}); "
+        "its CRC is right, so it was written like this"
+    )
 
 
 def unreadable_format(path: Path, position: int) -> UnsupportedForMessageFormat:

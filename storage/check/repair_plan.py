@@ -290,7 +290,7 @@ class _Planning:
         point = self._recovery_point
         if point is None or not torn_bytes or point <= good_end:
             return
-        if point - good_end > OFFSETS_PER_BYTE * torn_bytes:
+        if not self._gaps and point - good_end > OFFSETS_PER_BYTE * torn_bytes:
             return  # So much was never there.
         plan.end_offset = plan.new_segment = point
         plan.gaps = plan.gaps or not self._gaps

@@ -11,6 +11,7 @@ from ...protocol.records.columns import Columns, read_columns
 from ...protocol.records.kernel import entry_spans, time_blocks, time_spans, walk
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import ENTRY_OVERHEAD, SIZE_AT
+from ..damage import written_like_this
 from ..files import File, Files
 from .time_map import BLOCK_BYTES, ROW_NUMBERS
 
@@ -63,14 +64,27 @@ class StoredTimes:
     def columns(self, data: memoryview, position: int) -> Iterator[Columns]:
         """Offsets and times of the messages of entries, which lie at `position`.
 
-        Raises `Unreadable` for entries that are not good.
+        Raises `Unreadable` for entries that are not good, and `CorruptMessage` for batches that
+        were written such that they cannot be opened.
         """
         try:
             yield from read_columns(
                 data, max_decompressed_bytes=self._max_decompressed_bytes, content=()
             )
         except CorruptMessage as error:
-            raise Unreadable(position) from error
+            written = written_like_this(self._path, position, data, error)
+            raise written or Unreadable(position) from error
+
+    def rows(self, entry: memoryview, position: int, offsets: int) -> bytes:
+        """Rows (`time_spans`) of the messages of the entry at `position`, which takes so many
+        offsets. Raises as `columns`."""
+        times = b"".join(columns.timestamps for columns in self.columns(entry, position))
+        try:
+            return time_spans(times, log_bytes=len(entry), offsets=offsets)
+        except ValueError as error:
+            lie = CorruptMessage("it holds more messages than it has offsets")
+            written = None if offsets <= 0 else written_like_this(self._path, position, entry, lie)
+            raise written or Unreadable(position) from error
 
 
 class TimeMapping:
@@ -146,12 +160,8 @@ class TimeMapping:
     def _take_entry(self, entry: memoryview) -> None:
         """Note the times of one that has to be opened, or is not good."""
         position = self._read_bytes
-        times = b"".join(columns.timestamps for columns in self._stored.columns(entry, position))
         next_offset = walk(entry, 0, len(entry), check_crc=False).last_offset + 1
-        try:
-            rows = time_spans(times, log_bytes=len(entry), offsets=next_offset - self._read_offset)
-        except ValueError:
-            raise Unreadable(position) from None
+        rows = self._stored.rows(entry, position, next_offset - self._read_offset)
         self._rows.frombytes(rows)
         self._read_bytes, self._read_offset = position + len(entry), next_offset
         self._since_bytes += len(entry)

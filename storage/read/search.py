@@ -17,6 +17,7 @@ from ...protocol.records.kernel.terms import BAD_SIZE, Problem
 from ...protocol.records.layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, SIZE_AT
 from ...protocol.records.messages.message import Record, records
 from ...values import value_class
+from ..damage import written_like_this
 from ..directory.stepped_change import Work
 from ..log.segment import Segment
 from .entry_opening import Steps, opened
@@ -325,11 +326,13 @@ def _opened(
     call: Callable[[bytes, int], T],
 ) -> Steps[T]:
     """What `call` makes of the entry at `position`, given how much it may be opened to. Raises the
-    segment's damage for what is wrong with it."""
+    segment's damage where bytes are wrong, and `CorruptMessage` for a batch that was written such
+    that it cannot be opened."""
     try:
         return (yield from opened(entry, view.max_decompressed_bytes, partial(call, entry)))
     except CorruptMessage as error:
-        raise segment.damage(position) from error
+        written = written_like_this(segment.log_path, position, entry, error)
+        raise written or segment.damage(position) from error
 
 
 def _first_from(view: SearchView, target_ms: int, entry: bytes, max_bytes: int) -> Found | None:

@@ -421,8 +421,7 @@ def test_messages_too_far_for_an_index_are_copied(
     offsets = [0, 1, far, far + 1, 3 * far]
     times = [50, 10, 30, 70, 60]
     parts = [
-        bytes(timed_set(ms, base_offset=offset))
-        for ms, offset in zip(times, offsets, strict=True)
+        bytes(timed_set(ms, base_offset=offset)) for ms, offset in zip(times, offsets, strict=True)
     ]
     lead_what_kafka_left(leader, parts)
     follower.open(high_watermark=0, follows=True, index_interval_bytes=0)
@@ -448,6 +447,6 @@ def test_append_times_too_far_for_an_entry_are_unknown(follower: LogFolder) -> N
     log.replica.append(
         timed_set(5, base_offset=2**40), facts(2**31, gaps=True, times_end=2**40 + 1)
     )
-    for log in (log, follower.restart()):
-        known = {offset: log.reader.append_time_ms(offset) for offset, _ in follower.times()}
+    for opened in (log, follower.restart()):
+        known = {at: opened.reader.append_time_ms(at) for at, _ in follower.times()}
         assert known == {0: 7, 1: 7, 2**31 - 2: 8, 2**31 - 1: -1, 2**40: -1}

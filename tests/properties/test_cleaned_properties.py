@@ -1,5 +1,5 @@
-"""Logs as Kafka's cleaner leaves them against a plain list: batches without records, records missing
-anywhere in a batch, offsets missing between entries, some further than an index can span."""
+"""Logs as Kafka's cleaner leaves them, against a plain list: batches without records, records that
+are missing anywhere in a batch, and jumps between entries that no index can span."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

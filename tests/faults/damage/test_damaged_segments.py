@@ -7,15 +7,21 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.errors import (
+    CorruptMessage,
     HorologError,
     UnsupportedForMessageFormat,
 )
-from horolog.protocol.records.layout import Codec
+from horolog.protocol.records.batches.batch import read_header, write_header
+from horolog.protocol.records.kernel.terms import Problem
+from horolog.protocol.records.layout import RECORD_COUNT_AT, Codec
 from horolog.protocol.records.messages.sets import build_wrapper, set_offset
+from horolog.storage.check.entry_rules import RULES
+from horolog.storage.check.verify import verify
 from horolog.storage.log.log import Log
 from horolog.testing.directories import DataDirectory
 from horolog.testing.logs import LogFolder, timed_set
 from horolog.tests.followers.appending import append_copy
+from horolog.tests.properties.window_reading import count_window, make_map
 
 from .damaging import check_refusal, flip, overwrite, read_all
 
@@ -395,3 +401,45 @@ def test_unclean_starts_leave_other_partitions_alone(data: DataDirectory, place:
     copy.append("t", 6, partition=1)
     assert copy.times("t", 1) == [1, 2, 3, 4, 5, 6]
     copy.close()
+
+
+def test_a_batch_that_was_written_so_that_it_cannot_be_opened_is_no_damage(
+    folder: LogFolder,
+) -> None:
+    """A reader that has to open it is refused; nothing else is, and repair has nothing to do."""
+    batch = timed_set(20, 30, magic=2, codec=Codec.GZIP, base_offset=1)
+    batch[-6] ^= 0xFF  # of gzip's own checksum
+    write_header(batch, read_header(batch))
+    path = folder.path / f"{0:020d}.log"
+    path.write_bytes(timed_set(10, magic=2) + batch)
+    log = folder.open(clean=False, gaps=True, retention_ms=-1)
+    log.prepare()
+    for act in (
+        lambda: log.reader.find_time(20).run(),
+        lambda: count_window(log, 0, 100, 1, 100),
+        lambda: make_map(log, log.segments[0]),
+    ):
+        with pytest.raises(CorruptMessage, match="its CRC is right, so it was written like this"):
+            act()
+    assert folder.found(10, 31) == [(10, 0), None]
+    assert folder.append(40) == [3]
+    assert folder.found(40) == [(40, 3)]
+    assert not folder.events.named("segment_damaged")
+    assert all("it was written like this" in f.advice for f in verify(folder.files, folder.path))
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_changed_number_of_records_is_damage(folder: LogFolder, clean: bool) -> None:
+    """A start that checks no CRC meets it too."""
+    folder.open()
+    folder.log.appender.append(timed_set(1, 2, magic=2))
+    folder.log.close()
+    flip(folder.path / f"{0:020d}.log", RECORD_COUNT_AT, 0)
+    log = folder.open(clean=clean, recovery_point=2, end_offset=2 if clean else None)
+    assert log.log_end_offset == 2
+    refused(log.appender.append, timed_set(3))
+    assert folder.events.named("segment_damaged")
+
+
+def test_every_problem_of_a_walk_has_a_rule() -> None:
+    assert RULES.keys() == set(Problem) - {Problem.NONE}
