@@ -29,6 +29,7 @@ from ...protocol.records.layout import (
 )
 from ...protocol.records.messages.message import entries, open_wrapper
 from ..files import File
+from ..index.index_file import RELATIVE_OFFSET_MAX
 from ..log.segment_scan import scan_log_file
 from .entry_rules import MAX_DECOMPRESSED_BYTES, first_offset_inside
 
@@ -160,13 +161,15 @@ class EntrySearch:
         *,
         whole: bool,
     ) -> None:
-        """Its offset is at least `due_offset` and below `upper_offset`. `end_offset` comes after
-        the last message of the file, if that is known and the file `whole`, or is the next
-        segment's."""
+        """Its offset is at least `due_offset` and below `upper_offset`; of those that are looked
+        for byte by byte, less than 2**31 above `due_offset` too. `end_offset` comes after the last
+        message of the file, if that is known and the file `whole`, or is the next segment's."""
         self._file = file
         self._size_bytes = size_bytes
         self._due_offset = due_offset
         self._upper_offset = upper_offset
+        # Bytes that look like the head of an entry with any offset at all are found everywhere.
+        self._near_offset = min(upper_offset, due_offset + RELATIVE_OFFSET_MAX)
         self._end_offset = end_offset
         self._gaps = gaps
         self._whole = whole
@@ -261,7 +264,7 @@ class EntrySearch:
             if unit is not None:
                 assert unit.entry is not None
                 first_offset, last_offset, _ = unit.entry
-                upper = self._upper_offset
+                upper = self._near_offset
                 if not self._gaps:
                     upper = min(upper, self._due_offset + OFFSETS_PER_BYTE * (unit.end - bad))
                 if self._due_offset <= first_offset <= last_offset < upper:
@@ -271,7 +274,7 @@ class EntrySearch:
     def _candidates(self, start: int) -> Iterator[int]:
         """Positions from `start` on where bytes look like the head of an entry."""
         due = self._due_offset.to_bytes(8, "big")
-        highest = max(self._upper_offset - 1, self._due_offset).to_bytes(8, "big")
+        highest = max(self._near_offset - 1, self._due_offset).to_bytes(8, "big")
         same = next((at for at in range(8) if due[at] != highest[at]), 8)
         head = re.compile(
             b"(?="
