@@ -219,11 +219,12 @@ class Maintenance:
         now = self._clock.monotonic()
         # Thousands of logs with nothing to do are looked at every second. A request waits for a
         # sync where the watermark is not at the end; if the one asked for could not begin, this
-        # one may.
+        # one may. A snapshot of producers may be left by a sync that found no room for it.
         due = [
             log
             for log in self._directory.open_logs()
             if log.watermark.offset < log.log_end_offset
+            or log.producers.to_be_written
             or (
                 (since := log.unflushed_since) is not None
                 and (now - since) * 1000 >= log.settings.flush_ms

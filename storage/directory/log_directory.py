@@ -279,13 +279,15 @@ class LogDirectory:
         self.write_checkpoints()
 
     def secure_log_starts(self, logs: Iterable[Log]) -> None:
-        """Bring to stable storage where `logs` begin now, before what was in front is dropped.
+        """Bring to stable storage where `logs` begin now, before what was in front is dropped, and
+        what is known of the producers of that.
 
         May run in a thread of its own. Raises `StorageError`.
         """
         try:
             for log in logs:
                 with suppress(FileNotFoundError):  # its topic was deleted meanwhile
+                    self.reserve.retrying(log.producers.write_waiting)
                     self._files.sync_directory(log.path)
             self.reserve.retrying(self._write_checkpoints)
         except OSError as error:

@@ -301,7 +301,7 @@ class LogTable:
             log.close()
             return opened(False, 0, log_start if log_start <= log.log_end_offset else 0)
         with suppress(OSError):
-            log.expiry.drop_expired()  # A crash came between; else the next retention pass does it.
+            log.expiry.drop_left_over()  # The next retention pass does what fails.
         return log
 
     def _opened(self, key: Partition, log: Log, clean: bool, began: float) -> None:

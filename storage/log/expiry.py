@@ -1,6 +1,7 @@
 """Carrying out what `retention` judges: segments that are past it go, idle ones are rolled."""
 
 from bisect import bisect_right
+from contextlib import ExitStack
 from typing import Final
 
 from ...protocol.records.layout import NO_TIMESTAMP
@@ -37,7 +38,8 @@ class Expiry:
 
         That can be read no more; its files go with `drop_expired`. Between the two the log start
         belongs on stable storage: a power cut may undo the one renaming and not the other, and
-        what is left must not be taken for the log. A follower's log keeps all. Raises `OSError`,
+        what is left must not be taken for the log. So does what is known of the producers of what
+        goes (`LogProducers.write_waiting`). A follower's log keeps all. Raises `OSError`,
         `StorageError`.
         """
         log = self._log
@@ -54,9 +56,16 @@ class Expiry:
         if plan.roll_active and log.failure is None and log.segment_list.active.damaged is None:
             self._appender.roll("retention")
         count = min(plan.delete_count, log.segment_count - 1)
-        start = log.segment_list.segments[count].base_offset
-        log.log_start_offset = max(log.log_start_offset, start)
+        self._begin_at(log.segment_list.segments[count].base_offset)
         return plan
+
+    def _begin_at(self, offset: int) -> None:
+        """Let the log begin at `offset`, if it begins before."""
+        log = self._log
+        log.log_start_offset = max(log.log_start_offset, offset)
+        if self.has_expired:
+            first = log.segment_list.holding(log.log_start_offset)
+            log.producers.outlive(first.base_offset, log.log_end_offset)
 
     def roll_if_idle(self, now_ms: int) -> bool:
         """Close an active segment to which nothing was appended for `segment.ms`; whether it was.
@@ -117,8 +126,7 @@ class Expiry:
         As with `expire`, files go with `drop_expired`. `offset` is at most the high watermark, and
         everything below it on stable storage.
         """
-        log = self._log
-        log.log_start_offset = max(log.log_start_offset, offset)
+        self._begin_at(offset)
 
     @property
     def has_expired(self) -> bool:
@@ -132,10 +140,25 @@ class Expiry:
         log = self._log
         verdicts = plan.verdicts if plan is not None else ()
         reasons = {v.base_offset: v.reason for v in verdicts if v.delete}
-        log.segment_list.drop_below(log.log_start_offset, log.settings, reasons)
-        log.producers.drop_below(log.segment_list.first.base_offset)
-        if log.has_epochs:
-            log.epochs.begin_at(log.segment_list.first.base_offset)
+        with ExitStack() as following:
+            # An error of one leaves out none of the others; the next pass does the rest.
+            following.callback(self._begin_epochs)
+            following.callback(self._drop_snapshots)
+            log.segment_list.drop_below(log.log_start_offset, log.settings, reasons)
+
+    def _drop_snapshots(self) -> None:
+        self._log.producers.drop_below(self._log.segment_list.first.base_offset)
+
+    def _begin_epochs(self) -> None:
+        if self._log.has_epochs:
+            self._log.epochs.begin_at(self._log.segment_list.first.base_offset)
+
+    def drop_left_over(self) -> None:
+        """Drop what a crash has left in front of the log start. Raises `OSError`."""
+        if self.has_expired:
+            self._begin_at(self._log.log_start_offset)
+            self._log.producers.write_waiting()
+            self.drop_expired()
 
     def plan_retention(self, now_ms: int, *, explain: bool = True) -> RetentionPlan:
         """Judge which segments may go at `now_ms`. Needs the log to be prepared.

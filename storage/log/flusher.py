@@ -113,6 +113,7 @@ class Flusher:
             return
         if work.unfinished is not None:
             log.segment_list.take_back(work)
+            log.producers.hand_back(work.snapshots)
             log.observe("checksums_not_written", error=str(work.unfinished))
         log.recovery_point = max(log.recovery_point, work.target_offset)
         log.segment_list.release_synced(log.recovery_point)

@@ -2,12 +2,14 @@
 
 States follow from what is stored, so that they are never lost, only slow to come by: without a
 snapshot all batches of the log have to be looked at. One is written when a segment is closed and at
-a clean stop, of logs that hold batches; the two newest are kept. A snapshot is not written before
-everything below its offset is synced, so that none is there which speaks of messages that a power
-cut has taken.
+a clean stop, of logs that hold batches; the two newest are kept. A snapshot waits for the sync of
+everything below its offset, so that none is there which speaks of messages that a power cut has
+taken; before segments are dropped, which take the batches with them, it is written at once. Should
+a power cut take messages below it all the same, the next start removes it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -165,21 +167,41 @@ class LogProducers:
         states = self.states.copy()
         self._pending.append(PendingSnapshot(self._folder, offset, states, superfluous))
 
+    def outlive(self, offset: int, end_offset: int) -> None:
+        """The segments below `offset` are about to be dropped: have a snapshot that tells what is
+        known of the batches in them, taken at the log end where none is. See `write_waiting`."""
+        covered = bool(self._offsets) and self._offsets[-1] >= offset
+        if len(self.states) and not covered:
+            self.take_snapshot(end_offset)
+
+    def write_waiting(self) -> None:
+        """Write, durably, the snapshots that wait for a sync.
+
+        May run in any thread. Raises `OSError`; they go on waiting then.
+        """
+        waiting = [one for one in (*self._handed_out, *self._pending) if not one.settled]
+        for snapshot in waiting[-KEPT:]:
+            snapshot.write(self._files)
+
     @property
     def to_be_written(self) -> bool:
         """Whether a snapshot waits for a sync."""
-        return bool(self._pending)
+        return not all(one.settled for one in self._pending)
 
     def hand_out(self) -> list[PendingSnapshot]:
         """The snapshots that the sync that begins now has to write at its end."""
-        handed_out, self._pending = self._pending, []
+        handed_out, self._pending = [one for one in self._pending if not one.settled], []
         self._handed_out = [one for one in self._handed_out if not one.settled] + handed_out
         return handed_out
 
     def hand_back(self, handed_out: Sequence[PendingSnapshot]) -> None:
-        """Leave what was handed out to another sync: that one did not come to it."""
+        """Leave what was handed out to another sync: that one did not come to it, or found no room.
+
+        What later snapshots have made superfluous is left alone.
+        """
         self._handed_out = [one for one in self._handed_out if one not in handed_out]
-        self._pending = [*(one for one in handed_out if not one.settled), *self._pending]
+        left = [one for one in handed_out if not one.settled and one.offset in self._offsets]
+        self._pending = [*left, *self._pending]
 
     def prepare_cut(self, offset: int) -> None:
         """Remove, durably, the snapshots behind `offset`, from where on the log is about to be cut
@@ -213,7 +235,8 @@ class LogProducers:
         self.states.forget_below(offset)
         for name, path in newest_first(self._files, self._folder)[1:]:
             if name.offset < offset:
-                self._files.unlink(path)
+                with suppress(FileNotFoundError):  # A sync that wrote a newer one removed it.
+                    self._files.unlink(path)
 
     def before(self, offset: int) -> ProducerStates:
         """What is known of messages below `offset`, where the log begins, and of nothing else."""
@@ -230,6 +253,8 @@ class LogProducers:
         self.states, self.in_use = states, True
         self.enter_room()
         self.take_snapshot(offset)
+        with suppress(OSError):  # No message follows that would have it synced; else the next does.
+            self.write_waiting()
 
     def expire(self, now_ms: int, after_ms: int, count_max: int) -> None:
         """Forget producers that were silent for longer than `after_ms`, or are too many."""

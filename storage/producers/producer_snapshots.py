@@ -164,7 +164,8 @@ def newest_first(files: Files, folder: Path) -> list[tuple[SnapshotName, Path]]:
 
 
 class PendingSnapshot:
-    """A snapshot that is to be written, in any thread, once all below it is synced."""
+    """A snapshot that is to be written, in any thread, once all below it is synced or about to be
+    dropped."""
 
     def __init__(
         self, folder: Path, offset: int, states: ProducerStates, superfluous: Sequence[int]
@@ -175,34 +176,36 @@ class PendingSnapshot:
         self._folder = folder
         self._states = states
         self._lock = Lock()
-        self._void = False
         self.settled = False
         """Whether nothing more becomes of it."""
 
     def write(self, files: Files) -> None:
-        """Write it, durably, and remove those that are superfluous then. Raises `OSError`."""
+        """Write it, durably, and remove those that are superfluous then, unless it is settled.
+
+        Raises `OSError`; then it can be written later.
+        """
         with self._lock:
-            self.settled = True
-            if self._void:
+            if self.settled:
                 return
             content = encode_snapshot(self._states, self.offset)
             replace_file(files, snapshot_path(self._folder, self.offset), content)
+            self.settled = True
         self._remove_superfluous(files)
 
     def skip(self, files: Files) -> None:
         """Leave it unwritten, because `KEPT` later ones have been. Raises `OSError`."""
         with self._lock:
-            self.settled = True
-            if self._void:
+            if self.settled:
                 return
+            self.settled = True
         self._remove_superfluous(files)
 
     def _remove_superfluous(self, files: Files) -> None:
         for offset in self._superfluous:
-            with suppress(FileNotFoundError):  # the log was cut meanwhile
+            with suppress(FileNotFoundError):  # The log was cut, or segments went, meanwhile.
                 files.unlink(snapshot_path(self._folder, offset))
 
     def withdraw(self) -> None:
         """Let it not be written any more: the log was cut."""
         with self._lock:
-            self._void = self.settled = True
+            self.settled = True

@@ -1,6 +1,7 @@
 """Requests that look after partitions, over the wire: raise, trim, measure; and producer ids."""
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ from horolog.protocol.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
+from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.kernel import RecordEncoder
 from horolog.server.broker import Broker
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
@@ -150,6 +153,26 @@ async def test_trimming_all_there_is_frees_the_disk(broker: Broker, client: Wire
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (3, 3, 0)
     assert log.recovery_point == 3
     assert result(await client.call(produce("a", message_set(NOW)))).base_offset == 3
+
+
+@pytest.mark.parametrize("offset", [3, -1])
+async def test_a_batch_that_was_trimmed_is_known_after_a_kill(
+    broker: Broker, client: Wire, tmp_path: Path, offset: int
+) -> None:
+    """It was acknowledged: sent again, it is not stored a second time."""
+    encoder = RecordEncoder()
+    for _ in range(3):
+        encoder.add(b"hello", None, NOW, ())
+    sent = bytes(finish_batch(encoder, producer_id=7, producer_epoch=0, base_sequence=0))
+    assert result(await client.call(produce("a", sent, acks=-1))).error_code == 0
+    assert result(await client.call(trimming((0, offset)))).low_watermark == 3
+    shutil.copytree(broker.settings.data_dir, tmp_path / "left")
+    async with (
+        running_broker(tmp_path / "left", http_listen="off") as restarted,
+        wire(restarted.addresses.native) as again,
+    ):
+        assert result(await again.call(produce("a", sent, acks=-1))).base_offset == 0
+        assert restarted.directory.log("a", 0).log_end_offset == 3
 
 
 async def test_offsets_that_cannot_be_trimmed_to(broker: Broker, client: Wire) -> None:

@@ -264,8 +264,13 @@ class Life:
         self.written[topic, partition] = kept
         self.data.directory.secure_log_starts([log])
         promise.start_offset = log.log_start_offset
+        self._know_producers(log, promise)
         self._note()
         log.expiry.drop_expired(plan)
+
+    def _know_producers(self, log: Log, promise: LogPromise) -> None:
+        ends = ((one, known.batches[-1].last_offset) for one, known in log.producers.states.items())
+        promise.producers = {one: end for one, end in ends if end < log.log_start_offset}
 
     def trim(self, topic: str, offset: int, partition: int = 0) -> None:
         """Drop what is below `offset`, in the steps of the request for it."""
@@ -282,6 +287,7 @@ class Life:
         self.written[topic, partition] = kept
         self.data.directory.secure_log_starts([log])
         promise.start_offset = offset
+        self._know_producers(log, promise)
         self._note()
         log.expiry.drop_expired()
 
@@ -311,6 +317,7 @@ class Life:
         ends = [log.segments[0].base_offset, *(at + 1 for at in written if at < first)]
         promise.end_offset = min(promise.end_offset, first, ends[-1])
         promise.start_offset = min(promise.start_offset, first)
+        promise.producers = {one: end for one, end in promise.producers.items() if end < first}
         promise.cut_into_batch |= first < offset
         promise.was_cut = True
         becomes_active = [s.base_offset for s in log.segments if s.base_offset <= offset]

@@ -39,6 +39,8 @@ class LogPromise:
     """Retention has begun to drop the segments up to here."""
     sealed_below: int = 0
     """The indexes of the segments up to here are synced, and what they have to be is known."""
+    producers: dict[int, int] = field(default_factory=dict)
+    """By producer, where a batch of it ended that was dropped: a retry of it must be known."""
     was_cut: bool = False
     """Some time: of a segment's time entries those went that tell of all up to the cut (I-23)."""
     cut_into_batch: bool = False

@@ -51,7 +51,7 @@ def check_survivor(path: Path, promise: Promise, *, use: bool = True) -> None:
         messages[key] = _check_log(log, promise.logs[key])
         if promise.clean and not promise.recovered:
             assert all(log.reader.append_time_ms(offset) > 0 for offset in messages[key])
-        _check_producers(log)
+        _check_producers(log, promise.logs[key])
         _check_indexes(log, messages[key], promise.logs[key], promise.stopped)
         _check_searches(log, messages[key])
     _check_events(data.events, promise)
@@ -119,11 +119,9 @@ def _check_log(log: Log, promise: LogPromise) -> dict[int, Message]:
     return found
 
 
-def _check_producers(log: Log) -> None:
-    """What is known of producers is what the stored batches say, whatever snapshots there are.
-
-    Of what retention dropped, a snapshot may still tell.
-    """
+def _check_producers(log: Log, promise: LogPromise) -> None:
+    """What is known of producers is what the stored batches say, whatever snapshots there are, and
+    what the batches said that were dropped."""
     from_log = ProducerStates()
     for segment in log.segments:
         data = segment.log_path.read_bytes()
@@ -139,6 +137,8 @@ def _check_producers(log: Log) -> None:
         assert known[producer_id].epoch == producer.epoch
         kept = known[producer_id].batches[-len(producer.batches) :]
         assert kept == producer.batches
+    for producer_id, end in promise.producers.items():
+        assert known[producer_id].batches[-1].last_offset >= end, f"producer {producer_id}: {end}"
     dropped_below = log.segments[0].base_offset
     for producer_id in known.keys() - dict(from_log.items()).keys():
         assert known[producer_id].batches[-1].last_offset < dropped_below

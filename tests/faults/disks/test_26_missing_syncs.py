@@ -27,10 +27,12 @@ RECOVERIES = {
 """Which segment lacks how many bytes (a whole message has 54), and what is appended then."""
 EVERYTHING = (*(workload.__name__ for workload in WORKLOADS), *RECOVERIES)
 
+DROPPED = "dropped_producers"
 CHECKPOINT = "checkpoints.write_checkpoint > files.replace_file"
 
 CAUGHT_BY = {
     "append_times.AppendTimes.sync: sync *.appendtime": "rolls",
+    "producer_snapshots.PendingSnapshot.write > files.replace_file: sync *.tmp": DROPPED,
     "quarantine._copy > files.replacing: sync *.tmp": RECOVERY,
     "quarantine._copy > files.replacing: sync positions.53.broken.tmp": RECOVERY,
     "quarantine._copy > files.replacing: sync_directory": RECOVERY,
@@ -73,11 +75,9 @@ HARMLESS = {
     "positions.Positions._read: sync positions": (
         "the next start cuts the same bytes again, the next commit syncs that they are gone"
     ),
-    "producer_snapshots.PendingSnapshot.write > files.replace_file: sync *.tmp": (
-        "a snapshot that was not written is not believed: what it says is in the log too"
-    ),
     "producer_snapshots.PendingSnapshot.write > files.replace_file: sync_directory": (
-        "without it the one before it counts, and the log from there on"
+        "without it the one before it counts, and the log from there on; before segments go, the "
+        "directory is synced again"
     ),
     "startup.rename_deleted: sync_directory": (
         "the checkpoint and the topics file are written next, and sync the same directory"

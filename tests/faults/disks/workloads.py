@@ -299,6 +299,18 @@ def producers(life: Life) -> None:
     life.flush("t")
 
 
+def dropped_producers(life: Life) -> None:
+    """Idempotent producers whose batches are trimmed, or go with retention, by and by."""
+    life.open()
+    life.create("t", segment_bytes=260, retention_ms=1000)
+    life.append_numbered("t", 10)
+    life.append_numbered("t", 20, producer_id=2)
+    life.flush("t")
+    life.trim("t", 2)
+    life.append_numbered("t", 30)
+    life.maintain("t", now_ms=5000)
+
+
 def cut_and_roll(life: Life) -> None:
     """A segment that ends where it was cut, nothing more in it, and the next one begun there."""
     life.open()
@@ -423,4 +435,5 @@ WORKLOADS = (
     compaction,
     gaps,
     producers,
+    dropped_producers,
 )
