@@ -1,7 +1,12 @@
 """Repair of stored files: what `horolog repair DIR` does.
 
-`DIR` is a data directory or the folder of one partition. The lock of the data directory is held
-from before the plan is made until all is done, so that what was shown is what is repaired.
+`DIR` is a data directory, the metadata log in one, or the folder of one partition. The lock of the
+data directory is held from before the plan is made until all is done, so that what was shown is
+what is repaired.
+
+The metadata log of a broker that is one of several ends where it is damaged: its records build on
+each other, and what it lacks then it copies from its leader. The topics file keeps in mind how far
+it reached, so that the broker is in doubt until it has done so.
 """
 
 from collections.abc import Iterator
@@ -23,22 +28,25 @@ from ..directory.checkpoints import (
 )
 from ..directory.clean_shutdown import leave_marker, read_marker, take_marker
 from ..directory.known_files import CLEAN_SHUTDOWN, KNOWN_FILES, is_of_partition
-from ..directory.lock import DirectoryLock
+from ..directory.lock import LOCK_FILE, DirectoryLock
 from ..directory.positions import POSITIONS_FILE, Positions
 from ..directory.topics import (
     TOPICS_FILE,
     MalformedTopics,
     NewerTopics,
     TopicEntry,
+    read_metadata_offset,
     read_topics,
     write_topics,
 )
 from ..events import Observer
 from ..files import Files
-from ..names import folder_name, parse_folder_name
+from ..metadata.folder import METADATA_PARTITION, STATE_FILE
+from ..names import METADATA_FOLDER, folder_name, parse_folder_name
 from .quarantine import quarantine_file
 from .repair_partition import PartitionRepair
 from .repair_plan import KEPT, PartitionPlan, Step, plan_partition
+from .verify_metadata import STATE_LOST, check_state, is_metadata_folder
 from .verify_positions import check_positions
 
 Partition = tuple[str, int]
@@ -58,11 +66,15 @@ class RepairPlan:
     """Partition folders to be made."""
     positions: bool = False
     """Whether the positions are to be put right."""
+    metadata: "RepairPlan | None" = None
+    """That of the metadata log, if there is one."""
 
     @property
     def steps(self) -> Iterator[Step]:
         """Every step, in the order of the files."""
         yield from self.directory_steps
+        if self.metadata is not None:
+            yield from self.metadata.steps
         for partition in self.partitions:
             yield from partition.steps
 
@@ -70,28 +82,49 @@ class RepairPlan:
     def possible(self) -> bool:
         """Whether anything can be done."""
         own = any(step.done for step in self.directory_steps)
+        own = own or (self.metadata is not None and self.metadata.possible)
         return own or any(partition.possible for partition in self.partitions)
 
 
 class Repair:
     """The repair of a data directory, or of one partition. Holds the lock until `release`."""
 
-    def __init__(self, files: Files, directory: Path, *, clock: Clock, observe: Observer) -> None:
-        """Raises `ValueError` when `directory` is neither, `StorageError` when a broker holds it
-        or a later version wrote it, `OSError`."""
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        *,
+        clock: Clock,
+        observe: Observer,
+        locked: bool = False,
+    ) -> None:
+        """`locked` says that the lock is held already. Raises `ValueError` when `directory` is
+        none of these, `StorageError` when a broker holds it or a later version wrote it,
+        `OSError`."""
         self._files = files
         self._clock = clock
         self._observe = observe
         self._alone: Path | None = None
         """The only folder to be repaired, if it is one."""
         self._root: Path | None = directory
-        if is_of_partition(files, directory):
+        if not is_metadata_folder(files, directory) and is_of_partition(files, directory):
             self._alone = directory
             parent = directory.resolve().parent
             self._root = parent if not KNOWN_FILES.isdisjoint(files.names(parent)) else None
+        self._data_path = self._root
+        """The data directory, if there is one around it."""
+        self._is_metadata = self._root is not None and is_metadata_folder(files, self._root)
+        if self._root is not None and self._is_metadata:
+            parent = self._root.resolve().parent
+            if any(files.exists(parent / name) for name in (LOCK_FILE, TOPICS_FILE)):
+                self._data_path = parent
         self._lock: DirectoryLock | None = None
-        if self._root is not None:
-            self._lock = DirectoryLock(files, self._root, advice=_STOP)
+        if self._data_path is not None and not locked:
+            self._lock = DirectoryLock(files, self._data_path, advice=_STOP)
+        self._metadata: Repair | None = None
+        if self._alone is None and files.is_directory(directory / METADATA_FOLDER):
+            inner = directory / METADATA_FOLDER
+            self._metadata = Repair(files, inner, clock=clock, observe=observe, locked=True)
         self._topics: dict[str, TopicEntry] = {}
         self._recovery_points: Offsets | None = None
         self._log_starts: Offsets | None = None
@@ -106,16 +139,20 @@ class Repair:
         """What there is to do. Only reads. Raises `OSError`, `StorageError`."""
         plan = RepairPlan()
         self._read_directory(plan)
+        if self._metadata is not None:
+            plan.metadata = self._metadata.plan()
         for folder, key in self._folders():
             entry = self._topics.get(key[0]) if key is not None else None
             point = self._recovery_point(key)
+            of_metadata = self._is_metadata and key == METADATA_PARTITION
             partition = plan_partition(
                 self._files,
                 folder,
                 key,
-                gaps=entry is None or entry.gaps,
+                gaps=not of_metadata and (entry is None or entry.gaps),
                 recovery_point=point,
                 clean=point is not None and self._unclean is not None and key not in self._unclean,
+                ends_at_damage=of_metadata,
             )
             self._tell_past_end(plan, partition)
             if partition.steps:
@@ -150,7 +187,9 @@ class Repair:
         if self._unclean is None and self._files.exists(root / CLEAN_SHUTDOWN):
             rule = "it is neither empty nor a list of partitions"
             self._set_aside(plan, root / CLEAN_SHUTDOWN, rule, "the next start recovers every log")
-        if self._alone is None:
+        if self._alone is None and self._is_metadata:
+            self._look_at_metadata(plan, root)
+        elif self._alone is None:
             self._look_at_positions(plan, root)
             self._look_for_missing(plan, root)
 
@@ -178,6 +217,18 @@ class Repair:
                 action = f"take the bad bytes out ({KEPT}), keep every commit that is whole"
                 step = Step(root / POSITIONS_FILE, finding.position, finding.rule, action)
                 plan.directory_steps.append(step)
+
+    def _look_at_metadata(self, plan: RepairPlan, root: Path) -> None:
+        path = root / STATE_FILE
+        for finding in check_state(self._files, path):
+            if finding.error:
+                self._set_aside(plan, path, finding.rule, STATE_LOST)
+        folder = root / folder_name(*METADATA_PARTITION)
+        if not self._files.exists(folder):
+            plan.missing.append(folder)
+            action = "make an empty one; the next start asks the leader for what was in it"
+            step = Step(folder, None, "the metadata log has no folder", action)
+            plan.directory_steps.append(step)
 
     def _look_for_missing(self, plan: RepairPlan, root: Path) -> None:
         for entry in self._topics.values():
@@ -213,6 +264,10 @@ class Repair:
         a crash, it can be planned and done again."""
         todo = [partition for partition in plan.partitions if partition.possible]
         root = self._root
+        if self._metadata is not None and plan.metadata is not None and plan.metadata.possible:
+            self._metadata.carry_out(plan.metadata)
+        if self._is_metadata:
+            self._keep_reach(todo)
         if root is not None:
             # As at the start of a broker: from here on a crash leaves an unclean stop.
             take_marker(self._files, root)
@@ -230,6 +285,20 @@ class Repair:
         if root is not None:
             self._finish(root, todo)
 
+    def _keep_reach(self, todo: list[PartitionPlan]) -> None:
+        """Keep in the topics file how far a metadata log reached that is to end earlier."""
+        assert self._data_path is not None
+        path = self._data_path / TOPICS_FILE
+        reached = self._recovery_point(METADATA_PARTITION) or 0
+        for partition in todo:
+            shorter = partition.end_offset is not None and partition.end_offset < reached
+            if not (shorter and self._files.exists(path)):
+                continue
+            with suppress(MalformedTopics):  # A start without topics is in doubt anyway.
+                topics = read_topics(self._files, path)
+                if read_metadata_offset(self._files, path) < reached:
+                    write_topics(self._files, path, topics, reached)
+
     def _allow_gaps(self, todo: list[PartitionPlan]) -> None:
         """Before anything is taken out, or an interrupted repair would leave offsets that jump
         where none may."""
@@ -240,7 +309,9 @@ class Repair:
             if partition.gaps and name in topics:
                 topics[name] = replace(topics[name], gaps=True)
         if topics != self._topics:
-            write_topics(self._files, self._root / TOPICS_FILE, topics)
+            path = self._root / TOPICS_FILE
+            offset = read_metadata_offset(self._files, path) or None
+            write_topics(self._files, path, topics, offset)
 
     def _repair(self, partition: PartitionPlan) -> None:
         PartitionRepair(

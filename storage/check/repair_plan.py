@@ -94,9 +94,14 @@ def plan_partition(
     gaps: bool,
     recovery_point: int | None,
     clean: bool,
+    ends_at_damage: bool = False,
 ) -> PartitionPlan:
-    """Plan the repair of one partition's folder. Reads everything in it; raises `OSError`."""
-    return _Planning(files, folder, key, gaps, recovery_point, clean).run()
+    """Plan the repair of one partition's folder. Reads everything in it; raises `OSError`.
+
+    A log that `ends_at_damage` keeps nothing of what is behind the first bad bytes: its records
+    build on each other, and the broker copies what is missing from another one.
+    """
+    return _Planning(files, folder, key, gaps, recovery_point, clean, ends_at_damage).run()
 
 
 class _Planning:
@@ -108,12 +113,16 @@ class _Planning:
         gaps: bool,
         recovery_point: int | None,
         clean: bool,
+        ends_at_damage: bool,
     ) -> None:
         self._files = files
         self._folder = folder
         self._gaps = gaps
         self._recovery_point = recovery_point
         self._clean = clean
+        self._ends_at_damage = ends_at_damage
+        self._ended = ""
+        """Why nothing that comes now stays, once that is so."""
         self._plan = PartitionPlan(folder, key)
         self._checksums, _ = read_checksums(files, folder)
 
@@ -230,6 +239,8 @@ class _Planning:
                 ),
             )
             found = list(survey.runs())
+        if self._ends_at_damage:
+            found = self._up_to_damage(found, base_offset, due, size_bytes)
         good = tuple(stretch for stretch in found if stretch.good)
         bad = tuple(stretch for stretch in found if not stretch.good)
         overlaps = bool(good) and base_offset < due
@@ -240,6 +251,26 @@ class _Planning:
         self._tell_gaps(path, due, base_offset, good)
         torn_bytes = bad[-1].size_bytes if bad and bad[-1].end == size_bytes else 0
         return segment, torn_bytes
+
+    def _up_to_damage(
+        self, found: list[LogRun], base_offset: int, due: int, size_bytes: int
+    ) -> list[LogRun]:
+        """What stays of a segment's runs, and all that is behind as one bad run."""
+        if any(run.later_format for run in found):
+            return found
+        if not self._ended and base_offset > due:
+            self._ended = f"offsets {due} to {base_offset - 1} are not there"
+        kept: list[LogRun] = []
+        for run in found:
+            if not run.good and not self._ended:
+                self._ended = str(run.rule)
+            if self._ended:
+                break
+            kept.append(run)
+        if self._ended:
+            start = kept[-1].end if kept else 0
+            kept.append(LogRun(start, size_bytes, due, due, self._ended))
+        return kept
 
     def _tell_segment(
         self, path: Path, segment: SegmentPlan, size_bytes: int, limit: int | None
@@ -252,6 +283,8 @@ class _Planning:
         if segment.bad and not segment.good:
             self._plan.rebuild.discard(segment.base_offset)
             rule = f"{segment.bad[0].rule}; there is no good message in it"
+            if self._ends_at_damage:
+                rule = f"the log ends before it: {segment.bad[0].rule}"
             self._step(path, 0, rule, f"set the segment aside ({KEPT})", size_bytes)
             return
         if limit is None:
@@ -259,6 +292,8 @@ class _Planning:
         for stretch in segment.bad:
             behind = [good.first_offset for good in segment.good if good.start >= stretch.end]
             action = f"take {_amount(stretch, min(behind, default=limit))} out ({KEPT})"
+            if self._ends_at_damage:
+                action = f"let the log end here: {action}"
             self._step(path, stretch.start, str(stretch.rule), action, stretch.size_bytes)
         if segment.new_base_offset != segment.base_offset:
             action = f"let it begin at offset {segment.new_base_offset}"
@@ -287,7 +322,7 @@ class _Planning:
         plan.end_offset = good_end
         if not any(segment.stays for segment in plan.segments):
             plan.new_segment = good_end
-        point = self._recovery_point
+        point = None if self._ends_at_damage else self._recovery_point
         if point is None or not torn_bytes or point <= good_end:
             return
         if not self._gaps and point - good_end > OFFSETS_PER_BYTE * torn_bytes:

@@ -1,8 +1,8 @@
 """Checking stored files: what `horolog verify DIR` reports.
 
-`DIR` is a data directory or the folder of one partition. Only reads; a broker may be running, and
-what it writes meanwhile is not looked at. Files that are not known and files that were set aside
-are listed, and are no errors.
+`DIR` is a data directory, the metadata log in one, or the folder of one partition. Only reads; a
+broker may be running, and what it writes meanwhile is not looked at. Files that are not known and
+files that were set aside are listed, and are no errors.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,22 +23,12 @@ from ..directory.known_files import CLEAN_SHUTDOWN, KNOWN_FILES, is_of_partition
 from ..directory.topics import TOPICS_FILE, MalformedTopics, NewerTopics, TopicEntry, read_topics
 from ..directory.unfinished_creations import UNFINISHED, unfinished_creations, unnamed_folders
 from ..files import Files
-from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
-from ..index.index_checksums import following_base
-from ..names import (
-    LEADER_EPOCHS,
-    METADATA_FOLDER,
-    folder_name,
-    is_deleted_folder_name,
-    parse_folder_name,
-    parse_segment_file,
-)
-from ..producers.producer_snapshots import parse_snapshot_name
-from ..replica.epoch_history import MalformedEpochs, decode_epochs
-from .findings import NOTHING, REPAIR, Finding, cannot_read, limited
-from .verify_checksums import read_checksums
+from ..metadata.folder import COPY_SUFFIX, METADATA_PARTITION, STATE_FILE
+from ..names import METADATA_FOLDER, folder_name, parse_folder_name
+from .findings import NOTHING, Finding
+from .verify_metadata import check_state, is_metadata_folder
+from .verify_partition import PartitionCheck, listed
 from .verify_positions import check_positions
-from .verify_segment import SegmentCheck, Surroundings
 
 __all__ = ["Finding", "PartitionCheck", "verify"]
 
@@ -46,9 +36,12 @@ _DELETE_CHECKPOINT: Final = (
     "nothing: the next start goes on as if there were none and recovers every log in full"
 )
 
-_COPIED_ANEW: Final = (
-    "nothing on a broker that is alone; as one of several it copies this partition anew"
+_METADATA_FILES: Final = frozenset(
+    {RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEAN_SHUTDOWN}
+    | {STATE_FILE, STATE_FILE + COPY_SUFFIX, folder_name(*METADATA_PARTITION)}
 )
+
+Partition = tuple[str, int]
 
 
 def verify(files: Files, directory: Path) -> Iterator[Finding]:
@@ -57,6 +50,8 @@ def verify(files: Files, directory: Path) -> Iterator[Finding]:
     Raises `ValueError` when it is neither a data directory nor a partition's folder, `OSError`
     when it cannot be listed.
     """
+    if is_metadata_folder(files, directory):
+        return _MetadataCheck(files, directory).run()
     if is_of_partition(files, directory):
         return _verify_alone(files, directory)
     return _DataDirectoryCheck(files, directory).run()
@@ -72,6 +67,8 @@ def _verify_alone(files: Files, directory: Path) -> Iterator[Finding]:
         with suppress(OSError, ValueError):
             entry = read_topics(files, parent / TOPICS_FILE).get(key[0])
             gaps = entry is None or entry.gaps
+        if is_metadata_folder(files, parent):
+            gaps = key != METADATA_PARTITION
         with suppress(OSError, ValueError):
             content = files.read_bytes(parent / RECOVERY_POINTS)
             recovery_point = decode_checkpoint(content).get(key)
@@ -81,161 +78,20 @@ def _verify_alone(files: Files, directory: Path) -> Iterator[Finding]:
     yield from check.run()
 
 
-class PartitionCheck:
-    """One partition's folder. `end_offset` is right once `run` is exhausted."""
+class _LogsCheck:
+    """A folder with logs of partitions, and with what belongs to them all."""
 
-    def __init__(
-        self,
-        files: Files,
-        directory: Path,
-        gaps: bool,
-        recovery_point: int | None,
-        *,
-        clean: bool = False,
-    ) -> None:
-        """`recovery_point` is `None` when it is not known; `clean` says that the log was stopped
-        cleanly."""
-        self._files = files
-        self._directory = directory
-        self._gaps = gaps
-        self._recovery_point = recovery_point
-        self._clean = clean
-        self.end_offset: int | None = None
-        """Log end offset; `None` when the log could not be read to its end."""
-
-    def run(self) -> Iterator[Finding]:
-        base_offsets: list[int] = []
-        for name in self._files.names(self._directory):
-            segment_file = parse_segment_file(name)
-            if segment_file is not None and not segment_file.suffix:
-                if segment_file.kind == "log":
-                    base_offsets.append(segment_file.base_offset)
-            elif name == LEADER_EPOCHS:
-                yield from _check_epochs(self._files, self._directory / name)
-            elif name != INDEX_CHECKSUMS and not parse_snapshot_name(name):
-                yield _listed(self._directory / name)
-        yield from self._orphans(set(base_offsets))
-        checksums, found = read_checksums(self._files, self._directory)
-        yield from found
-        previous: SegmentCheck | None = None
-        for number, base_offset in enumerate(base_offsets):
-            if previous is not None and previous.complete:
-                yield from self._between(previous.next_offset, base_offset)
-            following = next(iter(base_offsets[number + 1 :]), None)
-            check = SegmentCheck(
-                self._files,
-                self._directory,
-                base_offset,
-                Surroundings(
-                    self._gaps,
-                    following,
-                    self._recovery_point,
-                    checksums.get(base_offset),
-                    self._clean,
-                    following_base(checksums, base_offset, following),
-                ),
-            )
-            yield from limited(check.run())
-            previous = check
-        if previous is not None and previous.complete:
-            self.end_offset = previous.next_offset
-
-    def _orphans(self, base_offsets: set[int]) -> Iterator[Finding]:
-        for name in self._files.names(self._directory):
-            found = parse_segment_file(name)
-            if found is None or found.suffix or found.base_offset in base_offsets:
-                continue
-            yield Finding(
-                self._directory / name,
-                None,
-                "it belongs to a segment whose .log is not there",
-                "nothing: it is not used",
-                error=False,
-            )
-
-    def _between(self, end_offset: int, base_offset: int) -> Iterator[Finding]:
-        path = self._directory / f"{base_offset:020d}.log"
-        if base_offset < end_offset:
-            rule = f"the segment overlaps the one before it, which ends at offset {end_offset}"
-            yield Finding(path, None, rule, REPAIR)
-        elif base_offset > end_offset and not self._gaps:
-            rule = f"the segment before it ends at offset {end_offset}, and this log has no gaps"
-            yield Finding(path, None, rule, REPAIR)
-
-
-def _check_epochs(files: Files, path: Path) -> Iterator[Finding]:
-    """Whether the file at `path` can be believed. It may name epochs that begin at the log end, or
-    behind it, where a crash took their messages."""
-    try:
-        decode_epochs(files.read_bytes(path))
-    except OSError as error:
-        yield cannot_read(path, error)
-    except MalformedEpochs as error:
-        yield Finding(path, None, str(error), _COPIED_ANEW, error=False)
-
-
-class _DataDirectoryCheck:
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
         self._directory = directory
         self._found: list[Finding] = []
-        self._one_of_several = files.exists(directory / METADATA_FOLDER)
-
-    def run(self) -> Iterator[Finding]:
-        known = self._topics()
-        topics = known or {}
-        recovery_points = self._checkpoint(RECOVERY_POINTS)
-        log_starts = self._checkpoint(LOG_START_OFFSETS)
+        self._recovery_points = self._checkpoint(RECOVERY_POINTS)
+        self._log_starts = self._checkpoint(LOG_START_OFFSETS)
         self._check_watermarks()
-        unclean = self._marker()
-        self._found += check_positions(self._files, self._directory)
-        yield from self._found
-        folders: dict[tuple[str, int], Path] = {}
-        for name in self._files.names(self._directory):
-            path = self._directory / name
-            key = parse_folder_name(name)
-            if key is not None and self._files.is_directory(path):
-                folders[key] = path
-            elif name not in KNOWN_FILES:
-                yield _listed(path)
-        yield from self._missing_folders(topics, folders)
-        unnamed = unnamed_folders(folders, topics)
-        unfinished = set()
-        if known is not None:
-            unfinished = unfinished_creations(self._files, self._directory, unnamed)
-        adopts = f"asks {METADATA_FOLDER}" if self._one_of_several else "adopts it"
-        for key, path in folders.items():
-            entry = topics.get(key[0])
-            if key in unnamed:
-                rule = f"{TOPICS_FILE} does not have this partition: the next start {adopts}"
-                rule = UNFINISHED if key in unfinished else rule
-                yield Finding(path, None, rule, NOTHING, error=False)
-            gaps = entry is None or entry.gaps
-            check = PartitionCheck(
-                self._files,
-                path,
-                gaps,
-                recovery_points.get(key),
-                clean=unclean is not None and key not in unclean and key in recovery_points,
-            )
-            yield from check.run()
-            if check.end_offset is not None:
-                yield from self._past_end(RECOVERY_POINTS, recovery_points, key, check.end_offset)
-                yield from self._past_end(LOG_START_OFFSETS, log_starts, key, check.end_offset)
+        self._unclean = self._marker()
 
     def _error(self, name: str, position: int | None, rule: str, advice: str) -> None:
         self._found.append(Finding(self._directory / name, position, rule, advice))
-
-    def _topics(self) -> Mapping[str, TopicEntry] | None:
-        """The topics of the topics file; `None` when it cannot be read."""
-        try:
-            return read_topics(self._files, self._directory / TOPICS_FILE)
-        except (OSError, MalformedTopics, NewerTopics) as error:
-            advice = "put it right, or put back a copy of it"
-            if self._one_of_several:
-                advice = f"nothing: the next start makes it again from {METADATA_FOLDER}"
-            self._error(TOPICS_FILE, None, str(error), advice)
-            return None
 
     def _checkpoint(self, name: str) -> Offsets:
         path = self._directory / name
@@ -256,7 +112,7 @@ class _DataDirectoryCheck:
                 advice = "nothing: readers of a broker that is one of several wait for its leader"
                 self._found.append(Finding(path, None, str(error), advice, error=False))
 
-    def _marker(self) -> frozenset[tuple[str, int]] | None:
+    def _marker(self) -> frozenset[Partition] | None:
         unclean = read_marker(self._files, self._directory)
         if unclean is None and self._files.exists(self._directory / CLEAN_SHUTDOWN):
             rule = "it is neither empty nor a list of partitions"
@@ -264,21 +120,17 @@ class _DataDirectoryCheck:
             self._error(CLEAN_SHUTDOWN, None, rule, advice)
         return unclean
 
-    def _missing_folders(
-        self, topics: Mapping[str, TopicEntry], folders: Mapping[tuple[str, int], Path]
-    ) -> Iterator[Finding]:
-        for name, entry in topics.items():
-            for partition in range(0 if entry.deleting else entry.partitions):
-                if (name, partition) not in folders:
-                    yield Finding(
-                        self._directory / folder_name(name, partition),
-                        None,
-                        f"{TOPICS_FILE} has this partition, but its folder is not there",
-                        "put the folder back; else the next start makes an empty one",
-                    )
+    def _check_partition(self, key: Partition, path: Path, *, gaps: bool) -> Iterator[Finding]:
+        unclean, points = self._unclean, self._recovery_points
+        clean = unclean is not None and key not in unclean and key in points
+        check = PartitionCheck(self._files, path, gaps, points.get(key), clean=clean)
+        yield from check.run()
+        if check.end_offset is not None:
+            yield from self._past_end(RECOVERY_POINTS, points, key, check.end_offset)
+            yield from self._past_end(LOG_START_OFFSETS, self._log_starts, key, check.end_offset)
 
     def _past_end(
-        self, name: str, offsets: Offsets, key: tuple[str, int], end_offset: int
+        self, name: str, offsets: Offsets, key: Partition, end_offset: int
     ) -> Iterator[Finding]:
         offset = offsets.get(key, 0)
         if offset > end_offset:
@@ -290,11 +142,81 @@ class _DataDirectoryCheck:
             )
 
 
-def _listed(path: Path) -> Finding:
-    if path.name.endswith(".broken"):
-        rule = "bytes that were set aside because they could not be believed"
-    elif path.name.endswith(".deleted") or is_deleted_folder_name(path.name):
-        rule = "deleted, and waiting to be removed"
-    else:
-        rule = "not a file of ours: it is left alone"
-    return Finding(path, None, rule, NOTHING, error=False)
+class _MetadataCheck(_LogsCheck):
+    """The metadata log of a broker that is one of several: its offsets never jump."""
+
+    def run(self) -> Iterator[Finding]:
+        yield from self._found
+        yield from check_state(self._files, self._directory / STATE_FILE)
+        for name in self._files.names(self._directory):
+            if name not in _METADATA_FILES:
+                yield listed(self._directory / name)
+        path = self._directory / folder_name(*METADATA_PARTITION)
+        if self._files.exists(path):
+            yield from self._check_partition(METADATA_PARTITION, path, gaps=False)
+        else:
+            rule = "the metadata log has no folder"
+            advice = "put it back; else the next start makes an empty one and asks the leader"
+            yield Finding(path, None, rule, advice)
+
+
+class _DataDirectoryCheck(_LogsCheck):
+    def __init__(self, files: Files, directory: Path) -> None:
+        super().__init__(files, directory)
+        self._metadata_path = directory / METADATA_FOLDER
+        self._one_of_several = files.exists(self._metadata_path)
+
+    def run(self) -> Iterator[Finding]:
+        known = self._topics()
+        topics = known or {}
+        self._found += check_positions(self._files, self._directory)
+        yield from self._found
+        folders: dict[Partition, Path] = {}
+        for name in self._files.names(self._directory):
+            path = self._directory / name
+            key = parse_folder_name(name)
+            if key is not None and self._files.is_directory(path):
+                folders[key] = path
+            elif name not in KNOWN_FILES:
+                yield listed(path)
+        if self._files.is_directory(self._metadata_path):
+            yield from _MetadataCheck(self._files, self._metadata_path).run()
+        elif self._one_of_several:
+            yield Finding(self._metadata_path, None, "it is not a folder", "move it elsewhere")
+        yield from self._missing_folders(topics, folders)
+        unnamed = unnamed_folders(folders, topics)
+        unfinished = set()
+        if known is not None:
+            unfinished = unfinished_creations(self._files, self._directory, unnamed)
+        adopts = f"asks {METADATA_FOLDER}" if self._one_of_several else "adopts it"
+        for key, path in folders.items():
+            entry = topics.get(key[0])
+            if key in unnamed:
+                rule = f"{TOPICS_FILE} does not have this partition: the next start {adopts}"
+                rule = UNFINISHED if key in unfinished else rule
+                yield Finding(path, None, rule, NOTHING, error=False)
+            yield from self._check_partition(key, path, gaps=entry is None or entry.gaps)
+
+    def _topics(self) -> Mapping[str, TopicEntry] | None:
+        """The topics of the topics file; `None` when it cannot be read."""
+        try:
+            return read_topics(self._files, self._directory / TOPICS_FILE)
+        except (OSError, MalformedTopics, NewerTopics) as error:
+            advice = "put it right, or put back a copy of it"
+            if self._one_of_several:
+                advice = f"nothing: the next start makes it again from {METADATA_FOLDER}"
+            self._error(TOPICS_FILE, None, str(error), advice)
+            return None
+
+    def _missing_folders(
+        self, topics: Mapping[str, TopicEntry], folders: Mapping[Partition, Path]
+    ) -> Iterator[Finding]:
+        for name, entry in topics.items():
+            for partition in range(0 if entry.deleting else entry.partitions):
+                if (name, partition) not in folders:
+                    yield Finding(
+                        self._directory / folder_name(name, partition),
+                        None,
+                        f"{TOPICS_FILE} has this partition, but its folder is not there",
+                        "put the folder back; else the next start makes an empty one",
+                    )

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.kernel import RecordEncoder
 from horolog.server import maintenance
 from horolog.server.broker import Broker
 from horolog.storage.files import SystemFiles
@@ -47,6 +49,25 @@ async def test_an_idle_topic_expires(broker: Broker, client: Wire, clock: Manual
     assert (log.log_start_offset, log.log_end_offset) == (2, 2)
     assert broker.figures.topic("a").rolls == {"retention": 1}
     assert broker.figures.topic("a").deleted_segments == 1
+
+
+async def test_a_snapshot_of_producers_that_waits_is_written_within_a_second(
+    broker: Broker, client: Wire
+) -> None:
+    """Also where nothing else asks for a sync, as behind a sync that found no room for it."""
+    encoder = RecordEncoder()
+    encoder.add(b"hello", None, NOW, ())
+    sent = finish_batch(encoder, producer_id=7, producer_epoch=0, base_sequence=0)
+    await client.call(produce("a", bytes(sent), acks=-1))
+    log = broker.directory.log("a", 0)
+    log.appender.roll()
+    assert log.producers.to_be_written
+    await run(broker, "flush")
+    idle = asyncio.Event()
+    broker.services.commits.when_idle(idle.set)
+    await idle.wait()
+    assert not log.producers.to_be_written
+    assert (log.path / f"{1:020d}.producers").exists()
 
 
 async def rolls(broker: Broker, topic: str = "a") -> dict[str, int]:
