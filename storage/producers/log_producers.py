@@ -116,7 +116,8 @@ class LogProducers:
         dropped = False
         for name, path in snapshots:
             if name.offset > end_offset:
-                self._files.unlink(path)
+                with suppress(FileNotFoundError):  # A sync that wrote a newer one removed it.
+                    self._files.unlink(path)
                 dropped = True
         if dropped:
             # Else a power cut could bring them back when other messages are there.
@@ -124,7 +125,10 @@ class LogProducers:
         return dropped
 
     def _read(self, name: SnapshotName, path: Path) -> ProducerStates | None:
-        data = self._files.read_bytes(path)
+        try:
+            data = self._files.read_bytes(path)
+        except FileNotFoundError:
+            return None  # A sync that wrote a newer one removed it.
         try:
             if not name.of_kafka:
                 return decode_snapshot(data, name.offset)

@@ -18,7 +18,7 @@ def append_copy(log: Log, data: Buffer) -> Appended:
     found = walk(data, 0, len(data), offsets=Offsets.RISING, base_offset=offset)
     base, last = active.base_offset, found.last_offset
     now_ms = log.seams.clock.now_ms()
-    if found.count and roll_reason(
+    if found.end and roll_reason(
         active, log.settings, found.end, last, found.max_timestamp_ms, now_ms
     ):
         # Where offsets jump far, the new segment begins just near enough to index them.
@@ -28,9 +28,9 @@ def append_copy(log: Log, data: Buffer) -> Appended:
         base,
         log.segment_list.first.base_offset,
         log.log_start_offset,
-        gaps=found.count > 0,
+        gaps=found.end > 0,
         epochs=(EpochStart(log.epochs.history.last_epoch, offset),),
-        append_times=((offset, NO_TIMESTAMP),) if found.count else (),
-        times_end=last + 1 if found.count else offset,
+        append_times=((offset, NO_TIMESTAMP),) if found.end else (),
+        times_end=last + 1 if found.end else offset,
     )
     return log.replica.append(data, facts)

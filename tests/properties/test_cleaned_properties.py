@@ -220,9 +220,12 @@ def test_a_cleaned_log_answers_as_a_list_of_its_messages(
             model.messages.append(Message(offset, time_ms, None, None, b"hello"))
             model.high_watermark = offset + 1
         assert_as_the_list(folder, model, max_bytes)
+        appended = [model.high_watermark - 2, model.high_watermark - 1]
+        assert read_window(folder.log, 0, 2**62, by_append=True) == appended
         RESTARTS[restart](folder)
         model.log_start_offset = folder.log.log_start_offset
         assert_as_the_list(folder, model, max_bytes)
+        assert read_window(folder.log, 0, 2**62, by_append=True) in (appended, [])
         folder.log.close()
         assert [found for found in verify(SystemFiles(), folder.path) if found.error] == []
         folder.let_go()
