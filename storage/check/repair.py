@@ -96,35 +96,38 @@ class Repair:
         *,
         clock: Clock,
         observe: Observer,
-        locked: bool = False,
+        metadata_of: Path | None = None,
     ) -> None:
-        """`locked` says that the lock is held already. Raises `ValueError` when `directory` is
-        none of these, `StorageError` when a broker holds it or a later version wrote it,
-        `OSError`."""
+        """`metadata_of` is the data directory whose metadata log `directory` is, and whose lock is
+        held already. Raises `ValueError` when `directory` is none of these, `StorageError` when a
+        broker holds it or a later version wrote it, `OSError`."""
         self._files = files
         self._clock = clock
         self._observe = observe
         self._alone: Path | None = None
         """The only folder to be repaired, if it is one."""
         self._root: Path | None = directory
-        if not is_metadata_folder(files, directory) and is_of_partition(files, directory):
+        self._is_metadata = metadata_of is not None or is_metadata_folder(files, directory)
+        if not self._is_metadata and is_of_partition(files, directory):
             self._alone = directory
             parent = directory.resolve().parent
             self._root = parent if not KNOWN_FILES.isdisjoint(files.names(parent)) else None
-        self._data_path = self._root
+            self._is_metadata = is_metadata_folder(files, parent)
+        self._data_path = metadata_of or self._root
         """The data directory, if there is one around it."""
-        self._is_metadata = self._root is not None and is_metadata_folder(files, self._root)
-        if self._root is not None and self._is_metadata:
+        if metadata_of is None and self._root is not None and self._is_metadata:
             parent = self._root.resolve().parent
             if any(files.exists(parent / name) for name in (LOCK_FILE, TOPICS_FILE)):
                 self._data_path = parent
         self._lock: DirectoryLock | None = None
-        if self._data_path is not None and not locked:
+        if self._data_path is not None and metadata_of is None:
             self._lock = DirectoryLock(files, self._data_path, advice=_STOP)
         self._metadata: Repair | None = None
-        if self._alone is None and files.is_directory(directory / METADATA_FOLDER):
-            inner = directory / METADATA_FOLDER
-            self._metadata = Repair(files, inner, clock=clock, observe=observe, locked=True)
+        inner = directory / METADATA_FOLDER
+        if self._alone is None and not self._is_metadata and files.is_directory(inner):
+            self._metadata = Repair(
+                files, inner, clock=clock, observe=observe, metadata_of=directory
+            )
         self._topics: dict[str, TopicEntry] = {}
         self._recovery_points: Offsets | None = None
         self._log_starts: Offsets | None = None

@@ -19,8 +19,8 @@ from ..names import parse_segment_file, segment_bases
 from .findings import Finding, cannot_read
 from .log_survey import LogRun, LogSurvey
 from .salvage import OFFSETS_PER_BYTE
-from .verify import PartitionCheck
 from .verify_checksums import read_checksums
+from .verify_partition import PartitionCheck
 
 KEPT: Final = "kept beside it as .broken"
 

@@ -30,7 +30,7 @@ from .verify_metadata import check_state, is_metadata_folder
 from .verify_partition import PartitionCheck, listed
 from .verify_positions import check_positions
 
-__all__ = ["Finding", "PartitionCheck", "verify"]
+__all__ = ["Finding", "verify"]
 
 _DELETE_CHECKPOINT: Final = (
     "nothing: the next start goes on as if there were none and recovers every log in full"

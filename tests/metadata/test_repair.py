@@ -187,6 +187,22 @@ def test_a_log_that_is_gone_is_made_anew(folder: Path) -> None:
     assert second.plain() == first.plain()
 
 
+def test_an_empty_metadata_folder_is_put_right(folder: Path) -> None:
+    """Not even which folder it is can be told by what is in it."""
+    first, second = filled(folder)
+    path = second.data.path / METADATA_FOLDER
+    path.rename(folder / "elsewhere")
+    path.mkdir()
+    assert [one.path.name for one in errors(second.data.path)] == ["__metadata-0"]
+    repair(second.data.path)
+    assert errors(second.data.path) == []
+    second.open()
+    assert second.metadata.in_doubt
+    agree(first, second)
+    replicate(first, second)
+    assert second.plain() == first.plain()
+
+
 @pytest.mark.parametrize("named", ["", METADATA_FOLDER, LOG])
 def test_a_broker_keeps_a_repair_of_its_metadata_out(folder: Path, named: str) -> None:
     copy = Copy(folder / "data")
