@@ -74,12 +74,14 @@ def first_damage(file: File, start: int, met: int, size_bytes: int, base_offset:
     return Damage(met, offset, "there is no entry whose size and offset can be believed")
 
 
-def written_like_this(
+def unopenable_batch(
     path: Path, position: int, data: Buffer, error: CorruptMessage
 ) -> CorruptMessage | None:
-    """The error for batches at byte `position` of the log file at `path` that cannot be opened
-    because of `error`, though they are as they were written: their CRCs, which cover all that is
-    in them, are right. `None` where bytes are wrong, which is damage."""
+    """The error for the batches in `data`, from byte `position` of the log file at `path` on, one
+    of which cannot be opened because of `error`; `None` where bytes are wrong, which is damage.
+
+    The CRC of a batch covers all that is in it: where that is right, it is as it was written.
+    """
     found = walk(data, 0, len(data))
     if found.problem is not Problem.NONE or found.magics != 1 << BATCH_MAGIC:
         return None

@@ -18,7 +18,7 @@ RULES: Final = {
     Problem.MAGIC: "a message has a format (magic byte) that this version cannot read",
     Problem.CODEC: "a message is compressed in a way (codec) that this version does not know",
     Problem.OFFSET: "an entry's offset does not go on from the one before it",
-    Problem.COUNT: "a batch says that it has fewer offsets than records, or less than none",
+    Problem.COUNT: "a batch says that it has more records than offsets, or fewer than none",
 }
 HOLES_RULE: Final = "offsets are missing inside a batch"
 ZEROS_RULE: Final = "the rest of the file is zeros"

@@ -11,7 +11,7 @@ from ...protocol.records.columns import Columns, read_columns
 from ...protocol.records.kernel import entry_spans, time_blocks, time_spans, walk
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import ENTRY_OVERHEAD, SIZE_AT
-from ..damage import written_like_this
+from ..damage import unopenable_batch
 from ..files import File, Files
 from .time_map import BLOCK_BYTES, ROW_NUMBERS
 
@@ -72,7 +72,7 @@ class StoredTimes:
                 data, max_decompressed_bytes=self._max_decompressed_bytes, content=()
             )
         except CorruptMessage as error:
-            written = written_like_this(self._path, position, data, error)
+            written = unopenable_batch(self._path, position, data, error)
             raise written or Unreadable(position) from error
 
     def rows(self, entry: memoryview, position: int, offsets: int) -> bytes:
@@ -83,7 +83,7 @@ class StoredTimes:
             return time_spans(times, log_bytes=len(entry), offsets=offsets)
         except ValueError as error:
             lie = CorruptMessage("it holds more messages than it has offsets")
-            written = None if offsets <= 0 else written_like_this(self._path, position, entry, lie)
+            written = None if offsets <= 0 else unopenable_batch(self._path, position, entry, lie)
             raise written or Unreadable(position) from error
 
 

@@ -198,8 +198,8 @@ class IndexedSegment(ReadableSegment):
     ) -> SegmentScan:
         """Read the whole log, as `scan_log_file` does; changes nothing. Raises `OSError`.
 
-        Without `limit_offset` every offset that has a next one may come, however far from the base
-        offset: Kafka serves such messages, too, and only its index has no entries for them.
+        Without `limit_offset` any offset may come that has a next one. Messages that are too far
+        from the base offset for an index entry are served without one, as Kafka does.
         """
         if limit_offset is None:
             limit_offset = MAX_OFFSET

@@ -172,8 +172,8 @@ class LogProducers:
         self._pending.append(PendingSnapshot(self._folder, offset, states, superfluous))
 
     def outlive(self, offset: int, end_offset: int) -> None:
-        """The segments below `offset` are about to be dropped: have a snapshot that tells what is
-        known of the batches in them, taken at the log end where none is. See `write_waiting`."""
+        """Have a snapshot that tells what is known of the batches below `offset`, whose segments
+        are about to be dropped; without one it is taken at the log end. See `write_waiting`."""
         covered = bool(self._offsets) and self._offsets[-1] >= offset
         if len(self.states) and not covered:
             self.take_snapshot(end_offset)
@@ -190,7 +190,7 @@ class LogProducers:
     @property
     def to_be_written(self) -> bool:
         """Whether a snapshot waits for a sync."""
-        return not all(one.settled for one in self._pending)
+        return bool(self._pending) and not all(one.settled for one in self._pending)
 
     def hand_out(self) -> list[PendingSnapshot]:
         """The snapshots that the sync that begins now has to write at its end."""

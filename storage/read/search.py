@@ -17,7 +17,7 @@ from ...protocol.records.kernel.terms import BAD_SIZE, Problem
 from ...protocol.records.layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, SIZE_AT
 from ...protocol.records.messages.message import Record, records
 from ...values import value_class
-from ..damage import written_like_this
+from ..damage import unopenable_batch
 from ..directory.stepped_change import Work
 from ..log.segment import Segment
 from .entry_opening import Steps, opened
@@ -331,7 +331,7 @@ def _opened(
     try:
         return (yield from opened(entry, view.max_decompressed_bytes, partial(call, entry)))
     except CorruptMessage as error:
-        written = written_like_this(segment.log_path, position, entry, error)
+        written = unopenable_batch(segment.log_path, position, entry, error)
         raise written or segment.damage(position) from error
 
 
