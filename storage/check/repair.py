@@ -297,7 +297,8 @@ class Repair:
             shorter = partition.end_offset is not None and partition.end_offset < reached
             if not (shorter and self._files.exists(path)):
                 continue
-            with suppress(MalformedTopics, NewerTopics):  # A start without topics is in doubt anyway.
+            # A start without topics is in doubt anyway.
+            with suppress(MalformedTopics, NewerTopics):
                 topics = read_topics(self._files, path)
                 if read_metadata_offset(self._files, path) < reached:
                     write_topics(self._files, path, topics, reached)
