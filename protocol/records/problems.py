@@ -38,15 +38,17 @@ def problem_error(buffer: Buffer, walked: Walk, end: int) -> CodedError:
     def unsigned(place: int, width: int) -> int:
         return int.from_bytes(view[at + place : at + place + width], "big")
 
+    def signed(place: int, width: int) -> int:
+        return int.from_bytes(view[at + place : at + place + width], "big", signed=True)
+
     match walked.problem:
         case Problem.PARTIAL:
             return CorruptMessage(f"{where} is incomplete: {end - at} bytes of it are there")
         case Problem.MAGIC:
             return unsupported_magic(view[at + MAGIC_AT], where)
         case Problem.SIZE:
-            size = int.from_bytes(view[at + SIZE_AT : at + MAGIC_AT - 4], "big", signed=True)
             return CorruptMessage(
-                f"{where} says that it has {size} bytes; the smallest message has"
+                f"{where} says that it has {signed(SIZE_AT, 4)} bytes; the smallest message has"
                 f" {MESSAGE_OVERHEAD[0]} (magic 0) or {MESSAGE_OVERHEAD[1]} (magic 1), the smallest"
                 f" batch {BATCH_OVERHEAD - ENTRY_OVERHEAD}"
             )
@@ -73,14 +75,14 @@ def problem_error(buffer: Buffer, walked: Walk, end: int) -> CodedError:
                 f"{where} is compressed with codec {codec}; known are 1 to {highest:d}"
             )
         case Problem.COUNT:
+            records, delta = signed(RECORD_COUNT_AT, 4), signed(LAST_DELTA_AT, 4)
             return CorruptMessage(
-                f"{where} says that it has {unsigned(RECORD_COUNT_AT, 4)} records, and that the"
-                f" last one's offset delta is {unsigned(LAST_DELTA_AT, 4)}"
+                f"{where} says that it has {records} records, and that the last one's offset delta"
+                f" is {delta}"
             )
         case _:
-            offset = int.from_bytes(view[at : at + SIZE_AT], "big", signed=True)
             return CorruptMessage(
-                f"{where} has offset {offset}, which does not follow {walked.last_offset}"
+                f"{where} has offset {signed(0, 8)}, which does not follow {walked.last_offset}"
             )
 
 
