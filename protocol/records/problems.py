@@ -38,17 +38,15 @@ def problem_error(buffer: Buffer, walked: Walk, end: int) -> CodedError:
     def unsigned(place: int, width: int) -> int:
         return int.from_bytes(view[at + place : at + place + width], "big")
 
-    def signed(place: int, width: int) -> int:
-        return int.from_bytes(view[at + place : at + place + width], "big", signed=True)
-
     match walked.problem:
         case Problem.PARTIAL:
             return CorruptMessage(f"{where} is incomplete: {end - at} bytes of it are there")
         case Problem.MAGIC:
             return unsupported_magic(view[at + MAGIC_AT], where)
         case Problem.SIZE:
+            size = _signed(view, at + SIZE_AT)
             return CorruptMessage(
-                f"{where} says that it has {signed(SIZE_AT, 4)} bytes; the smallest message has"
+                f"{where} says that it has {size} bytes; the smallest message has"
                 f" {MESSAGE_OVERHEAD[0]} (magic 0) or {MESSAGE_OVERHEAD[1]} (magic 1), the smallest"
                 f" batch {BATCH_OVERHEAD - ENTRY_OVERHEAD}"
             )
@@ -75,15 +73,20 @@ def problem_error(buffer: Buffer, walked: Walk, end: int) -> CodedError:
                 f"{where} is compressed with codec {codec}; known are 1 to {highest:d}"
             )
         case Problem.COUNT:
-            records, delta = signed(RECORD_COUNT_AT, 4), signed(LAST_DELTA_AT, 4)
+            records, delta = _signed(view, at + RECORD_COUNT_AT), _signed(view, at + LAST_DELTA_AT)
             return CorruptMessage(
                 f"{where} says that it has {records} records, and that the last one's offset delta"
                 f" is {delta}"
             )
         case _:
+            offset = _signed(view, at, 8)
             return CorruptMessage(
-                f"{where} has offset {signed(0, 8)}, which does not follow {walked.last_offset}"
+                f"{where} has offset {offset}, which does not follow {walked.last_offset}"
             )
+
+
+def _signed(view: memoryview, at: int, width: int = 4) -> int:
+    return int.from_bytes(view[at : at + width], "big", signed=True)
 
 
 def unsupported_magic(magic: int, where: str) -> UnsupportedForMessageFormat:
