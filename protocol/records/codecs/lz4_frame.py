@@ -122,10 +122,9 @@ def decompress(
 ) -> bytes:
     """The content of the one frame that `data` is.
 
-    `verify_checksums` checks those of blocks and of the content, where there are any. What is
-    stored needs no such check: the message's CRC covers the same bytes. The header checksum is
-    checked from magic 1 on only. Raises `CorruptMessage`, and `MessageTooLarge` for more
-    than `max_bytes` of content.
+    `verify_checksums` checks those of blocks and content. What is stored needs no such check: the
+    message's CRC covers the same bytes. The header checksum is checked from magic 1 on. Raises
+    `CorruptMessage`, and `MessageTooLarge` for more than `max_bytes` of content.
     """
     view = memoryview(data)
     frame = _read_header(view, magic)
@@ -148,8 +147,11 @@ def decompress(
 def _open_blocks(
     view: memoryview, frame: "_Frame", open_block: Callable[[memoryview], bytes], max_bytes: int
 ) -> tuple[bytes, int]:
-    """The content of all blocks, and the position behind the end mark. `open_block` is given a
-    block with its length and its checksum, as far as they are there."""
+    """The content of all blocks, and the position behind the end mark.
+
+    `open_block` gives the content of a block that begins with its length and ends with its
+    checksum, if it has one.
+    """
     parts: list[bytes] = []
     position, produced = frame.header_bytes, 0
     while True:
@@ -232,7 +234,7 @@ def _compress_block(content: memoryview) -> bytes:
 
 
 def _open_block(frame: _Frame, block: memoryview) -> bytes:
-    """The content of a block; its checksum is not looked at."""
+    """The content of a block, whatever its checksum is."""
     (length,) = _LENGTH.unpack_from(block)
     stored = bool(length & _STORED_BIT)
     packed = block[_LENGTH.size : _LENGTH.size + (length & ~_STORED_BIT)]

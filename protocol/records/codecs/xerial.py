@@ -72,7 +72,7 @@ def decompress(data: Buffer, max_bytes: int) -> bytes:
 
 
 def is_usual(data: Buffer) -> bool:
-    """Whether good data is framed in version 1, or is one raw block."""
+    """Whether `data`, which `decompress` has read, is framed in version 1 or is one raw block."""
     head = bytes(memoryview(data)[: len(_HEADER)])
     return head == _HEADER or not head.startswith(_MAGIC)
 
