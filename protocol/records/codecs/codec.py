@@ -68,8 +68,8 @@ class Opened(NamedTuple):
     content: bytes
     for_all_readers: bool
     """Whether all of Kafka's clients read it as it was sent. Else it has to be compressed anew:
-    librdkafka aborts at a second gzip member, and aiokafka and the Java client refuse snappy framing
-    of version 0. All of them read several zstd frames; several lz4 frames are refused here."""
+    librdkafka aborts at a second gzip member; aiokafka and the Java client refuse snappy framing of
+    version 0. All of them read several zstd frames. Several lz4 frames are refused here."""
 
 
 def open_sent(codec: Codec, data: Buffer, *, magic: int, max_bytes: int) -> Opened:
