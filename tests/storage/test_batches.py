@@ -4,6 +4,7 @@ import errno
 import gzip
 import zlib
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import lz4.frame
 import pytest
@@ -246,7 +247,7 @@ def test_gzip_of_several_members_is_compressed_anew(
 @pytest.mark.parametrize("producer", [(-1, -1, -1), (7, 0, 0)], ids=["plain", "numbered"])
 def test_wrong_checksums_in_lz4_frames_are_refused(
     folder: LogFolder,
-    settings: dict[str, str],
+    settings: dict[str, Any],
     checksum: str,
     producer: tuple[int, int, int],
 ) -> None:
