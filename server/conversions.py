@@ -46,10 +46,10 @@ class Conversions:
                 self.under_way -= 1
 
     async def downconvert(
-        self, data: Buffer, limits: Limits, magic: int
+        self, data: Buffer, limits: Limits, magic: int, from_offset: int
     ) -> tuple[Downconverted, float]:
-        """The slice as a reader gets it that knows no later format than `magic`, and the seconds of
-        work that this took.
+        """The slice as a reader gets it that asked for `from_offset` and knows no later format than
+        `magic`, and the seconds of work that this took.
 
         To be called in a `place`. Raises what `downconversion` raises.
         """
@@ -62,6 +62,7 @@ class Conversions:
             max_bytes=limits.max_bytes,
             max_content_bytes=limits.max_content_bytes,
             magic=magic,
+            from_offset=from_offset,
         )
         try:
             call = next(steps)

@@ -44,7 +44,7 @@ def problem_error(buffer: Buffer, walked: Walk, end: int) -> CodedError:
         case Problem.MAGIC:
             return unsupported_magic(view[at + MAGIC_AT], where)
         case Problem.SIZE:
-            size = int.from_bytes(view[at + SIZE_AT : at + MAGIC_AT - 4], "big", signed=True)
+            size = _signed(view, at + SIZE_AT)
             return CorruptMessage(
                 f"{where} says that it has {size} bytes; the smallest message has"
                 f" {MESSAGE_OVERHEAD[0]} (magic 0) or {MESSAGE_OVERHEAD[1]} (magic 1), the smallest"
@@ -73,15 +73,20 @@ def problem_error(buffer: Buffer, walked: Walk, end: int) -> CodedError:
                 f"{where} is compressed with codec {codec}; known are 1 to {highest:d}"
             )
         case Problem.COUNT:
+            records, delta = _signed(view, at + RECORD_COUNT_AT), _signed(view, at + LAST_DELTA_AT)
             return CorruptMessage(
-                f"{where} says that it has {unsigned(RECORD_COUNT_AT, 4)} records, and that the"
-                f" last one's offset delta is {unsigned(LAST_DELTA_AT, 4)}"
+                f"{where} says that it has {records} records, and that the last one's offset delta"
+                f" is {delta}"
             )
         case _:
-            offset = int.from_bytes(view[at : at + SIZE_AT], "big", signed=True)
+            offset = _signed(view, at, 8)
             return CorruptMessage(
                 f"{where} has offset {offset}, which does not follow {walked.last_offset}"
             )
+
+
+def _signed(view: memoryview, at: int, width: int = 4) -> int:
+    return int.from_bytes(view[at : at + width], "big", signed=True)
 
 
 def unsupported_magic(magic: int, where: str) -> UnsupportedForMessageFormat:

@@ -332,7 +332,7 @@ class _Reading(msgspec.Struct):
         while found.magic > magic:
             try:
                 converted, seconds = await self.services.conversions.downconvert(
-                    data, limits, magic
+                    data, limits, magic, wanted.fetch_offset
                 )
             except DamagedSlice as error:
                 assert found.segment is not None
@@ -343,7 +343,8 @@ class _Reading(msgspec.Struct):
             if converted.data:
                 data = bytes(converted.data)
                 break
-            # Nothing but marks of transactions, which this reader cannot pass by itself.
+            # Nothing but marks of transactions, and records below the offset that was asked for:
+            # this reader cannot pass them by itself.
             following = walk(data, 0, converted.used_bytes, check_crc=False).last_offset + 1
             found = log.reader.read(following, part.found.size, whole_first=True)
             data = found.read()

@@ -13,7 +13,7 @@ from ...protocol.errors import (
     InvalidRequest,
     UnsupportedForMessageFormat,
 )
-from ...protocol.records.codecs.codec import decompress
+from ...protocol.records.codecs.codec import open_sent
 from ...protocol.records.kernel import Walk, stamp, walk
 from ...protocol.records.kernel.terms import Offsets, Problem
 from ...protocol.records.latency import LatencyCounts
@@ -69,7 +69,7 @@ def admit(record_set: Buffer, settings: TopicSettings, target: LogEnd) -> Admitt
         segment_position=target.segment_position,
     )
     _check_walk(data, found, settings)
-    if not found.count:
+    if not found.count and not found.batches:
         return None
     if found.magics & _BATCHES:
         return _admit_batches(data, found, settings, target)
@@ -203,7 +203,7 @@ def _admit_compressed(
     parts: list[Part] = []
     times: list[SetTimes | None] = []
     latency = LatencyCounts()
-    literal = False
+    keeps_payload = False
     budget_bytes = target.budget_bytes(settings)
     for start, end, codec in runs(data, 0, found.end):
         wrapper = None
@@ -212,8 +212,8 @@ def _admit_compressed(
             walked = walk(inner, 0, len(inner), check_crc=False, now_ms=target.now_ms)
         else:
             (wrapper,) = entries(data, start, end, verify_crc=False)
-            inner, walked = _open_wrapper(wrapper, budget_bytes, target.now_ms)
-            literal = walked.literal
+            inner, walked, for_all_readers = _open_wrapper(wrapper, budget_bytes, target.now_ms)
+            keeps_payload = walked.literal and for_all_readers
             budget_bytes -= len(inner)
         check_timestamps(inner, walked, settings, target.now_ms, wrapper)
         latency.add(_latency(walked))
@@ -221,7 +221,7 @@ def _admit_compressed(
         parts.append(Part(inner, walked.end, walked.count, walked.max_timestamp_ms))
     codec = _target_codec(settings, Codec(found.last_codec), settings.format_magic)
     as_sent = found.count == 1 and found.magics == _ALL_V1 and found.last_codec == codec
-    if not (as_sent and literal and settings.format_magic in (None, 1)):
+    if not (as_sent and keeps_payload and settings.format_magic in (None, 1)):
         admitted = _rebuilt(parts, found, codec, latency, settings, target)
         admitted.times = joined_times(times)
         return admitted
@@ -294,11 +294,12 @@ def _target_codec(settings: TopicSettings, source: Codec, magic: int | None) -> 
     return Codec.GZIP if codec is Codec.ZSTD and older else codec
 
 
-def _open_wrapper(wrapper: Entry, budget_bytes: int, now_ms: int) -> tuple[bytes, Walk]:
-    """The set inside of a wrapper, with every message of it checked."""
+def _open_wrapper(wrapper: Entry, budget_bytes: int, now_ms: int) -> tuple[bytes, Walk, bool]:
+    """The set inside of a wrapper, with every message of it checked, and whether all clients read
+    it as it is compressed."""
     if wrapper.value is None:
         raise CorruptMessage("a compressed message has a null value; it must hold a message set")
-    inner = decompress(
+    inner, for_all_readers = open_sent(
         wrapper.codec, wrapper.value, magic=wrapper.magic, max_bytes=max(budget_bytes, 0)
     )
     walked = walk(inner, 0, len(inner), now_ms=now_ms)
@@ -313,7 +314,7 @@ def _open_wrapper(wrapper: Entry, budget_bytes: int, now_ms: int) -> tuple[bytes
         raise CorruptMessage(
             f"{where}: a message has another format than it (magic {wrapper.magic})"
         )
-    return inner, walked
+    return inner, walked, for_all_readers
 
 
 def give_append_time(admitted: Admitted, stamp_ms: int) -> None:

@@ -101,6 +101,8 @@ def batch_spans(sent: SentBatches) -> bytes:
 
 def is_kept(sent: SentBatches, settings: TopicSettings) -> bool:
     """Whether the batches can be stored as they were sent, but for offsets and append times."""
+    if not all(checked.for_all_readers for _, checked in sent.batches):
+        return False
     wanted = settings.compression_type
     if wanted == "producer":
         return True

@@ -1,5 +1,9 @@
 """What becomes of a set on a topic that stores one fixed format."""
 
+import gzip
+import zlib
+
+import lz4.frame
 import pytest
 
 from horolog.protocol.errors import (
@@ -34,6 +38,24 @@ def inner(entry: Entry) -> list[Entry]:
 
 def as_entry(message: bytes) -> bytes:
     return bytes(8) + len(message).to_bytes(4, "big") + message
+
+
+def wrapped(value: bytes, codec: Codec, magic: int, time_ms: int = NOW) -> bytes:
+    """The entry of a wrapper with that value."""
+    return as_entry(
+        build_message(
+            None, value, timestamp_ms=time_ms if magic else -1, magic=magic, attributes=codec
+        )
+    )
+
+
+def wrong_lz4(content: bytes, magic: int, checksum: str) -> bytes:
+    """A frame with a wrong checksum, its last one."""
+    frame = bytearray(lz4.frame.compress(content, block_linked=False, **{checksum: True}))
+    frame[-1 if checksum == "content_checksum" else -5] ^= 1
+    if not magic:
+        frame[14] ^= 0xFF  # the header's, which is another one in v0
+    return bytes(frame)
 
 
 def facts(stored: list[Entry]) -> list[tuple[int, int, int, int]]:
@@ -148,6 +170,27 @@ def test_a_v1_wrapper_on_a_v1_topic_keeps_its_payload_p38(
     (wrapper,) = folder.entries()[5:]
     assert wrapper.offset == 7
     assert folder.stored()[-len(sent) :][26:] == sent[26:]
+
+
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize("version", ["producer", V0, V1])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_gzip_of_several_members_is_compressed_anew(
+    folder: LogFolder, kind: str, version: str, magic: int
+) -> None:
+    """librdkafka reads one member alone, and aborts or loses what is in the others."""
+    plain = timed_set(*[NOW + 9 if magic else -1] * 3, magic=magic)
+    value = b"".join(gzip.compress(one, mtime=0) for one in (plain[:7], b"", plain[7:]))
+    log = folder.open(message_format_version=version, message_timestamp_type=kind)
+    log.appender.append(untimed_set(4))
+    assert log.appender.append(wrapped(value, GZIP, magic, NOW + 9)).count == 3
+    (wrapper,) = folder.entries()[4:]
+    assert (wrapper.offset, wrapper.codec) == (6, GZIP)
+    assert wrapper.value is not None
+    decompressor = zlib.decompressobj(31)
+    decompressor.decompress(wrapper.value)
+    assert (decompressor.eof, decompressor.unused_data) == (True, b"")
+    assert [one.value for one in inner(wrapper)] == [b"hello"] * 3
 
 
 @pytest.mark.parametrize(
@@ -377,16 +420,31 @@ def test_bit_3_of_a_v0_message_means_nothing_m6(folder: LogFolder) -> None:
             as_entry(build_message(None, compress(GZIP, b"", magic=1), attributes=GZIP)),
             id="M-30-empty-wrapper",
         ),
+        *(
+            pytest.param(
+                wrapped(
+                    wrong_lz4(bytes(timed_set(NOW if magic else -1, magic=magic)), magic, checksum),
+                    Codec.LZ4,
+                    magic,
+                ),
+                id=f"lz4-{checksum}-v{magic}",
+            )
+            for magic in (0, 1)
+            for checksum in ("content_checksum", "block_checksum")
+        ),
     ],
 )
 def test_conversion_blesses_nothing_that_is_corrupt(
     folder: LogFolder, sent: bytes, version: str
 ) -> None:
+    """Nor does what would be stored as it was sent."""
     log = folder.open(message_format_version=version)
     log.appender.append(untimed_set())
     before = folder.content()
     with pytest.raises(CorruptMessage):
         log.appender.append(bytes(untimed_set()) + bytes(timed_set(5)) + bytes(sent))
+    with pytest.raises(CorruptMessage):
+        log.appender.append(bytes(sent))
     assert folder.content() == before
 
 

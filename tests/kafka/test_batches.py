@@ -2,6 +2,7 @@
 and readers of what is committed."""
 
 import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,12 @@ from horolog.protocol.errors import (
     UnsupportedForMessageFormat,
     UnsupportedVersion,
 )
-from horolog.protocol.records.batches.batch import finish_batch, read_header
+from horolog.protocol.records.batches.batch import finish_batch, read_header, write_header
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import entries, records
 from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import (
     create_topic,
@@ -39,6 +41,7 @@ from horolog.testing.requests import (
     result,
 )
 from horolog.testing.wire import Wire, wire
+from horolog.tests.followers.appending import append_copy
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-2.1"
 HEADERS = (("trace", b"\x00\x01"), ("none", None))
@@ -157,6 +160,69 @@ async def test_a_batch_that_is_cut_off_is_refused(
             got = result(await connected.call(produce("a", sent), version))
             assert (got.error_code, got.base_offset) == (CorruptMessage.code, -1)
     assert result(await client.call(list_offsets("a", (0, LATEST)), 1)).offset == 0
+
+
+@every_codec
+async def test_a_batch_without_records_is_refused(
+    client: Wire, own_client: Wire, codec: Codec
+) -> None:
+    """A producer whose set is stored nowhere has to hear of it."""
+    empty = bytearray(build_set(SENT, magic=2, codec=codec)[:61])
+    for last_delta, own_code in ((-1, CorruptMessage.code), (0, InvalidRecord.code)):
+        header = read_header(empty)._replace(size=49, last_offset_delta=last_delta, record_count=0)
+        write_header(empty, header)
+        for connected, version, code in (
+            (client, 2, CorruptMessage.code),
+            (client, 7, CorruptMessage.code),
+            (own_client, 3, own_code),
+        ):
+            got = result(await connected.call(produce("a", bytes(empty)), version))
+            assert (got.error_code, got.base_offset) == (code, -1)
+        assert "0 records" in got.error_message
+    assert result(await client.call(list_offsets("a", (0, LATEST)), 1)).offset == 0
+
+
+OLD_VERSIONS = range(4)
+"""Of fetch: their readers do not know record batches."""
+
+
+@every_codec
+async def test_old_readers_begin_at_the_offset_that_they_ask_for(
+    client: Wire, codec: Codec
+) -> None:
+    """In the middle of a batch too: some of them take what is below it for new messages."""
+    sent = build_set([NewRecord(b"%d" % number) for number in range(5)], magic=2, codec=codec)
+    for _ in range(2):
+        await client.call(produce("a", bytes(sent)), 7)
+    for version, offset in product(OLD_VERSIONS, range(10)):
+        data = (await fetched(client, offset, version)).records
+        assert data is not None
+        found = records(data, max_decompressed_bytes=1 << 20)
+        assert [(one.offset, one.value) for one in found] == [
+            (number, b"%d" % (number % 5)) for number in range(offset, 10)
+        ]
+
+
+@every_codec
+async def test_old_readers_come_past_the_removed_end_of_a_batch(
+    broker: Broker, client: Wire, codec: Codec
+) -> None:
+    """A compaction left the first of ten records; the next batch may not fit beside it."""
+    await client.call(create_topic("a"))
+    first = build_set([NewRecord(b"0" * 90)], magic=2, codec=codec)
+    write_header(first, read_header(first)._replace(last_offset_delta=9))
+    following = build_set([NewRecord(b"10")], magic=2, codec=codec, base_offset=10)
+    append_copy(broker.directory.log("a", 0), first + following)
+    for version, limit in product(OLD_VERSIONS, (1, len(first), 1 << 20)):
+        for offset in (1, 9, 10):
+            asked = fetch("a", (0, offset), partition_max_bytes=limit)
+            got = result(await client.call(asked, version))
+            assert got.error_code == 0, got.error_message
+            if version < 3 and limit == 1:
+                assert len(got.records) == 1  # tells the reader to ask for more
+                continue
+            found = records(got.records, max_decompressed_bytes=1 << 20)
+            assert [(one.offset, one.value) for one in found] == [(10, b"10")]
 
 
 async def test_where_the_log_begins(client: Wire) -> None:

@@ -15,6 +15,7 @@ from horolog.protocol.records.codecs.codec import compress
 from horolog.protocol.records.kernel import crc32c
 from horolog.protocol.records.layout import BATCH_CRC_AT, Buffer, Codec, TimestampType
 from horolog.protocol.records.messages.downconversion import (
+    PIECE_BYTES,
     DamagedSlice,
     Downconverted,
     downconversion,
@@ -35,10 +36,19 @@ new_records = st.builds(
 
 
 def converted(
-    data: Buffer, *, magic: int, max_bytes: int = MIB, max_content_bytes: int = MIB
+    data: Buffer,
+    *,
+    magic: int,
+    max_bytes: int = MIB,
+    max_content_bytes: int = MIB,
+    from_offset: int = 0,
 ) -> Downconverted:
     steps = downconversion(
-        data, max_bytes=max_bytes, max_content_bytes=max_content_bytes, magic=magic
+        data,
+        max_bytes=max_bytes,
+        max_content_bytes=max_content_bytes,
+        magic=magic,
+        from_offset=from_offset,
     )
     return run(steps)
 
@@ -66,10 +76,12 @@ def renewed(data: bytearray) -> bytearray:
         max_size=4,
     ),
     st.sampled_from([0, 1]),
+    st.integers(0, 40),
 )
 def test_old_readers_get_the_same_messages(
-    parts: list[tuple[list[NewRecord], Codec, int, bool]], magic: int
+    parts: list[tuple[list[NewRecord], Codec, int, bool]], magic: int, from_offset: int
 ) -> None:
+    """From the offset on that they ask for, also where that is in the middle of a batch."""
     data, offset = bytearray(), 7
     for sent, codec, gap, stamped in parts:
         made = build_batch(sent, codec=codec, base_offset=offset)
@@ -77,8 +89,8 @@ def test_old_readers_get_the_same_messages(
             set_times_in_place(made, 0, 9999, append_time=True)
         data += made
         offset += len(sent) + gap
-    result = converted(data, magic=magic)
-    stored = list(records(data, max_decompressed_bytes=MIB))
+    result = converted(data, magic=magic, from_offset=from_offset)
+    stored = list(records(data, max_decompressed_bytes=MIB, from_offset=from_offset))
     found = list(records(result.data, max_decompressed_bytes=MIB))
     contents = [(r.offset, r.key, r.value) for r in stored]
     assert [(r.offset, r.key, r.value) for r in found] == contents
@@ -89,10 +101,13 @@ def test_old_readers_get_the_same_messages(
     assert result.headers == sum(len(record.headers) for record in stored)
     assert result.used_bytes == len(data)
     wanted: list[Codec] = []
-    for sent, codec, _, _ in parts:
-        wanted += [Codec.GZIP if codec is Codec.ZSTD else codec] * (1 if codec else len(sent))
+    offset = 7
+    for sent, codec, gap, _ in parts:
+        kept = len([one for one in range(offset, offset + len(sent)) if one >= from_offset])
+        wanted += [Codec.GZIP if codec is Codec.ZSTD else codec] * (min(kept, 1) if codec else kept)
+        offset += len(sent) + gap
     assert [entry.codec for entry in entries(result.data)] == wanted
-    assert {entry.magic for entry in entries(result.data)} == {magic}
+    assert {entry.magic for entry in entries(result.data)} <= {magic}
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -164,6 +179,42 @@ def test_what_is_wrong() -> None:
     short[61] += 2
     with pytest.raises(CorruptMessage, match="is not good"):
         converted(renewed(short), magic=1)
+
+
+@pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.label)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_nothing_from_below_the_offset_that_was_asked_for(codec: Codec, magic: int) -> None:
+    """Behind the last record of a batch, whose last offset was compacted away, there is nothing."""
+    data = batch("a", "b", "c", codec=codec, base_offset=10)
+    pack_into(">i", data, 23, 4)
+    renewed(data)
+    for from_offset in range(10, 16):
+        result = converted(data, magic=magic, from_offset=from_offset)
+        found = list(records(result.data, max_decompressed_bytes=MIB))
+        assert [r.offset for r in found] == list(range(from_offset, 13))
+        assert (result.messages, result.headers) == (len(found), len(found))
+        assert result.used_bytes == len(data)
+    both = data + batch("d", codec=codec, base_offset=15)
+    result = converted(both[:-1], magic=magic, from_offset=13)
+    assert (bytes(result.data), result.messages, result.used_bytes) == (b"", 0, len(data))
+    result = converted(both, magic=magic, from_offset=13, max_bytes=1)
+    assert [r.offset for r in records(result.data, max_decompressed_bytes=MIB)] == [15]
+
+
+def test_a_bad_record_is_named_wherever_it_is() -> None:
+    data = batch("a", "b", "c")
+    data[61 + 2 * (1 + (data[61] >> 1))] += 2
+    renewed(data)
+    for from_offset in range(3):
+        with pytest.raises(CorruptMessage, match="is not good"):
+            converted(data, magic=1, from_offset=from_offset)
+
+
+def test_what_is_passed_over_comes_in_pieces() -> None:
+    """The loop goes on while a large batch is passed over."""
+    data = build_batch([NewRecord(b"v" * 1000) for _ in range(100)])
+    steps = downconversion(data, max_bytes=MIB, max_content_bytes=MIB, magic=1, from_offset=99)
+    assert len(list(steps)) >= 100_000 // PIECE_BYTES
 
 
 def test_append_times_are_said_of_each_message() -> None:

@@ -312,6 +312,7 @@ CONTENT_AT = BATCH_OVERHEAD
 @pytest.mark.parametrize(
     ("batch", "error", "text"),
     [
+        (changed("i", 57, 0), InvalidRecord, "says that it holds 0 records"),
         (changed("i", 57, 4), CorruptMessage, "says that it holds 4 records"),
         (changed("i", 57, 2**31 - 1), CorruptMessage, "it holds 5"),
         (changed("i", 57, -1), CorruptMessage, "holds -1 records"),

@@ -6,17 +6,19 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
+from zlib import crc32
 
 import cramjam
 import lz4.block
 import lz4.frame
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CorruptMessage, MessageTooLarge
 from horolog.protocol.records.codecs import gzip_stream, lz4_frame, xerial
-from horolog.protocol.records.codecs.codec import compress, decompress
+from horolog.protocol.records.codecs.codec import compress, decompress, open_sent
 from horolog.protocol.records.codecs.lz4_frame import xxh32
 from horolog.protocol.records.layout import Codec
 from horolog.tests.properties.examples import examples
@@ -69,13 +71,13 @@ def test_the_bound_is_exact(codec: Codec, magic: int) -> None:
 BOMB = """
 import resource, sys
 from horolog.protocol.errors import MessageTooLarge
-from horolog.protocol.records.codecs.codec import decompress
+from horolog.protocol.records.codecs.codec import open_sent
 from horolog.protocol.records.layout import Codec
 
 value = sys.stdin.buffer.read()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
-    decompress(Codec({codec}), value, magic=1, max_bytes=64 * 1024)
+    open_sent(Codec({codec}), value, magic=1, max_bytes=64 * 1024)
 except MessageTooLarge:
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
@@ -99,6 +101,16 @@ def _raw_snappy(size: int) -> bytes:
                 bytes(size), block_size=lz4.frame.BLOCKSIZE_MAX4MB, block_linked=False
             ),
             id="lz4",
+        ),
+        pytest.param(
+            Codec.LZ4,
+            lambda size: lz4.frame.compress(
+                bytes(size),
+                block_size=lz4.frame.BLOCKSIZE_MAX4MB,
+                block_linked=False,
+                content_checksum=True,
+            ),
+            id="lz4-checksum",
         ),
     ],
 )
@@ -178,6 +190,51 @@ def test_any_bytes_give_content_or_an_error_of_ours(codec: Codec, data: st.DataO
         assert len(decompress(codec, value, magic=magic, max_bytes=500)) <= 500
 
 
+# What producers send
+
+
+@each_codec
+@each_magic
+def test_all_clients_read_what_we_write(codec: Codec, magic: int) -> None:
+    value = compress(codec, b"content" * 20, magic=magic)
+    assert open_sent(codec, value, magic=magic, max_bytes=140) == (b"content" * 20, True)
+
+
+def test_all_clients_read_what_zstd_makes_of_a_stream() -> None:
+    """Two frames without their sizes, and one that is to be skipped."""
+    frames = [zstandard.ZstdCompressor().compressobj() for _ in range(2)]
+    first, second = (frame.compress(b"content") + frame.flush() for frame in frames)
+    value = first + b"\x50\x2a\x4d\x18\x04\0\0\0skip" + second
+    assert open_sent(Codec.ZSTD, value, magic=2, max_bytes=14) == (b"content" * 2, True)
+
+
+@pytest.mark.parametrize(
+    ("codec", "value"),
+    [
+        pytest.param(
+            Codec.GZIP, gzip_stream.compress(b"con") + gzip_stream.compress(b"tent"), id="members"
+        ),
+        pytest.param(
+            Codec.GZIP, gzip_stream.compress(b"") + gzip_stream.compress(b"content"), id="empty"
+        ),
+        pytest.param(
+            Codec.SNAPPY,
+            xerial.compress(b"content").replace(b"\0\0\0\x01" * 2, bytes(8)),
+            id="snappy-version-0",
+        ),
+    ],
+)
+@each_magic
+def test_what_not_all_clients_read(codec: Codec, value: bytes, magic: int) -> None:
+    """librdkafka reads one gzip member; aiokafka and Java know snappy framing of version 1."""
+    assert open_sent(codec, value, magic=magic, max_bytes=7) == (b"content", False)
+
+
+def test_all_clients_read_a_raw_snappy_block() -> None:
+    value = bytes(cramjam.snappy.compress_raw(b"content"))
+    assert open_sent(Codec.SNAPPY, value, magic=2, max_bytes=7) == (b"content", True)
+
+
 # gzip
 
 
@@ -221,6 +278,35 @@ def test_gzip_checks_its_trailer(place: int) -> None:
     value[place] ^= 1
     with pytest.raises(CorruptMessage, match="gzip"):
         gzip_stream.decompress(value, 9999)
+
+
+@pytest.mark.parametrize("behind", [b"rubbish", bytes(8)], ids=["rubbish", "padding"])
+def test_gzip_names_what_follows_the_last_member(behind: bytes) -> None:
+    value = gzip_stream.compress(b"hello") + behind
+    with pytest.raises(CorruptMessage, match=f"{len(behind)} bytes follow the last member"):
+        gzip_stream.decompress(value, 5)
+
+
+def member(flags: int, header_crc: int | None = None) -> bytes:
+    """A member with those flags, and with a CRC of its header if there is one."""
+    head = b"\x1f\x8b\x08" + bytes((flags,)) + bytes(6)
+    crc = b"" if header_crc is None else (crc32(head) & 0xFFFF ^ header_crc).to_bytes(2, "little")
+    return head + crc + gzip_stream.compress(b"hello")[10:]
+
+
+def test_gzip_checks_the_crc_of_a_header() -> None:
+    assert open_sent(Codec.GZIP, member(0x02, 0), magic=2, max_bytes=5).content == b"hello"
+    with pytest.raises(CorruptMessage, match="gzip"):
+        open_sent(Codec.GZIP, member(0x02, 1), magic=2, max_bytes=5)
+
+
+@pytest.mark.parametrize("flag", [0x20, 0x40, 0x80])
+def test_gzip_with_reserved_flags_is_refused_and_what_is_stored_is_read(flag: int) -> None:
+    """zlib, which librdkafka uses, reads no such member. A log may have some from before."""
+    value = gzip_stream.compress(b"") + member(flag)
+    assert gzip_stream.decompress(value, 5) == b"hello"
+    with pytest.raises(CorruptMessage, match=f"at byte 20 has flags {flag:02x}"):
+        open_sent(Codec.GZIP, value, magic=2, max_bytes=5)
 
 
 # snappy
@@ -320,12 +406,53 @@ def test_lz4_frames_of_liblz4_are_read_m51(block_size: int, flags: int) -> None:
         block_checksum=bool(flags & 4),
     )
     assert lz4_frame.decompress(frame, 1, len(content)) == content
+    assert open_sent(Codec.LZ4, frame, magic=1, max_bytes=len(content)) == (content, True)
+    with pytest.raises(MessageTooLarge):
+        open_sent(Codec.LZ4, frame, magic=1, max_bytes=len(content) - 1)
 
 
-def test_lz4_content_checksum_is_skipped_m51() -> None:
-    frame = bytearray(lz4.frame.compress(b"hello", content_checksum=True, block_linked=False))
-    frame[-1] ^= 1
-    assert lz4_frame.decompress(frame, 1, 5) == b"hello"
+@each_magic
+@pytest.mark.parametrize(
+    ("block_size", "checksum", "at", "text"),
+    [
+        (4, "content_checksum", -1, "the content checksum is not that of the content"),
+        (7, "content_checksum", -4, "the content checksum is not that of the content"),
+        (4, "block_checksum", -5, "the checksum of block 3 is not that of its bytes"),
+        (7, "block_checksum", -8, "the checksum of block 0 is not that of its bytes"),
+    ],
+)
+def test_lz4_checksums_that_are_wrong(
+    magic: int, block_size: int, checksum: str, at: int, text: str
+) -> None:
+    """librdkafka, kafka-python and aiokafka stop at such a set for ever. What is stored already
+    stays readable: M-51, and the message's CRC covers the same bytes."""
+    content = Random(4).randbytes(100_000) + bytes(150_000)
+    frame = bytearray(
+        lz4.frame.compress(
+            content, block_size=block_size, block_linked=False, store_size=False, **{checksum: True}
+        )
+    )
+    if not magic:
+        frame[6] = lz4_frame.header_checksum(bytes(frame[4:6]), 0)
+    max_bytes = len(content)
+    assert open_sent(Codec.LZ4, frame, magic=magic, max_bytes=max_bytes) == (content, True)
+    frame[at] ^= 1
+    assert lz4_frame.decompress(frame, magic, max_bytes) == content
+    with pytest.raises(CorruptMessage, match=f"lz4: {text}"):
+        open_sent(Codec.LZ4, frame, magic=magic, max_bytes=max_bytes)
+
+
+def test_lz4_frames_with_checksums_are_cut_nowhere() -> None:
+    frame = lz4.frame.compress(
+        b"hello" * 20, block_linked=False, content_checksum=True, block_checksum=True
+    )
+    for size in range(len(frame)):
+        with pytest.raises(CorruptMessage, match="lz4"):
+            open_sent(Codec.LZ4, frame[:size], magic=1, max_bytes=100)
+    for byte in range(len(frame)):
+        changed = frame[:byte] + bytes((frame[byte] ^ 1,)) + frame[byte + 1 :]
+        with pytest.raises(CorruptMessage, match="lz4"):
+            open_sent(Codec.LZ4, changed, magic=1, max_bytes=100)
 
 
 def _with_header(flags: int, block_descriptor: int, rest: bytes = b"") -> bytes:
@@ -383,27 +510,42 @@ def test_a_block_may_not_hold_more_than_the_frame_says() -> None:
 # Blocks
 
 
-def small_blocks(codec: Codec, blocks: int, block_bytes: int) -> bytes:
-    """A frame of so many blocks of so many zeros."""
+def small_blocks(
+    codec: Codec, blocks: int, block_bytes: int, *, with_checksum: bool = False
+) -> bytes:
+    """A frame of so many blocks of so many zeros; with a checksum of its content it is lz4."""
     content = bytes(block_bytes)
     if codec is Codec.SNAPPY:
         block = bytes(cramjam.snappy.compress_raw(content))
         head = xerial.compress(b"")
         return head + (len(block).to_bytes(4, "big") + block) * blocks
     head = lz4_frame.compress(b"", 1)[:-4]
+    checksum = b""
+    if with_checksum:
+        head = head[:4] + b"\x64\x40\xa7"
+        checksum = lz4.frame.compress(content * blocks, content_checksum=True)[-4:]
     block = bytes(lz4.block.compress(content, store_size=False))
-    return head + (len(block).to_bytes(4, "little") + block) * blocks + bytes(4)
+    return head + (len(block).to_bytes(4, "little") + block) * blocks + bytes(4) + checksum
 
 
-@pytest.mark.parametrize("codec", [Codec.SNAPPY, Codec.LZ4], ids=lambda codec: codec.label)
+@pytest.mark.parametrize(
+    ("codec", "with_checksum"),
+    [
+        pytest.param(Codec.SNAPPY, False, id="snappy"),
+        pytest.param(Codec.LZ4, False, id="lz4"),
+        pytest.param(Codec.LZ4, True, id="lz4-checksum"),
+    ],
+)
 @pytest.mark.parametrize(
     ("blocks", "block_bytes"), [(1024, 0), (1025, 1), (1030, 200), (3000, 700), (20_000, 1024)]
 )
-def test_blocks_may_be_small_if_they_are_few(codec: Codec, blocks: int, block_bytes: int) -> None:
-    value = small_blocks(codec, blocks, block_bytes)
+def test_blocks_may_be_small_if_they_are_few(
+    codec: Codec, with_checksum: bool, blocks: int, block_bytes: int
+) -> None:
+    value = small_blocks(codec, blocks, block_bytes, with_checksum=with_checksum)
     if blocks <= 1024 + blocks * block_bytes // 1024:
-        content = decompress(codec, value, magic=1, max_bytes=1 << 25)
+        content = open_sent(codec, value, magic=1, max_bytes=1 << 25).content
         assert content == bytes(blocks * block_bytes)
     else:
         with pytest.raises(CorruptMessage, match=f"{codec.label}: the frame has .* blocks"):
-            decompress(codec, value, magic=1, max_bytes=1 << 25)
+            open_sent(codec, value, magic=1, max_bytes=1 << 25)

@@ -72,7 +72,7 @@ def batches(draw: st.DrawFn) -> bytes:
         codec=draw(st.sampled_from([Codec.NONE] * 7 + [Codec.GZIP])),
         base_offset=draw(st.integers(0, 2**40)),
     )
-    spoiled = draw(st.sampled_from([None] * 9 + ["max", "base", "bits", "count", "record"]))
+    spoiled = draw(st.sampled_from([None] * 9 + ["max", "base", "bits", "count", "none", "record"]))
     header = read_header(made)
     if spoiled == "max":
         write_header(made, header._replace(max_timestamp_ms=draw(times)))
@@ -85,6 +85,8 @@ def batches(draw: st.DrawFn) -> bytes:
     elif spoiled == "count":
         more = header.record_count + 1
         write_header(made, header._replace(record_count=more, last_offset_delta=more - 1))
+    elif spoiled == "none":
+        write_header(made, header._replace(record_count=0))
     elif spoiled == "record":
         place = draw(st.integers(BATCH_OVERHEAD, len(made) - 1))
         made[place] ^= draw(st.integers(1, 255))

@@ -1,8 +1,12 @@
 """Record batches (format v2) in a log: appended, read, found, cut, recovered."""
 
 import errno
-from collections.abc import Sequence
+import gzip
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import lz4.frame
 import pytest
 
 from horolog.protocol.errors import (
@@ -21,6 +25,7 @@ from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import Codec
 from horolog.storage.log.appended import Appended
 from horolog.testing.logs import LogFolder, by_set, timed_set, untimed_set
+from horolog.tests.followers.appending import append_copy
 
 START_MS = 1_479_144_272_509
 every_codec = pytest.mark.parametrize("codec", Codec)
@@ -49,6 +54,33 @@ def batch(
         header = read_header(made)
         write_header(made, header._replace(attributes=header.attributes | attributes))
     return made
+
+
+def counted(records: int, last_delta: int, codec: Codec = Codec.NONE) -> bytearray:
+    """A batch that says that it has so many records, and none in it."""
+    made = batch(START_MS, codec=codec)[:61]
+    header = read_header(made)._replace(record_count=records, last_offset_delta=last_delta)
+    write_header(made, header._replace(size=len(made) - 12))
+    return made
+
+
+def packed(
+    *timestamps_ms: int,
+    codec: Codec,
+    pack: Callable[[bytes], bytes],
+    producer: tuple[int, int, int] = (-1, -1, -1),
+) -> bytearray:
+    """A batch whose records `pack` has compressed."""
+    plain = batch(*timestamps_ms, producer=producer)
+    made = bytearray(plain[:61] + pack(bytes(plain[61:])))
+    write_header(made, read_header(plain)._replace(size=len(made) - 12, attributes=int(codec)))
+    return made
+
+
+def members(content: bytes) -> bytes:
+    """A gzip stream of three members, one of them empty."""
+    parts = content[:9], b"", content[9:]
+    return b"".join(gzip.compress(one, mtime=0) for one in parts)
 
 
 def send(folder: LogFolder, sequence: int, count: int = 1, *, epoch: int = 0) -> Appended:
@@ -150,6 +182,12 @@ def test_a_cut_takes_the_whole_batch(folder: LogFolder) -> None:
         (batch(START_MS, producer=(7, 0, 0), attributes=0x10), UnsupportedVersion),
         (batch(START_MS, attributes=0x20), InvalidRecord),
         (batch(START_MS, attributes=0x08), InvalidTimestamp),
+        (counted(0, 0), InvalidRecord),
+        (counted(0, 2), InvalidRecord),
+        (counted(0, 2, codec=Codec.ZSTD), InvalidRecord),
+        (counted(0, -1), CorruptMessage),
+        (counted(-1, -1), CorruptMessage),
+        (batch(START_MS) + counted(0, 0), InvalidRecord),
         (batch(START_MS, producer=(7, -1, 0)), InvalidRecord),
         (batch(START_MS, producer=(7, 0, -1)), InvalidRecord),
         (batch(START_MS, producer=(-5, 0, 0)), InvalidRecord),
@@ -164,6 +202,91 @@ def test_refused(folder: LogFolder, sent: bytes, error: type[HorologError]) -> N
         log.appender.append(sent)
     assert log.log_end_offset == 0
     assert log.appender.append(batch(START_MS)).first_offset == 0
+
+
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+@pytest.mark.parametrize("producer", [(-1, -1, -1), (7, 0, 0)], ids=["plain", "numbered"])
+def test_gzip_of_several_members_is_compressed_anew(
+    folder: LogFolder, kind: str, producer: tuple[int, int, int]
+) -> None:
+    """librdkafka reads one member and aborts, or stops without a word."""
+    log = folder.open(message_timestamp_type=kind)
+    log.appender.append(timed_set(START_MS))
+    times = START_MS + 1, START_MS + 9, -1
+    sent = packed(*times, codec=Codec.GZIP, pack=members, producer=producer)
+    appended = log.appender.append(bytes(sent))
+    assert (appended.first_offset, appended.last_offset, appended.count) == (1, 3, 3)
+    stored = folder.stored()[39:]
+    header = read_header(stored)
+    assert (header.codec, header.size_bytes) == (Codec.GZIP, len(stored))
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == producer
+    decompressor = zlib.decompressobj(31)
+    content = decompressor.decompress(stored[61:])
+    assert (decompressor.eof, decompressor.unused_data) == (True, b"")
+    assert content == batch(*times)[61:]
+    stamped = kind == "LogAppendTime"
+    expected = [START_MS] * 3 if stamped else list(times)
+    assert [record.timestamp_ms for record in folder.records()[1:]] == expected
+    assert folder.records()[1].headers == (("h", b"1"), ("n", None))
+    if producer[0] >= 0:
+        assert log.appender.append(bytes(sent)).repeated
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"message_timestamp_type": "LogAppendTime"},
+        {"compression_type": "uncompressed"},
+        {"compression_type": "lz4"},
+        {"compression_type": "gzip"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("checksum", ["content_checksum", "block_checksum"])
+@pytest.mark.parametrize("producer", [(-1, -1, -1), (7, 0, 0)], ids=["plain", "numbered"])
+def test_wrong_checksums_in_lz4_frames_are_refused(
+    folder: LogFolder,
+    settings: dict[str, Any],
+    checksum: str,
+    producer: tuple[int, int, int],
+) -> None:
+    """In every way in which a set gets into a log: clients would stop at it for ever."""
+
+    def good(content: bytes) -> bytes:
+        frame: bytes = lz4.frame.compress(content, block_linked=False, **{checksum: True})
+        return frame
+
+    def bad(content: bytes) -> bytes:
+        frame = bytearray(good(content))
+        frame[-6 if checksum == "block_checksum" else -2] ^= 1
+        return bytes(frame)
+
+    log = folder.open(**settings)
+    sent = packed(START_MS, START_MS, codec=Codec.LZ4, pack=bad, producer=producer)
+    with pytest.raises(CorruptMessage, match="checksum"):
+        log.appender.append(sent)
+    with pytest.raises(CorruptMessage, match="checksum"):
+        log.appender.begin_append(bytes(sent))()
+    (refused,) = log.appender.append_sets([bytes(sent)], goes_on=lambda: True)
+    assert isinstance(refused, CorruptMessage)
+    assert log.log_end_offset == 0
+    sent = packed(START_MS, START_MS, codec=Codec.LZ4, pack=good, producer=producer)
+    assert log.appender.append(sent).count == 2
+
+
+def test_a_copy_of_a_leader_s_log_may_have_wrong_checksums(folder: LogFolder) -> None:
+    """Older versions stored them; the log stays readable, by time too."""
+
+    def bad(content: bytes) -> bytes:
+        frame = lz4.frame.compress(content, block_linked=False, content_checksum=True)
+        return bytes(frame[:-1] + bytes((frame[-1] ^ 1,)))
+
+    log = folder.open()
+    append_copy(log, packed(START_MS, START_MS + 5, codec=Codec.LZ4, pack=bad))
+    folder.kill_and_restart(checkpointed=False)
+    assert folder.times() == [(0, START_MS), (1, START_MS + 5)]
+    assert folder.found(START_MS + 1) == [(START_MS + 5, 1)]
 
 
 def test_too_early_and_too_late(folder: LogFolder) -> None:

@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ...errors import CorruptMessage, InvalidRecord
-from ..codecs.codec import compress, decompress
+from ..codecs.codec import compress, decompress, open_sent
 from ..kernel import RecordCursor, RecordEncoder, check_records, crc32c, find_timestamp
 from ..kernel.terms import NO_MORE, RECORD
 from ..latency import LatencyCounts
@@ -100,6 +100,8 @@ class CheckedBatch(NamedTuple):
     """As sent."""
     content: memoryview
     """The records, decompressed."""
+    for_all_readers: bool
+    """Whether all clients read the records as they are compressed (`Opened`)."""
     min_timestamp_ms: int
     """The smallest of the records' that is not -1; -1 without any. Can be below -1."""
     max_timestamp_ms: int
@@ -143,23 +145,32 @@ def batch_content(
     Raises `CorruptMessage` when the batch goes behind the buffer's end or its codec finds fault,
     and `MessageTooLarge` when it decompresses to more than `max_decompressed_bytes`.
     """
+    codec, content = _stored_content(buffer, position, header)
+    if codec is Codec.NONE:
+        return content
+    return memoryview(
+        decompress(codec, content, magic=BATCH_MAGIC, max_bytes=max_decompressed_bytes)
+    )
+
+
+def _stored_content(buffer: Buffer, position: int, header: BatchHeader) -> tuple[Codec, memoryview]:
+    """The records of a batch as they are there, and how they are compressed. Raises
+    `CorruptMessage` as `batch_content`."""
     stop = position + header.size_bytes
     if stop > len(buffer):
         raise CorruptMessage(
             f"the batch at byte {position} says that it has {header.size} bytes; "
             f"{len(buffer) - position - ENTRY_OVERHEAD} are there"
         )
-    content = memoryview(buffer)[position + BATCH_OVERHEAD : stop]
     codec = header.attributes & CODEC_MASK
-    if not codec or not (content or header.record_count):
-        return content  # Kafka opens no batch that says that it has no records.
+    content = memoryview(buffer)[position + BATCH_OVERHEAD : stop]
+    if not (content or header.record_count):
+        return Codec.NONE, content  # Kafka opens no batch that says that it has no records.
     if codec > Codec.ZSTD:
         raise CorruptMessage(
             f"the batch at byte {position} is compressed with codec {codec}; known are 1 to 4"
         )
-    return memoryview(
-        decompress(Codec(codec), content, magic=BATCH_MAGIC, max_bytes=max_decompressed_bytes)
-    )
+    return Codec(codec), content
 
 
 def check_batch(
@@ -170,23 +181,17 @@ def check_batch(
     A walk has passed it: the CRC is right. The header counts the records rightly, they fill the
     batch, and their offset deltas are 0, 1, ...; the header's largest timestamp is not judged.
     `now_ms` >= 0 asks for latencies. Raises `CorruptMessage` for what is broken, `MessageTooLarge`
-    as `batch_content`, `InvalidRecord` for a control batch and for a producer id with a negative
-    epoch or sequence.
+    as `batch_content`, `InvalidRecord` for a control batch, for one that says that it has no
+    records, and for a producer id with a negative epoch or sequence.
     """
     header = read_header(buffer, position)
-    if header.attributes & CONTROL_BIT:
-        raise InvalidRecord(
-            f"the batch at byte {position} is a control batch; only brokers write those"
-        )
-    if header.producer_id != NO_PRODUCER_ID and (
-        header.producer_id < 0 or header.producer_epoch < 0 or header.base_sequence < 0
-    ):
-        raise InvalidRecord(
-            f"the batch at byte {position} has producer id {header.producer_id}, epoch"
-            f" {header.producer_epoch} and sequence {header.base_sequence}; none of them may be"
-            " negative unless the id is -1"
-        )
-    content = batch_content(buffer, position, header, max_decompressed_bytes=max_decompressed_bytes)
+    _check_header(header, position)
+    codec, sent = _stored_content(buffer, position, header)
+    content, for_all_readers = sent, True
+    if codec is not Codec.NONE:
+        max_bytes = max_decompressed_bytes
+        opened = open_sent(codec, sent, magic=BATCH_MAGIC, max_bytes=max_bytes)
+        content, for_all_readers = memoryview(opened.content), opened.for_all_readers
     found = check_records(
         content, 0, len(content), base_timestamp_ms=header.base_timestamp_ms, now_ms=now_ms
     )
@@ -198,17 +203,37 @@ def check_batch(
             f" that the last one's offset delta is {header.last_offset_delta}; it holds"
             f" {found.count}"
         )
-    if not found.count:
-        raise CorruptMessage(f"the batch at byte {position} holds no records")
     return CheckedBatch(
         header,
         content,
+        for_all_readers,
         found.min_timestamp_ms,
         found.max_timestamp_ms,
         found.max_delta,
         found.untimed,
         found.latency,
     )
+
+
+def _check_header(header: BatchHeader, position: int) -> None:
+    """Raise `InvalidRecord` for a header that no producer may send; `position` is the batch's."""
+    if header.attributes & CONTROL_BIT:
+        raise InvalidRecord(
+            f"the batch at byte {position} is a control batch; only brokers write those"
+        )
+    if not header.record_count:
+        raise InvalidRecord(
+            f"the batch at byte {position} says that it holds 0 records; a producer's batch holds"
+            " at least one"
+        )
+    if header.producer_id != NO_PRODUCER_ID and (
+        header.producer_id < 0 or header.producer_epoch < 0 or header.base_sequence < 0
+    ):
+        raise InvalidRecord(
+            f"the batch at byte {position} has producer id {header.producer_id}, epoch"
+            f" {header.producer_epoch} and sequence {header.base_sequence}; none of them may be"
+            " negative unless the id is -1"
+        )
 
 
 def batch_records(

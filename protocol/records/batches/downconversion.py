@@ -2,15 +2,17 @@
 
 A batch that is not compressed becomes plain messages, a compressed one becomes a wrapper of its
 codec, and of gzip where it was zstd, which such readers do not know. Headers are left out and
-counted; control batches are left out.
+counted; control batches are left out, and so are records below the offset that the reader asked
+for: a reader that is given only those would ask for the same offset for ever.
 """
 
 from functools import partial
+from typing import Final
 
 from ....values import value_class
 from ...errors import CorruptMessage, MessageTooLarge
 from ..kernel import RecordCursor, records_to_messages, walk
-from ..kernel.terms import OWN, Problem, Rewritten
+from ..kernel.terms import NO_MORE, OWN, RECORD, Problem, Rewritten
 from ..layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, SIZE_AT, Buffer, Codec
 from ..messages.conversion_steps import PIECE_BYTES, DamagedSlice, Downconverted, Steps
 from ..messages.sets import build_wrapper
@@ -27,11 +29,14 @@ class _Converted:
     headers: int
 
 
+_NOTHING: Final = _Converted(b"", 0, 0)
+
+
 def downconvert_batches(
-    data: Buffer, max_bytes: int, max_content_bytes: int, magic: int
+    data: Buffer, max_bytes: int, max_content_bytes: int, magic: int, from_offset: int
 ) -> Steps[Downconverted]:
-    """The records of the complete batches of a slice as messages of format `magic`, 0 or 1, with
-    their offsets.
+    """The records of the complete batches of a slice from `from_offset` on, as messages of format
+    `magic`, 0 or 1, with their offsets.
 
     A batch is converted whole. The result ends early where another one would make it larger than
     `max_bytes`, before one with more than `max_content_bytes` uncompressed, and before one that is
@@ -51,7 +56,9 @@ def downconvert_batches(
             if messages and len(result) + header.size_bytes // 2 > max_bytes:
                 break
             try:
-                made = yield from _convert(data, position, header, magic, max_content_bytes)
+                made = yield from _convert(
+                    data, position, header, magic, max_content_bytes, from_offset
+                )
             except (CorruptMessage, MessageTooLarge):
                 if position:
                     break
@@ -77,25 +84,30 @@ def _end_of_batch(data: Buffer, position: int) -> int:
 
 
 def _convert(
-    data: Buffer, position: int, header: BatchHeader, magic: int, max_content_bytes: int
+    data: Buffer,
+    position: int,
+    header: BatchHeader,
+    magic: int,
+    max_content_bytes: int,
+    from_offset: int,
 ) -> Steps[_Converted]:
-    """What the batch at `position` becomes."""
+    """What the records of the batch at `position` become that are not below `from_offset`."""
     opened = partial(
         batch_content, data, position, header, max_decompressed_bytes=max_content_bytes
     )
     content = (yield opened) if header.codec else opened()
     assert content is not None
+    first = yield from _find_record(memoryview(content), from_offset - header.base_offset)
+    if first is None:
+        return _NOTHING
+    kept = memoryview(content)[first.position :]
     append_time = header.is_append_time and magic == 1
     if not header.codec:
         stamp_ms = header.max_timestamp_ms if append_time else OWN
-        return (yield from _as_messages(content, header, magic, header.base_offset, stamp_ms))
-    base_offset = header.base_offset
-    if magic:
-        # In a v1 wrapper offsets count from 0 on, and the wrapper's says what that is.
-        first = RecordCursor(memoryview(content), 0, len(content))
-        first.step()
-        base_offset = -first.offset_delta
-    inner = yield from _as_messages(content, header, magic, base_offset, OWN)
+        return (yield from _as_messages(kept, header, magic, header.base_offset, stamp_ms))
+    # In a v1 wrapper offsets count from 0 on, and the wrapper's says what that is.
+    base_offset = -first.offset_delta if magic else header.base_offset
+    inner = yield from _as_messages(kept, header, magic, base_offset, OWN)
     last_inner = walk(inner.data, 0, len(inner.data), check_crc=False).last_offset
     codec = Codec.GZIP if header.codec is Codec.ZSTD else header.codec
     wrapper = yield partial(
@@ -109,6 +121,18 @@ def _convert(
     )
     assert wrapper is not None
     return _Converted(wrapper, inner.messages, inner.headers)
+
+
+def _find_record(content: memoryview, from_delta: int) -> Steps[RecordCursor | None]:
+    """The first record with an offset delta >= `from_delta`, or what is in front of it and is no
+    good record; `None` where all are below that."""
+    cursor = RecordCursor(content, 0, len(content))
+    paused_at = 0
+    while (step := cursor.step()) == RECORD and cursor.offset_delta < from_delta:
+        if cursor.position - paused_at >= PIECE_BYTES:
+            paused_at = cursor.position
+            yield None
+    return None if step == NO_MORE and cursor.following else cursor
 
 
 def _as_messages(

@@ -3,7 +3,7 @@
 What loads a library is imported when the first data in its form comes: a broker starts without.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..layout import BATCH_MAGIC, Buffer, Codec
 from . import gzip_stream
@@ -60,6 +60,34 @@ def decompress(codec: Codec, data: Buffer, *, magic: int, max_bytes: int) -> byt
 
             return zstd_frames.decompress(data, max_bytes)
     raise _unfit(codec, magic)
+
+
+class Opened(NamedTuple):
+    """What a producer compressed."""
+
+    content: bytes
+    for_all_readers: bool
+    """Whether all of Kafka's clients read it as it was sent. Else it has to be compressed anew:
+    librdkafka aborts at a second gzip member; aiokafka and the Java client refuse snappy framing of
+    version 0. All of them read several zstd frames. Several lz4 frames are refused here."""
+
+
+def open_sent(codec: Codec, data: Buffer, *, magic: int, max_bytes: int) -> Opened:
+    """As `decompress`, of what a producer sent: every checksum in it is verified."""
+    match codec:
+        case Codec.GZIP:
+            content, members = gzip_stream.open_members(data, max_bytes)
+            return Opened(content, members == 1)
+        case Codec.SNAPPY:
+            from . import xerial
+
+            return Opened(xerial.decompress(data, max_bytes), xerial.is_usual(data))
+        case Codec.LZ4:
+            from . import lz4_frame
+
+            content = lz4_frame.decompress(data, magic, max_bytes, verify_checksums=True)
+            return Opened(content, True)
+    return Opened(decompress(codec, data, magic=magic, max_bytes=max_bytes), True)
 
 
 def _unfit(codec: Codec, magic: int) -> ValueError:

@@ -12,10 +12,13 @@ magic bytes too, and its readers expect that byte in messages of magic 0; so who
 magic of a message has to write the frame anew.
 """
 
+from collections.abc import Callable
+from functools import partial
 from struct import Struct, unpack_from
 from typing import Final
 
 import lz4.block
+import lz4.frame
 
 from ....values import value_class
 from ...errors import CorruptMessage
@@ -89,6 +92,9 @@ BLOCK_BYTES: Final = 64 * 1024
 _LARGEST_RATIO: Final = 256
 """No block holds more content than this for each of its bytes: the format's bound is 255."""
 
+_WRONG_BLOCK_CHECKSUM: Final = "blockChecksum"
+"""Part of what the library says of a block whose checksum is wrong."""
+
 
 def header_checksum(descriptor: bytes, magic: int) -> int:
     """HC for a descriptor (FLG, BD, content size), as a message of that magic has it."""
@@ -111,46 +117,64 @@ def compress(data: Buffer, magic: int) -> bytes:
     return b"".join(parts)
 
 
-def decompress(data: Buffer, magic: int, max_bytes: int) -> bytes:
+def decompress(
+    data: Buffer, magic: int, max_bytes: int, *, verify_checksums: bool = False
+) -> bytes:
     """The content of the one frame that `data` is.
 
-    Checksums of blocks and content are skipped: the message's CRC covers the same bytes. The
-    header checksum is checked for magic 1 only. Raises `CorruptMessage`, and `MessageTooLarge` for
-    more than `max_bytes` of content.
+    `verify_checksums` checks those of blocks and content. What is stored needs no such check: the
+    message's CRC covers the same bytes. The header checksum is checked from magic 1 on. Raises
+    `CorruptMessage`, and `MessageTooLarge` for more than `max_bytes` of content.
     """
     view = memoryview(data)
     frame = _read_header(view, magic)
+    checked = _CheckedFrame(view, frame) if verify_checksums and frame.has_checksums else None
+    open_block = partial(_open_block, frame) if checked is None else checked.open_block
+    content, position = _open_blocks(view, frame, open_block, max_bytes)
+    end_at = position - _LENGTH.size
+    position += frame.content_checksum_bytes
+    if position != len(view):
+        raise CorruptMessage(f"lz4: the frame has {position} bytes, the message {len(view)}")
+    if frame.content_bytes not in (None, len(content)):
+        raise CorruptMessage(
+            f"lz4: {len(content)} bytes of content, {frame.content_bytes} announced"
+        )
+    if checked is not None:
+        checked.end(view[end_at:])
+    return content
+
+
+def _open_blocks(
+    view: memoryview, frame: "_Frame", open_block: Callable[[memoryview], bytes], max_bytes: int
+) -> tuple[bytes, int]:
+    """The content of all blocks, and the position behind the end mark.
+
+    `open_block` gives the content of a block that begins with its length and ends with its
+    checksum, if it has one.
+    """
     parts: list[bytes] = []
     position, produced = frame.header_bytes, 0
     while True:
         if len(view) - position < _LENGTH.size:
             raise CorruptMessage(f"lz4: the frame ends early, after {produced} bytes of content")
         (length,) = _LENGTH.unpack_from(view, position)
-        position += _LENGTH.size
         if length == 0:
-            break
-        stored = bool(length & _STORED_BIT)
+            return b"".join(parts), position + _LENGTH.size
         length &= ~_STORED_BIT
-        left_bytes = len(view) - position
+        left_bytes = len(view) - position - _LENGTH.size
         if length > min(frame.block_bytes, left_bytes):
             raise CorruptMessage(
                 f"lz4: a block has {length} bytes; {left_bytes} are left"
                 f" and the frame's blocks have at most {frame.block_bytes}"
             )
-        block = view[position : position + length]
-        part = bytes(block) if stored else _decompress_block(block, frame.block_bytes)
+        stop = position + _LENGTH.size + length + frame.block_checksum_bytes
+        part = open_block(view[position:stop])
         parts.append(part)
         produced += len(part)
         if produced > max_bytes:
             raise decompressed_too_large(max_bytes)
         check_blocks(len(parts), produced, "lz4")
-        position += length + frame.block_checksum_bytes
-    position += frame.content_checksum_bytes
-    if position != len(view):
-        raise CorruptMessage(f"lz4: the frame has {position} bytes, the message {len(view)}")
-    if frame.content_bytes not in (None, produced):
-        raise CorruptMessage(f"lz4: {produced} bytes of content, {frame.content_bytes} announced")
-    return b"".join(parts)
+        position = stop
 
 
 @value_class
@@ -161,6 +185,10 @@ class _Frame:
     block_checksum_bytes: int
     content_checksum_bytes: int
     content_bytes: int | None
+
+    @property
+    def has_checksums(self) -> bool:
+        return bool(self.block_checksum_bytes or self.content_checksum_bytes)
 
 
 def _read_header(view: memoryview, magic: int) -> _Frame:
@@ -205,10 +233,50 @@ def _compress_block(content: memoryview) -> bytes:
     return block
 
 
-def _decompress_block(block: memoryview, max_bytes: int) -> bytes:
-    room_bytes = min(max_bytes, len(block) * _LARGEST_RATIO)
+def _open_block(frame: _Frame, block: memoryview) -> bytes:
+    """The content of a block, whatever its checksum is."""
+    (length,) = _LENGTH.unpack_from(block)
+    stored = bool(length & _STORED_BIT)
+    packed = block[_LENGTH.size : _LENGTH.size + (length & ~_STORED_BIT)]
+    if stored:
+        return bytes(packed)
+    room_bytes = min(frame.block_bytes, len(packed) * _LARGEST_RATIO)
     try:
-        content: bytes = lz4.block.decompress(block, uncompressed_size=room_bytes)
+        content: bytes = lz4.block.decompress(packed, uncompressed_size=room_bytes)
     except lz4.block.LZ4BlockError as error:
         raise CorruptMessage(f"lz4: {error}") from error
     return content
+
+
+class _CheckedFrame:
+    """A frame whose checksums the library checks in the pass that decompresses it."""
+
+    def __init__(self, view: memoryview, frame: _Frame) -> None:
+        self._frame = frame
+        self._blocks = 0
+        self._decompressor = lz4.frame.LZ4FrameDecompressor()
+        header = bytearray(view[: frame.header_bytes])
+        # The library expects the checksum of magic 1; that of magic 0 may be anything.
+        header[-1] = header_checksum(bytes(header[len(_MAGIC) : -1]), 1)
+        self._decompressor.decompress(header)
+
+    def open_block(self, block: memoryview) -> bytes:
+        """The content of the next block. Raises `CorruptMessage` for a wrong checksum."""
+        try:
+            content: bytes = self._decompressor.decompress(block, self._frame.block_bytes)
+        except RuntimeError as error:
+            if _WRONG_BLOCK_CHECKSUM not in str(error):
+                raise CorruptMessage(f"lz4: {error}") from error
+            raise CorruptMessage(
+                f"lz4: the checksum of block {self._blocks} is not that of its bytes"
+            ) from error
+        self._blocks += 1
+        return content
+
+    def end(self, trailer: memoryview) -> None:
+        """Check the checksum of the content; `trailer` is the end mark and what follows it."""
+        try:
+            self._decompressor.decompress(trailer)
+        except RuntimeError as error:
+            raise CorruptMessage("lz4: the content checksum is not that of the content") from error
+        assert self._decompressor.eof

@@ -71,6 +71,12 @@ def decompress(data: Buffer, max_bytes: int) -> bytes:
     return b"".join(parts)
 
 
+def is_usual(data: Buffer) -> bool:
+    """Whether `data`, which `decompress` has read, is framed in version 1 or is one raw block."""
+    head = bytes(memoryview(data)[: len(_HEADER)])
+    return head == _HEADER or not head.startswith(_MAGIC)
+
+
 def _decompress_block(block: memoryview, left_bytes: int, max_bytes: int) -> bytes:
     """One raw block, whose first bytes say how long its content is: checked before any is made."""
     try:

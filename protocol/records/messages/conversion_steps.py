@@ -31,7 +31,7 @@ class Downconverted:
     messages: int
     """How many are in `data`. 0 when the slice has no complete message: then `data` is the slice,
     and its size tells the reader to ask for more; or, `data` being empty, when all that it has is
-    marks that are no messages."""
+    marks that are no messages, and records below the offset that was asked for."""
     used_bytes: int
     """Bytes of the slice that `data` stands for; what follows is left to the next read."""
     headers: int = 0

@@ -30,10 +30,15 @@ _HEAD: Final = Struct(">qi")
 
 
 def downconversion(  # noqa: C901, PLR0912 - one loop over entries
-    data: Buffer, *, max_bytes: int, max_content_bytes: int, magic: int = 0
+    data: Buffer,
+    *,
+    max_bytes: int,
+    max_content_bytes: int,
+    magic: int = 0,
+    from_offset: int = 0,
 ) -> Steps[Downconverted]:
     """The complete messages of a slice in format v0, with their offsets; with `magic` 1 record
-    batches in format v1.
+    batches in format v1. Of batches, records below `from_offset` are left out.
 
     A slice that ends before it tells its format is given as it is. Of batches each becomes what
     `batch_downconversion` says. Of messages this is true:
@@ -47,7 +52,9 @@ def downconversion(  # noqa: C901, PLR0912 - one loop over entries
     if len(data) <= MAGIC_AT:
         return Downconverted(data, 0, len(data))
     if data[MAGIC_AT] == BATCH_MAGIC:
-        return (yield from downconvert_batches(data, max_bytes, max_content_bytes, magic))
+        return (
+            yield from downconvert_batches(data, max_bytes, max_content_bytes, magic, from_offset)
+        )
     if magic > 0:
         raise _not_a_batch(data[MAGIC_AT])
     result = _Result(max_bytes, max_content_bytes)
