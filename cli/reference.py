@@ -26,7 +26,7 @@ REFUSED: Final = (
     ("2016-11-14T17:24:32", "no zone"),
     ("2016-11-14T17:24Z", "no seconds"),
     ("-1h", "a length of time; `@-1h` is a time"),
-    ("1479144272", "looks like seconds; `--any-unit` takes it as milliseconds"),
+    ("1479144272", "looks like seconds; `--any-unit`, where there is one, takes it as it is"),
     ("1479144272509000", "looks like microseconds; the same"),
 )
 """What could be taken for a time, and is refused rather than guessed at."""
@@ -54,6 +54,9 @@ A time is written in one of these ways, wherever a command takes one:
 """
 
 _POSITIONS: Final = """
+The number `timestamp_ms` in a line of `produce --json` is refused likewise, and the lines after it
+are not sent: a message of 1970 would be past the retention of most topics.
+
 `consume --from` and `--until` also take `offset:N`, and `offsets --at` also `earliest`, `latest`
 and `largest`. In `offsets --at`, and in `consume` beside `offset:N` or with `--offsets-between`, a
 time stands for an offset: that of the first message, in offset order, whose time is that or later.

@@ -385,7 +385,11 @@ class Admin(Client):
         timestamp_ms: int | None = None,
         metadata: str = "",
     ) -> None:
-        """Remember `offset` as the next one to read, under `name`; durable on return."""
+        """Remember `offset` as the next one to read, under `name`; durable on return.
+
+        `timestamp_ms` is the time of the last message read.
+        """
+        timestamp_ms = epoch_ms(None, timestamp_ms, check_units=self._check_units)
         position = Position(topic, partition, offset, timestamp_ms, metadata)
         await commit(self._cluster, name, [position])
 
