@@ -193,8 +193,8 @@ def test_any_unit_sends_a_time_as_it_is(horolog: Program, topic: str) -> None:
 
 
 def test_any_unit_without_json_has_no_times_to_take(ask: Run) -> None:
-    result = ask("produce", "t", "--any-unit", code=2)
-    assert result.err == "horolog: --any-unit is about the times of --json, and plain lines have none\n"
+    said = ask("produce", "t", "--any-unit", code=2).err
+    assert "--any-unit is about the times of --json" in said
 
 
 def test_each_answer_is_printed_when_it_arrives(horolog: Program, topic: str) -> None:

@@ -106,7 +106,7 @@ def test_what_is_refused(broker: BrokerThread) -> None:
         plan_by_create_time(broker.address, "clicks", T, T)
     for plan in (plan_by_create_time, plan_by_append_time):
         for times in ((None, T // 1000), (T // 1000, None), (None, T * 1000)):
-            with pytest.raises(TimeError, match="looks like (micro)?seconds"):
+            with pytest.raises(TimeError, match=r"looks like (micro)?seconds"):
                 plan(broker.address, "clicks", *times)
     with pytest.raises(UnknownTopicOrPartition):
         plan_by_create_time(broker.address, "no-such-topic", None, None)
