@@ -146,7 +146,9 @@ class Admin(Client):
         them, or those of `topics` that exist."""
         response = await topic_metadata(self._cluster, topics)
         found = {
-            topic.name: TopicSummary(len(topic.partitions), topic.topic_id or None)
+            topic.name: TopicSummary(
+                len(topic.partitions), topic.topic_id or None, _least_in_sync(topic)
+            )
             for topic in sorted(response.topics, key=_name)
             if topic.error_code != UnknownTopicOrPartition.code and not topic.is_internal
         }
@@ -413,3 +415,7 @@ class Admin(Client):
 
 def _name(topic: MetadataTopicResult) -> str:
     return topic.name
+
+
+def _least_in_sync(topic: MetadataTopicResult) -> int | None:
+    return min((len(one.isr_nodes) for one in topic.partitions), default=0) or None
