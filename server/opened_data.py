@@ -47,8 +47,8 @@ def settle_identity(
         return open_as_one(settings, directory, files)
     if given := settings.of_several:
         raise InvalidConfig(
-            f"{', '.join(given)}: only for one of several brokers. broker.id (--broker-id), its "
-            "number among them, must be 1 to 999, and is 0, which is a broker that is alone"
+            f"{', '.join(given)}: only for one of several brokers, and broker.id, its number among "
+            "them, must be 1 to 999; it is 0, which is a broker that is alone"
         )
     if replicated:
         from .alone import lead_alone

@@ -29,19 +29,19 @@ BY_ETCD = {"broker_id": 1, "cluster_etcd": "http://127.0.0.1:9", "cluster_name":
     [
         (
             {"broker_id": 0},
-            r"cluster\.etcd, cluster\.name: .*broker\.id .*must be 1 to 999, and is 0,",
+            r"cluster\.etcd, cluster\.name: .*broker\.id, .*must be 1 to 999; it is 0,",
         ),
         (
             ALONE | {"cluster_follow": "a:1"},
-            r"cluster\.follow: .*broker\.id .*must be 1 to 999, and is 0,",
+            r"cluster\.follow: .*broker\.id, .*must be 1 to 999; it is 0,",
         ),
         (
             ALONE | {"cluster_create": True},
-            r"cluster\.create: .*broker\.id .*must be 1 to 999, and is 0,",
+            r"cluster\.create: .*broker\.id, .*must be 1 to 999; it is 0,",
         ),
         (
             ALONE | {"cluster_alone": True},
-            r"cluster\.alone: .*broker\.id .*must be 1 to 999, and is 0,",
+            r"cluster\.alone: .*broker\.id, .*must be 1 to 999; it is 0,",
         ),
         ({"cluster_name": ""}, r"cluster\.name \(--cluster\).*is empty: give both"),
         ({"cluster_etcd": ""}, r"cluster\.etcd \(--etcd\).*is empty: give both"),
