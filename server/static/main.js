@@ -1,6 +1,6 @@
 // The page: one poll after the other, and what was chosen. The address holds topic and partition.
 
-import { ask, logOut, Poller } from "/static/api.js";
+import { ask, logOut, Poller, Refused } from "/static/api.js";
 import * as bars from "/static/bars.js";
 import * as consumers from "/static/consumers.js";
 import { byId, html, replace, setText } from "/static/dom.js";
@@ -230,8 +230,8 @@ async function endSession() {
     await logOut();
   } catch (error) {
     button.disabled = false;
-    byId("state").className = "lost";
-    setText("state", `not logged out: ${error.message}`);
+    byId("logout-problem").hidden = false;
+    setText("logout-problem", `Not logged out: ${error instanceof Refused ? error.message : "the broker did not answer"}`);
   }
 }
 
