@@ -127,6 +127,28 @@ def parse_time_or_range(
             raise error from None
 
 
+def check_unit(number: int, any_unit: bool = False) -> int:
+    """`number` when it is epoch milliseconds: 0, or from 10^11 to 10^14; with `any_unit` whatever a
+    message can have. Raises `TimeError`, `OtherUnit` where it looks like another unit."""
+    if number > INT64_MAX:
+        raise TimeError(f"{number} does not fit in 64 bits")
+    if any_unit or number == 0 or EPOCH_MS_MINIMUM <= number <= EPOCH_MS_MAXIMUM:
+        return number
+    if number < EPOCH_MS_MINIMUM:
+        guess, in_ms = "seconds", number * 1000
+    elif number < EPOCH_MS_MAXIMUM * 1000:
+        guess, in_ms = "microseconds", number // 1000
+    else:
+        guess, in_ms = "nanoseconds (or microseconds)", number // 1_000_000
+    advice = ""
+    if EPOCH_MS_MINIMUM <= in_ms <= EPOCH_MS_MAXIMUM:
+        advice = f"; write {in_ms} if it is {guess.split()[0]}"
+    raise OtherUnit(
+        f"{number} looks like {guess}: epoch milliseconds are 0 or from {EPOCH_MS_MINIMUM} to "
+        f"{EPOCH_MS_MAXIMUM}{advice}"
+    )
+
+
 def parse_length(text: str) -> int:
     """Milliseconds of a length of time such as `5m`, `1h30m` or `250ms`. Raises `TimeError`."""
     _check_length(text)
@@ -183,7 +205,7 @@ def _parse_absolute(bare: str, text: str, now_ms: int, any_unit: bool) -> int:
     if bare == "now":
         return now_ms
     if _NUMBER.fullmatch(bare):
-        return _check_unit(int(bare), any_unit)
+        return check_unit(int(bare), any_unit)
     match = _RFC3339.fullmatch(bare)
     if match is not None:
         return _not_before_epoch(_rfc3339_ms(match, text), text)
@@ -229,26 +251,6 @@ def _duration_ms(text: str) -> int | None:
     return sum(
         int(count) * unit_ms
         for count, unit_ms in zip(match.groups(default="0"), _UNITS_MS, strict=True)
-    )
-
-
-def _check_unit(number: int, any_unit: bool) -> int:
-    if number > INT64_MAX:
-        raise TimeError(f"{number} does not fit in 64 bits")
-    if any_unit or number == 0 or EPOCH_MS_MINIMUM <= number <= EPOCH_MS_MAXIMUM:
-        return number
-    if number < EPOCH_MS_MINIMUM:
-        guess, in_ms = "seconds", number * 1000
-    elif number < EPOCH_MS_MAXIMUM * 1000:
-        guess, in_ms = "microseconds", number // 1000
-    else:
-        guess, in_ms = "nanoseconds (or microseconds)", number // 1_000_000
-    advice = ""
-    if EPOCH_MS_MINIMUM <= in_ms <= EPOCH_MS_MAXIMUM:
-        advice = f"; write {in_ms} if it is {guess.split()[0]}"
-    raise OtherUnit(
-        f"{number} looks like {guess}: epoch milliseconds are 0 or from {EPOCH_MS_MINIMUM} to "
-        f"{EPOCH_MS_MAXIMUM}{advice}"
     )
 
 

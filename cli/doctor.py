@@ -22,7 +22,7 @@ from ..storage.files import SystemFiles
 from .errors import WrongUsage
 from .findings import Finding, Verdict
 from .options import DEFAULT_SERVER, Json, Server
-from .output import emit, json_line, shown_place, shown_size, shown_span, table
+from .output import emit, json_line, plural, shown_place, shown_size, shown_span, table
 
 CLOCK_PROBLEM_SECONDS: Final = 1.0
 """Clocks further apart than this make times of messages useless for comparing machines."""
@@ -135,6 +135,8 @@ def judge(probe: Probe) -> Iterator[Finding]:
             f"{broker.failed_partitions} partitions take no messages since a write or sync failed",
             "look for log_failed in the broker's log, mend the disk, and restart the broker",
         )
+    if broker.in_sync_most >= 0:
+        yield from _in_sync(broker)
 
 
 async def _ask(server: Servers) -> Probe:
@@ -237,6 +239,31 @@ def _kafka(broker: DescribeBrokerResponse) -> Finding:
     if broker.kafka_advertised:
         said += f" and get its address as {broker.kafka_advertised} (advertised.listeners)"
     return Finding("kafka", Verdict.GOOD, said)
+
+
+def _in_sync(broker: DescribeBrokerResponse) -> Iterator[Finding]:
+    """Values of min.insync.replicas that cannot be met."""
+    most, wanted = broker.in_sync_most, broker.min_insync_replicas
+    there = f"{most} {plural(most, 'broker')} that can be in sync"
+    if wanted > most:
+        yield Finding(
+            "acks",
+            Verdict.PROBLEM,
+            "messages with acks=all are refused by all topics without a min.insync.replicas of "
+            f"their own: the broker's is {wanted}, more than the {there}",
+            f"set min.insync.replicas={most} at the broker and restart it, or add brokers",
+        )
+    if broker.unmet_topics:
+        more = broker.unmet_topics > 1
+        topics = f"{broker.unmet_topics} topics, such as" if more else "the topic"
+        yield Finding(
+            "acks",
+            Verdict.PROBLEM,
+            f"messages with acks=all are refused by {topics} {broker.unmet_topic}: "
+            f"{'their' if more else 'its'} min.insync.replicas is more than the {there}",
+            f"`horolog topic alter {broker.unmet_topic} --set min.insync.replicas={most}`"
+            f"{', and the others alike' if more else ''}; or add brokers",
+        )
 
 
 def _files(stored: Iterator[Stored], data_dir: Path | None) -> Iterator[Finding]:

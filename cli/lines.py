@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from ..protocol.records.layout import NO_TIMESTAMP
 from ..protocol.records.messages.sets import NewRecord
-from ..times import EPOCH_MS_MAXIMUM, EPOCH_MS_MINIMUM, INT64_MAX
+from ..times import INT64_MAX, OtherUnit, check_unit
 from .errors import CommandFailed
+from .options import refused
 
 _INT32_MAX: Final = 2**31 - 1
 _FIELDS: Final = frozenset({"value", "key", "timestamp_ms", "partition", "headers"})
@@ -34,11 +35,12 @@ def plain_message(line: bytes, now_ms: int) -> Message:
     return Message(NewRecord(line, None, now_ms))
 
 
-def json_message(line: bytes, number: int, now_ms: int) -> Message:
+def json_message(line: bytes, number: int, now_ms: int, any_unit: bool = False) -> Message:
     """A line that is an object `{"value", "key"?, "timestamp_ms"?, "partition"?, "headers"?}`.
 
     Headers are a list of `{"name", "value"}`. The time is `now_ms` when absent; null (or -1) is a
-    message without a time. Raises BadLine naming line `number`.
+    message without a time. A time that looks like another unit than milliseconds is taken only
+    with `any_unit`. Raises BadLine naming line `number`.
     """
     try:
         fields = json.loads(line.decode("utf-8-sig"))
@@ -53,24 +55,16 @@ def json_message(line: bytes, number: int, now_ms: int) -> Message:
     unknown = sorted(fields.keys() - _FIELDS - _PRINTED_FIELDS)
     if unknown:
         raise BadLine(f'line {number} has a field "{unknown[0]}": known are {_known()}')
-    timestamp_ms = fields.get("timestamp_ms", now_ms)
-    if timestamp_ms is None:
-        timestamp_ms = NO_TIMESTAMP
     record = NewRecord(
         _content(fields["value"], "value", number),
         _content(fields.get("key"), "key", number),
-        _whole(timestamp_ms, "timestamp_ms", number, NO_TIMESTAMP, INT64_MAX),
+        _time_ms(fields.get("timestamp_ms", now_ms), number, any_unit),
         _headers(fields.get("headers"), number),
     )
     partition = fields.get("partition")
     if partition is not None:
         _whole(partition, "partition", number, 0, _INT32_MAX)
     return Message(record, partition)
-
-
-def looks_like_other_unit(timestamp_ms: int) -> bool:
-    """Whether a time is hardly meant in milliseconds."""
-    return timestamp_ms > 0 and not EPOCH_MS_MINIMUM <= timestamp_ms <= EPOCH_MS_MAXIMUM
 
 
 def _known() -> str:
@@ -108,6 +102,18 @@ def _headers(value: Any, number: int) -> tuple[tuple[str, bytes | None], ...]:
         _content(name, "the name of a header", number)
         found.append((name, _content(one["value"], "the value of a header", number)))
     return tuple(found)
+
+
+def _time_ms(value: Any, number: int, any_unit: bool) -> int:
+    if value is None:
+        return NO_TIMESTAMP
+    found = _whole(value, "timestamp_ms", number, NO_TIMESTAMP, INT64_MAX)
+    if found != NO_TIMESTAMP:
+        try:
+            check_unit(found, any_unit)
+        except OtherUnit as error:
+            raise BadLine(f"line {number}: timestamp_ms {refused(error)}") from None
+    return found
 
 
 def _whole(value: Any, field: str, number: int, minimum: int, maximum: int) -> int:

@@ -20,12 +20,11 @@ from ..clock import Clock, SystemClock
 from ..protocol.errors import CodedError, RequestTimedOut
 from ..protocol.records.layout import BATCH_OVERHEAD, ENTRY_OVERHEAD, MESSAGE_OVERHEAD
 from ..protocol.records.messages.sets import NewRecord
-from .errors import INTERRUPTED, CommandFailed, OutputClosed, OutputFailed
-from .lines import BadLine, Message, json_message, looks_like_other_unit, plain_message
-from .options import DEFAULT_SERVER, INT32_MAX, Server, TopicName
+from .errors import INTERRUPTED, CommandFailed, OutputClosed, OutputFailed, WrongUsage
+from .lines import BadLine, Message, json_message, plain_message
+from .options import DEFAULT_SERVER, INT32_MAX, AnyUnit, Server, TopicName
 from .output import emit, json_line, json_time
 from .standard_input import StandardInput
-from .streams import note
 
 STDIN: Final = 0
 
@@ -81,6 +80,7 @@ def produce(
         ),
     ] = False,
     server: Server = DEFAULT_SERVER,
+    any_unit: AnyUnit = False,
 ) -> None:
     """Send standard input, a message a line.
 
@@ -90,13 +90,16 @@ def produce(
     the same, and the exit code is 1. No set is larger than the topic's limits allow, so only a
     message that is too large by itself is refused for its size. Ctrl-C ends the input: what was
     read is sent and answered. With --json, empty lines are passed over, and a line that is no
-    message ends the command: those before it were sent, and the rest was not.
+    message, or has a time that looks like seconds or microseconds, ends the command: those before
+    it were sent, and the rest was not.
 
     A Horolog broker that is lost ends the command at once. Where several have the same data, and
     in a Kafka cluster, a set is sent again for up to two minutes until another one leads, and is
     stored once.
     """
-    sending = _Sending(topic, partition, compression, as_json, SystemClock())
+    if any_unit and not as_json:
+        raise WrongUsage("--any-unit is about the times of --json, and plain lines have none")
+    sending = _Sending(topic, partition, compression, as_json, any_unit, SystemClock())
     of_asyncio = logging.getLogger("asyncio")
     of_asyncio.addFilter(is_no_lost_write)
     try:
@@ -152,6 +155,7 @@ class _Sending:
         partition: int | None,
         compression: Compression,
         as_json: bool,
+        any_unit: bool,
         clock: Clock,
     ) -> None:
         self._topic = topic
@@ -161,9 +165,9 @@ class _Sending:
             _PLAIN_SET_BYTES if compression is Compression.NONE else _COMPRESSED_SET_BYTES
         )
         self._as_json = as_json
+        self._any_unit = any_unit
         self._clock = clock
         self._line_number = 0
-        self._warned = False
         self._batch = _Batch()
         self._sent: asyncio.Queue[_Batch | None] = asyncio.Queue(_BATCHES_UNANSWERED)
         self.interrupted = False
@@ -279,15 +283,7 @@ class _Sending:
         now_ms = self._clock.now_ms()
         if not self._as_json:
             return plain_message(line, now_ms)
-        message = json_message(line, self._line_number, now_ms)
-        timestamp_ms = message.record.timestamp_ms
-        if looks_like_other_unit(timestamp_ms) and not self._warned:
-            self._warned = True
-            note(
-                f"line {self._line_number}: timestamp_ms {timestamp_ms} is hardly in milliseconds; "
-                "it is sent as it is (said once)"
-            )
-        return message
+        return json_message(line, self._line_number, now_ms, self._any_unit)
 
     async def _send_batch(self) -> None:
         """Send what was gathered. Waits while too much is unanswered."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 import typer
 
 from .app import app
-from .security.options import OPTIONS, is_security
+from .security.options import BY_PARAMETER, OPTIONS, is_security
 
 TIMES: Final = (
     ("2016-11-14T17:24:32.509Z", "RFC 3339 with a zone, in UTC"),
@@ -26,7 +26,7 @@ REFUSED: Final = (
     ("2016-11-14T17:24:32", "no zone"),
     ("2016-11-14T17:24Z", "no seconds"),
     ("-1h", "a length of time; `@-1h` is a time"),
-    ("1479144272", "looks like seconds; `--any-unit` takes it as milliseconds"),
+    ("1479144272", "looks like seconds; `--any-unit`, where there is one, takes it as it is"),
     ("1479144272509000", "looks like microseconds; the same"),
 )
 """What could be taken for a time, and is refused rather than guessed at."""
@@ -54,6 +54,9 @@ A time is written in one of these ways, wherever a command takes one:
 """
 
 _POSITIONS: Final = """
+The number `timestamp_ms` in a line of `produce --json` is refused likewise, and the lines after it
+are not sent: a message of 1970 would be past the retention of most topics.
+
 `consume --from` and `--until` also take `offset:N`, and `offsets --at` also `earliest`, `latest`
 and `largest`. In `offsets --at`, and in `consume` beside `offset:N` or with `--offsets-between`, a
 time stands for an offset: that of the first message, in offset order, whose time is that or later.
@@ -104,9 +107,10 @@ headers.
 """
 
 _SECURITY: Final = """
-Every command that has `--server` has these, too, but for one that has an option of that name for
-itself (`user add --password-file` is the new user's). An option wins over its variable, and that
-over the [profile](security/clients.md#profiles):
+Every command that has `--server` has these, too. Where a command needs such a name for itself, the
+option begins with `--login-`: `user add --password-file` is the new user's, and
+`--login-password-file` that of the user who adds. An option wins over its variable, and that over
+the [profile](security/clients.md#profiles):
 
 """
 
@@ -172,9 +176,7 @@ def _command(context: Any) -> Iterator[str]:
     yield from (command.help or "").splitlines()
     if command.epilog:
         yield from ("", command.epilog)
-    own = [
-        param for param in _params(context) if param.name not in _COMMON and not is_security(param)
-    ]
+    own = [param for param in _params(context) if not _is_common(param)]
     if own:
         yield ""
         records = (_record(param, context) for param in own)
@@ -182,6 +184,13 @@ def _command(context: Any) -> Iterator[str]:
     flags = [param.opts[0] for param in _params(context) if param.name in _COMMON]
     if flags:
         yield from ("", f"And {', '.join(f'`{flag}`' for flag in flags)}.")
+
+
+def _is_common(param: Any) -> bool:
+    """Whether a parameter is explained once, and is written here as elsewhere."""
+    if is_security(param):
+        return bool(param.opts[0] == BY_PARAMETER[param.name].flag)
+    return param.name in _COMMON
 
 
 def _summary(context: Any) -> str:

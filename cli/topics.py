@@ -2,18 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from ..client.administer.admin import Admin
 from ..client.results import TopicDescription
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
+from ..protocol.errors import HorologError
 from .broker_requests import ask
 from .completion import complete_topic
 from .errors import WrongUsage
 from .options import DEFAULT_SERVER, INT32_MAX, Json, Server, check_text, group, name_values
 from .output import emit, emit_object, json_line, plural, shown_number, shown_size, table
+from .streams import note
+
+_MIN_INSYNC: Final = "min.insync.replicas"
 
 topics = group("Create, list, describe, change and delete topics.")
 
@@ -57,16 +61,17 @@ def create(
 ) -> None:
     """Create a topic."""
     given = name_values(settings or [])
-    ask(
-        Admin,
-        server,
-        lambda admin: admin.create_topic(
+
+    async def make(admin: Admin) -> str:
+        await admin.create_topic(
             name,
             partitions=partitions,
             replication_factor=replication_factor or -1,
             settings=given,
-        ),
-    )
+        )
+        return await _too_few_in_sync(admin, name, given)
+
+    _warn(ask(Admin, server, make))
     text = f"created topic {name} with {partitions} {plural(partitions, 'partition')}"
     emit([json_line({"topic": name, "partitions": partitions}) if as_json else text])
 
@@ -128,7 +133,7 @@ def alter(
         changes[unwanted] = None
     if not changes and partitions is None:
         raise WrongUsage("give at least one --set NAME=VALUE, --unset NAME or --partitions N")
-    ask(Admin, server, lambda admin: _alter(admin, name, changes, partitions))
+    _warn(ask(Admin, server, lambda admin: _alter(admin, name, changes, partitions)))
     if as_json:
         count = {} if partitions is None else {"partitions": partitions}
         emit_object({"topic": name, **count, "settings": changes})
@@ -143,14 +148,42 @@ def alter(
 
 async def _alter(
     admin: Admin, name: str, changes: Mapping[str, str | None], partitions: int | None
-) -> None:
-    """All of it or nothing, as far as the broker can check beforehand."""
+) -> str:
+    """All of it or nothing, as far as the broker can check beforehand; returns a warning."""
     if partitions is not None:
         if changes:
             await admin.alter_topic(name, changes, validate_only=True)
         await admin.create_partitions(name, partitions)
     if changes:
         await admin.alter_topic(name, changes)
+    return await _too_few_in_sync(admin, name, changes)
+
+
+async def _too_few_in_sync(admin: Admin, name: str, given: Mapping[str, str | None]) -> str:
+    """A warning where a topic was just told to want more brokers in sync than are; else empty."""
+    wanted = int(given.get(_MIN_INSYNC) or 1)
+    if wanted == 1:
+        return ""
+    try:
+        topic = (await admin.describe_cluster([name])).topics.get(name)
+    except HorologError:
+        return ""  # what was asked for is done
+    if topic is None or topic.in_sync is None or topic.in_sync >= wanted:
+        return ""
+    there = f"{topic.in_sync} {plural(topic.in_sync, 'broker')} {_are(topic.in_sync)} in sync"
+    return (
+        f"{_MIN_INSYNC} of {name} is {wanted}, and {there}: messages with acks=all are refused "
+        f"until there are {wanted}"
+    )
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _warn(text: str) -> None:
+    if text:
+        note(text)
 
 
 @topics.command()

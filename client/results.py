@@ -195,6 +195,8 @@ class TopicSummary:
     partitions: int
     topic_id: str | None = None
     """As in `TopicDescription`."""
+    in_sync: int | None = None
+    """Replicas in sync, of the partition with the fewest; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

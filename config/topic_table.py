@@ -250,10 +250,11 @@ _DECLARED: Final = (
         1,
         "",
         "So many brokers, the leader included, have to be in sync, else acks=all is refused and "
-        "nothing is appended. A broker that is alone is one. The broker's value holds for topics "
-        "without one of their own, and for positions and the topics themselves. As much as "
-        "cluster.brokers lets every follower be promoted by hand without loss, and acks=all is "
-        "refused while one is out of sync; a topic may not have less then.",
+        "nothing is appended. A broker that is alone is one. More than there are brokers is "
+        "warned of, in the log, by `horolog topic` and by `horolog doctor`. The broker's value "
+        "holds for topics without one of their own, and for positions and the topics themselves. "
+        "As much as cluster.brokers lets every follower be promoted by hand without loss, and "
+        "acks=all is refused while one is out of sync; a topic may not have less then.",
         minimum=1,
         maximum=INT32_MAX,
     ),

@@ -24,6 +24,7 @@ from ..storage.log.log import Log
 from .dispatch import Dispatcher
 from .events import Events
 from .handlers import HANDLERS, HANDLERS_OF_MANY
+from .handlers.min_insync import warn_at_start
 from .listening import make_connections, make_listener, shares_of_files
 from .memory_limit import within_memory
 from .metrics.figures import Figures
@@ -365,6 +366,7 @@ class Broker:
                     "kernel_not_compiled",
                     hint=f"{PRICE}; {REMEDY}",
                 )
+            warn_at_start(self.services, self.observe)
             if listening:
                 await server.start(listening)
         except Exception as error:

@@ -88,6 +88,7 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "limits_lowered": "warning",
         "loop_error": "error",
         "messages_past_retention": "warning",
+        "min_insync_unmet": "warning",
         "login_failed": "warning",
         "open_transaction_aborted": "warning",
         "partition_folder_missing": "error",

@@ -29,7 +29,7 @@ def check_alone(settings: BrokerSettings, files: Files) -> None:
     if not settings.broker_id and files.exists(settings.data_dir / IDENTITY_FILE):
         raise StorageError(
             f"{settings.data_dir} is of a broker that is one of several, and what it takes "
-            "alone would not be known for that by the others: start it with its broker.id"
+            "alone would not be known for that by the others: start it with its broker.id, 1 to 999"
         )
 
 
@@ -47,8 +47,8 @@ def settle_identity(
         return open_as_one(settings, directory, files)
     if given := settings.of_several:
         raise InvalidConfig(
-            f"{', '.join(given)}: only for one of several brokers, and broker.id, "
-            "its number among them, is not given"
+            f"{', '.join(given)}: only for one of several brokers, and broker.id, its number among "
+            "them, must be 1 to 999; it is 0, which is a broker that is alone"
         )
     if replicated:
         from .alone import lead_alone

@@ -30,7 +30,7 @@ class Outcomes:
     """Turns what a handler raised into the error of the answer."""
 
     def __init__(self, observe: Observer) -> None:
-        self._observe = observe
+        self.observe = observe
 
     def of(self, error: Exception, *, api: str) -> Outcome:
         """Code and message of `error`, which a request of `api` met.
@@ -40,15 +40,15 @@ class Outcomes:
         if isinstance(error, CodedError):
             return error.code, error.message
         if isinstance(error, OSError):
-            self._observe("storage_failed", api=api, error=error)
+            self.observe("storage_failed", api=api, error=error)
             reason = error.strerror or type(error).__name__
             return StorageError.code, f"the broker's disk refused the operation: {reason}"
-        self._observe("request_failed", api=api, error=error)
+        self.observe("request_failed", api=api, error=error)
         return UnknownServerError.code, "the broker met something unexpected; its log says what"
 
     def timestamp_refused(self, topic: str, partition: int, error: CodedError) -> None:
         """A set was refused for a message's time: many clients show their users only a code."""
-        self._observe("timestamp_refused", topic=topic, partition=partition, error=error)
+        self.observe("timestamp_refused", topic=topic, partition=partition, error=error)
 
 
 def error_name(code: int) -> str:

@@ -27,6 +27,8 @@ class GivenOptions:
     chosen: Mapping[str, str | None]
     sources: Mapping[str, str]
     environment: Mapping[str, str]
+    flags: Mapping[str, str]
+    """How each option is written in this command, by its name."""
 
     def layers(self, may_take_profile: bool) -> Layers:
         """The settings of each place. A profile in use is for its own server; one that is named
@@ -35,6 +37,7 @@ class GivenOptions:
             dict(self._given(OPTION)),
             dict(self._from_environment()),
             self._profile(may_take_profile),
+            self.flags,
         )
 
     def _given(self, source: str) -> Iterator[tuple[str, str]]:
@@ -42,7 +45,7 @@ class GivenOptions:
             if value is not None and self.sources[parameter] == source:
                 option = BY_PARAMETER[parameter]
                 if option.metavar == "FILE":
-                    check_file(value, option.flag)
+                    check_file(value, self.flags[option.name])
                 yield option.name, value
 
     def _from_environment(self) -> Iterator[tuple[str, str]]:

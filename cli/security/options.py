@@ -1,7 +1,7 @@
 """The options of every command that takes `--server`, and the variables that stand for them."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -24,6 +24,11 @@ class SecurityOption:
         """As it is written on a command line."""
         return f"--{self.name.replace('_', '-')}"
 
+    def flag_beside(self, own: Collection[str]) -> str:
+        """The flag in a command that has these of its own: `--login-NAME` where it needs the name
+        for something else."""
+        return f"--login-{self.flag.removeprefix('--')}" if self.flag in own else self.flag
+
     @property
     def variable(self) -> str:
         """The variable of the environment."""
@@ -42,7 +47,7 @@ OPTIONS: Final = (
     SecurityOption("client_key", "FILE", "Its key, when that is not in the same file."),
     SecurityOption("client_key_password_file", "FILE", "The password of an encrypted key."),
     SecurityOption("user", "NAME", "Who to log in as."),
-    SecurityOption("password_file", "FILE", "The user's password, on one line."),
+    SecurityOption("password_file", "FILE", "The password of --user, on one line."),
     SecurityOption("token_file", "FILE", "A token, to log in with by OAUTHBEARER."),
     SecurityOption(
         "mechanism", "NAME", "SCRAM-SHA-512, SCRAM-SHA-256, PLAIN or OAUTHBEARER (SASL)."
@@ -56,20 +61,22 @@ BY_PARAMETER: Final = {option.parameter: option for option in OPTIONS}
 
 
 def added(params: Sequence[Any]) -> list[Any]:
-    """The options that a command with these parameters has beside them: all but those whose flag
-    it needs itself, for which there are the variable and the profile."""
-    own = {flag for param in params for flag in param.opts}
+    """The options that a command with these parameters has beside them."""
+    own = _flags(params)
     return [
         TyperOption(
-            param_decls=[option.parameter, option.flag],
+            param_decls=[option.parameter, option.flag_beside(own)],
             metavar=option.metavar,
             help=option.help,
             envvar=option.variable,
             show_envvar=True,
         )
         for option in OPTIONS
-        if option.flag not in own
     ]
+
+
+def _flags(params: Sequence[Any]) -> frozenset[str]:
+    return frozenset(flag for param in params for flag in param.opts)
 
 
 def is_security(param: Any) -> bool:
@@ -87,7 +94,9 @@ def connected(context: Any) -> None:
     from .settings import servers_of
 
     sources = {name: _source(context, name) for name in (*chosen, "server")}
-    places = GivenOptions(chosen, sources, os.environ)
+    own = _flags(context.command.params)
+    flags = {option.name: option.flag_beside(own) for option in OPTIONS}
+    places = GivenOptions(chosen, sources, os.environ, flags)
     # While a line is completed, what is wrong with it is not the matter.
     with suppress(*(WrongUsage,) if context.resilient_parsing else ()):
         context.params["server"] = servers_of(

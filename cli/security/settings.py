@@ -1,8 +1,8 @@
 """What a command knows of how to be let in, from its options, the environment and a profile."""
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final
 
@@ -24,6 +24,8 @@ class Layers:
     options: Layer
     environment: Layer
     profile: Layer
+    flags: Mapping[str, str] = field(default_factory=dict)
+    """Options that are not written as elsewhere, by their names."""
 
     def security(self, servers: Servers) -> Security | None:
         """What holds for these servers. Raises WrongUsage for what does not go together."""
@@ -47,8 +49,21 @@ class Layers:
                 token=_secret(who, "token"),
             )
         except SecurityError as error:
-            raise WrongUsage(_with_options(str(error))) from None
+            raise WrongUsage(self._with_options(str(error))) from None
         return None if found == Security(tls=False) else found
+
+    def _with_options(self, text: str) -> str:
+        """What the client says, with where it is set here."""
+        password_file = self.flags.get("password_file", "--password-file")
+        hints: dict[str, str] = {
+            "has no password": f"{password_file}, HOROLOG_PASSWORD_FILE, or a profile's "
+            "password_command",
+            "no user": "--user or HOROLOG_USER",
+            "needs a user": "--user or HOROLOG_USER",
+            "needs a token": "--token-file, HOROLOG_TOKEN_FILE, or a profile's token_command",
+        }
+        hint = next((where for said, where in hints.items() if said in text), None)
+        return text if hint is None else f"{text} ({hint})"
 
 
 def _without_tls(layer: Layer) -> Layer:
@@ -119,19 +134,6 @@ def for_workers(servers: Servers, prefix: str = "") -> Servers:
         key_password=inherited("KEY_PASSWORD", security.key_password),
     )
     return replace(servers, security=security)
-
-
-def _with_options(text: str) -> str:
-    """What the client says, with where it is set here."""
-    hints: dict[str, str] = {
-        "has no password": "--password-file, HOROLOG_PASSWORD_FILE, or a profile's "
-        "password_command",
-        "no user": "--user or HOROLOG_USER",
-        "needs a user": "--user or HOROLOG_USER",
-        "needs a token": "--token-file, HOROLOG_TOKEN_FILE, or a profile's token_command",
-    }
-    hint = next((where for said, where in hints.items() if said in text), None)
-    return text if hint is None else f"{text} ({hint})"
 
 
 def servers_of(

@@ -146,7 +146,9 @@ class Admin(Client):
         them, or those of `topics` that exist."""
         response = await topic_metadata(self._cluster, topics)
         found = {
-            topic.name: TopicSummary(len(topic.partitions), topic.topic_id or None)
+            topic.name: TopicSummary(
+                len(topic.partitions), topic.topic_id or None, _least_in_sync(topic)
+            )
             for topic in sorted(response.topics, key=_name)
             if topic.error_code != UnknownTopicOrPartition.code and not topic.is_internal
         }
@@ -385,7 +387,11 @@ class Admin(Client):
         timestamp_ms: int | None = None,
         metadata: str = "",
     ) -> None:
-        """Remember `offset` as the next one to read, under `name`; durable on return."""
+        """Remember `offset` as the next one to read, under `name`; durable on return.
+
+        `timestamp_ms` is the time of the last message read.
+        """
+        timestamp_ms = epoch_ms(None, timestamp_ms, check_units=self._check_units)
         position = Position(topic, partition, offset, timestamp_ms, metadata)
         await commit(self._cluster, name, [position])
 
@@ -409,3 +415,7 @@ class Admin(Client):
 
 def _name(topic: MetadataTopicResult) -> str:
     return topic.name
+
+
+def _least_in_sync(topic: MetadataTopicResult) -> int | None:
+    return min((len(one.isr_nodes) for one in topic.partitions), default=0) or None

@@ -10,7 +10,7 @@ from ...client.administer.searching import By
 from ...client.cluster.servers import Servers
 from ...client.results import AfterEnd, FindResult, Found, NoTimestamps
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
-from ...times import EPOCH_MS_MAXIMUM
+from ...times import EPOCH_MS_MAXIMUM, check_unit
 from ..logs import NO_LOGS, UNKNOWN, LogId, Logs, logs_of
 
 _BY_TIMESTAMP: Final = "timestamp"
@@ -87,9 +87,10 @@ def plan_by_create_time(
 
     Messages of a time may come late, so reading goes on to the end of the log, or, when no message
     comes more than `max_out_of_order_ms` after a later one, to the first message of `to_ms` and
-    that much. Raises UnknownTopicOrPartition, ConnectionFailed.
+    that much. Raises TimeError for a time that looks like another unit than milliseconds,
+    UnknownTopicOrPartition, ConnectionFailed.
     """
-    _check_order(from_ms, to_ms)
+    _check_times(from_ms, to_ms)
     stop_ms = None
     if to_ms is not None and max_out_of_order_ms is not None:
         stop_ms = to_ms + max_out_of_order_ms
@@ -114,17 +115,21 @@ def plan_by_append_time(
 
     With `own_times` the messages' own times are those of the append, as on topics with
     `message.timestamp.type=LogAppendTime`: a Kafka cluster keeps no others.
-    Raises UnknownTopicOrPartition, ConnectionFailed; UnsupportedVersion at a Kafka cluster, unless
+    Raises TimeError for a time that looks like another unit than milliseconds,
+    UnknownTopicOrPartition, ConnectionFailed; UnsupportedVersion at a Kafka cluster, unless
     `own_times` or all of the log is asked for.
     """
-    _check_order(from_ms, to_ms)
+    _check_times(from_ms, to_ms)
     with Admin(server) as admin:
         log = _log_of(admin, topic)
         ranges = _ranges(admin, topic, from_ms, to_ms, _BY_TIMESTAMP if own_times else "append")
     return ReadPlan(server, topic, from_ms, to_ms, ranges, log)
 
 
-def _check_order(from_ms: int | None, to_ms: int | None) -> None:
+def _check_times(from_ms: int | None, to_ms: int | None) -> None:
+    for time_ms in (from_ms, to_ms):
+        if time_ms is not None:
+            check_unit(time_ms)
     if from_ms is not None and to_ms is not None and to_ms <= from_ms:
         raise ValueError(f"the times end ({to_ms} ms) at or before their start ({from_ms} ms)")
 

@@ -331,7 +331,7 @@ def _refuse_alone(log: Log) -> NoReturn:
 
     raise NotEnoughReplicas(
         f"min.insync.replicas of {log.topic} is {log.settings.min_insync_replicas}, and this "
-        "broker is alone, so that one is in sync; nothing was appended"
+        "broker is alone, so that one is in sync; nothing was appended. Set it to 1, or add brokers"
     )
 
 

@@ -9,6 +9,7 @@ from ...protocol.api.broker.describe_broker import DescribeBrokerRequest, Descri
 from ...protocol.records.kernel import FORM
 from ..network.listener import files_wanted
 from .base import Call, Later, Services
+from .min_insync import most_in_sync, unmet_topics
 
 
 def handle(services: Services, request: DescribeBrokerRequest, call: Call) -> Later:
@@ -19,6 +20,7 @@ def handle(services: Services, request: DescribeBrokerRequest, call: Call) -> La
     def make() -> DescribeBrokerResponse:
         settings = services.settings
         topics = list(services.figures.topics.values())
+        most, unmet = most_in_sync(services), [name for name, _ in unmet_topics(services)]
         response = DescribeBrokerResponse(
             broker_version=__version__,
             kernel=FORM,
@@ -32,6 +34,10 @@ def handle(services: Services, request: DescribeBrokerRequest, call: Call) -> La
             kafka_listen=services.kafka_address or _unless(settings.kafka_listen, "off"),
             kafka_open=services.kafka_address is not None,
             kafka_advertised=_unless(settings.advertised_listeners, AS_REACHED),
+            in_sync_most=-1 if most is None else most,
+            min_insync_replicas=settings.min_insync_replicas,
+            unmet_topics=len(unmet),
+            unmet_topic=unmet[0] if unmet else "",
         )
         if ready.exception() is None:
             usage = ready.result()

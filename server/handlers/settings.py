@@ -40,6 +40,7 @@ from ...storage.directory.stepped_change import Steps
 from ...storage.directory.topics import TopicEntry
 from .base import Call, Later, Services
 from .changing import answer_later
+from .min_insync import warn_of_topic
 
 _SOURCES: Final = {"topic": FROM_TOPIC, "broker": FROM_BROKER, "default": FROM_DEFAULT}
 
@@ -256,7 +257,10 @@ def _altering(
     check_overrides(overrides)
     if validate_only:
         return entry
-    return (yield from services.metadata.topics.alter(entry.name, overrides))
+    altered = yield from services.metadata.topics.alter(entry.name, overrides)
+    if altered.overrides != entry.overrides:
+        warn_of_topic(services, altered)
+    return altered
 
 
 def _named_once(resource: _Resource) -> dict[str, str | None]:

@@ -33,6 +33,7 @@ from ...storage.directory.stepped_change import Steps
 from ...storage.directory.topics import TopicEntry
 from .base import Call, Later, Services
 from .changing import answer_later
+from .min_insync import warn_of_topic
 
 DEFAULT = -1
 """`num_partitions` and `replication_factor` that leave the choice to the broker."""
@@ -80,11 +81,12 @@ def _creating(
         )
     if partitions == DEFAULT:
         partitions = services.settings.num_partitions
-    return (
-        yield from services.metadata.topics.create(
-            topic.name, partitions, _overrides(topic), validate_only=validate_only
-        )
+    entry = yield from services.metadata.topics.create(
+        topic.name, partitions, _overrides(topic), validate_only=validate_only
     )
+    if not validate_only:
+        warn_of_topic(services, entry)
+    return entry
 
 
 def _assigned_partitions(topic: CreatableTopic, node_id: int) -> int:

@@ -12,10 +12,12 @@ CONSUMERS_AT_ONCE: Final = 100
 
 
 async def consumers(services: Services, query: Query) -> dict[str, object]:
-    """The followed positions, of all topics or of `topic`."""
+    """The followed positions, of all topics or of `topic`; `hidden` says whether there may be
+    others that the viewer has no right to."""
     topic = query.text("topic", "")
     await services.lags.refresh()
     sight = query.sight
+    every = sight.every_topic() and sight.every_group()
     followed = {
         key: lag
         for key, lag in services.lags.followed.items()
@@ -25,7 +27,8 @@ async def consumers(services: Services, query: Query) -> dict[str, object]:
     return {
         "now_ms": services.clock.now_ms(),
         "count": len(followed),
-        "left_out": services.lags.left_out,
+        "left_out": services.lags.left_out if every else 0,
+        "hidden": not every,
         "consumers": [_consumer(services, key, lag) for key, lag in furthest],
     }
 
@@ -37,7 +40,7 @@ def _behind(followed: tuple[Key, Lag]) -> tuple[float, int]:
 
 def _consumer(services: Services, key: Key, lag: Lag) -> dict[str, object]:
     name, topic, partition = key
-    position = services.directory.positions.get(name, topic, partition)
+    position = services.directory.committed.get(name, topic, partition)
     return {
         "name": name,
         "topic": topic,

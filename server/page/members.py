@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 async def members(services: Services, query: Query) -> dict[str, object]:
     """Who leads, who follows, since when, and how far behind; no members for a broker that is
-    alone, and for a client that may not describe the cluster."""
+    alone. They are `hidden` from a viewer who may not describe the cluster."""
     cluster = services.cluster
-    if cluster is None or not query.sight.cluster():
-        return {"now_ms": services.clock.now_ms(), "members": []}
+    hidden = cluster is not None and not query.sight.cluster()
+    if cluster is None or hidden:
+        return {"now_ms": services.clock.now_ms(), "members": [], "hidden": hidden}
     found = cluster.people.describe()
     return {
         "now_ms": services.clock.now_ms(),
@@ -26,6 +27,7 @@ async def members(services: Services, query: Query) -> dict[str, object]:
         "in_sync": list(found.in_sync),
         "problem": found.waits_for or cluster.standing.not_ready(),
         "members": list(map(_member, found.members)),
+        "hidden": False,
     }
 
 

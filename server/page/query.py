@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from ...storage.log.log import Log
+from ...values import value_class
 from ..handlers.base import Services
 
 if TYPE_CHECKING:
@@ -25,13 +26,34 @@ class Refusal(Exception):
         self.message = message
 
 
+@value_class
+class Viewer:
+    """The user that looks at the page."""
+
+    principal: str | None
+    """`None` where neither logins nor rights tell users apart."""
+    has_session: bool
+    """Whether a logout ends what lets this user in."""
+
+    def shown(self) -> dict[str, object] | None:
+        """As the page shows it."""
+        if self.principal is None:
+            return None
+        return {
+            "name": self.principal.removeprefix("User:"),
+            "principal": self.principal,
+            "has_session": self.has_session,
+        }
+
+
 class Query:
     """The part of an address behind the question mark, checked. Raises `Refusal`."""
 
-    def __init__(self, given: Mapping[str, str], sight: "Sight") -> None:
+    def __init__(self, given: Mapping[str, str], sight: "Sight", viewer: Viewer) -> None:
         self._given = given
         self.sight = sight
-        """What may be shown to the one who asks."""
+        """What may be shown to the viewer."""
+        self.viewer = viewer
 
     def text(self, name: str, default: str | None = None) -> str:
         value = self._given.get(name, default)

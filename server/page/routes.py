@@ -11,6 +11,7 @@ from aiohttp import web
 
 from ...protocol.errors import UnknownTopicOrPartition
 from ..handlers.base import Services
+from ..security.session import ANONYMOUS
 from ..web.authentication import HttpPeer
 from .consumers import consumers
 from .files import StaticFile, read_files
@@ -18,7 +19,7 @@ from .finding import find
 from .histogram import histogram
 from .members import members
 from .messages import messages
-from .query import Query, Refusal
+from .query import Query, Refusal, Viewer
 from .segments import segments
 from .sight import Allowed, Everything, Sight
 from .topics import topics
@@ -100,8 +101,10 @@ class Page:
         self._at_work += 1
         try:
             async with asyncio.timeout(SECONDS):
-                sight = self._sight(name, request)
-                found = await answer(self._services, Query(request.query, sight))
+                peer = cast(HttpPeer, request.protocol)
+                sight = self._sight(name, request, peer)
+                query = Query(request.query, sight, self._viewer(peer))
+                found = await answer(self._services, query)
         except Refusal as refusal:
             return _refused(refusal.status, refusal.message)
         except TimeoutError:
@@ -113,11 +116,14 @@ class Page:
             self._at_work -= 1
         return _sent(200, found)
 
-    def _sight(self, name: str, request: web.Request) -> Sight:
-        """What the one who asks may see. Raises `Refusal` for a topic that is not in it."""
+    def _viewer(self, peer: HttpPeer) -> Viewer:
+        known = peer.principal != ANONYMOUS or self._services.security.authorization
+        return Viewer(peer.principal if known else None, peer.has_session)
+
+    def _sight(self, name: str, request: web.Request, peer: HttpPeer) -> Sight:
+        """What the viewer may see. Raises `Refusal` for a topic that is not in it."""
         if not self._services.security.authorization:
             return Everything()
-        peer = cast(HttpPeer, request.protocol)
         allowed = Allowed(self._services, peer.principal, peer.address)
         topic = request.query.get("topic", "")
         if topic:

@@ -25,6 +25,12 @@ class Sight(Protocol):
 
     def settings(self, topic: str) -> bool: ...
 
+    def messages(self, topic: str) -> bool: ...
+
+    def every_topic(self) -> bool: ...
+
+    def every_group(self) -> bool: ...
+
     def group(self, name: str) -> bool: ...
 
     def cluster(self) -> bool: ...
@@ -40,6 +46,15 @@ class Everything:
         return every
 
     def settings(self, topic: str) -> bool:
+        return True
+
+    def messages(self, topic: str) -> bool:
+        return True
+
+    def every_topic(self) -> bool:
+        return True
+
+    def every_group(self) -> bool:
         return True
 
     def group(self, name: str) -> bool:
@@ -81,6 +96,15 @@ class Allowed:
 
     def settings(self, topic: str) -> bool:
         return self._rights.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic)
+
+    def messages(self, topic: str) -> bool:
+        return self._rights.may(Operation.READ, ResourceType.TOPIC, topic)
+
+    def every_topic(self) -> bool:
+        return self._rights.may_all(Operation.DESCRIBE, ResourceType.TOPIC)
+
+    def every_group(self) -> bool:
+        return self._rights.may_all(Operation.DESCRIBE, ResourceType.GROUP)
 
     def group(self, name: str) -> bool:
         return self._rights.may(Operation.DESCRIBE, ResourceType.GROUP, name)

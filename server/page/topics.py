@@ -12,6 +12,7 @@ from ...storage.directory.topics import TopicEntry
 from ..handlers.base import Services
 from ..work import Turns
 from .query import Query
+from .sight import Sight
 
 TOPICS_AT_ONCE: Final = 100
 PARTITIONS_AT_ONCE: Final = 1000
@@ -35,7 +36,7 @@ async def topics(services: Services, query: Query) -> dict[str, object]:
         entry = entries.get(name)
         if entry is None:
             continue  # it was deleted meanwhile
-        shown.append(await _topic(services, entry, turns, with_settings=sight.settings(name)))
+        shown.append(await _topic(services, entry, turns, sight))
         partitions += entry.partitions
         await turns.give_way()
     more = bool(shown) and start + len(shown) < len(names)
@@ -43,6 +44,8 @@ async def topics(services: Services, query: Query) -> dict[str, object]:
         "now_ms": services.clock.now_ms(),
         "kernel": FORM,
         "alone": services.cluster is None,
+        "user": query.viewer.shown(),
+        "limited": not sight.every_topic(),
         "latency_buckets_ms": LATENCY_BUCKETS_MS,
         "latency_window_ms": services.figures.latency_window_ms,
         "topic_count": len(entries),
@@ -57,10 +60,12 @@ def _matching(names: Sequence[str], like: str) -> list[str]:
 
 
 async def _topic(
-    services: Services, entry: TopicEntry, turns: Turns, *, with_settings: bool
+    services: Services, entry: TopicEntry, turns: Turns, sight: Sight
 ) -> dict[str, object]:
+    """The topic; `hidden` names what else there is that the viewer has no right to."""
     messages = size_bytes = segments = 0
     problem = ""
+    with_settings = sight.settings(entry.name)
     for partition in range(entry.partitions):
         try:
             log = services.logs.find(entry.name, partition)
@@ -80,6 +85,10 @@ async def _topic(
         "size_bytes": size_bytes,
         "segments": segments,
         "problem": problem,
+        "hidden": [
+            *(() if with_settings else ("settings",)),
+            *(() if sight.messages(entry.name) else ("messages",)),
+        ],
         **(_settings(services, entry.name) if with_settings else {}),
         **_figures(services, entry.name),
     }

@@ -112,6 +112,10 @@ def covers(acl: Acl, operation: Operation) -> bool:
     return acl.permission is Permission.ALLOW and acl.operation in implied_by
 
 
+def _is_of_all(acl: Acl) -> bool:
+    return acl.pattern_type is PatternType.LITERAL and acl.resource_name == WILDCARD
+
+
 def means(acl: Acl, principal: str, host: str) -> bool:
     """Whether a rule is about a principal; `host` is a plain one."""
     return acl.principal in (principal, EVERYBODY) and (
@@ -154,6 +158,23 @@ class AclTable:
         if allowing is None:
             return Decision(False, Reason.NO_RULE)
         return Decision(True, Reason.ALLOWED_BY_RULE, allowing)
+
+    def decide_all(
+        self, principal: str, host: str, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        """Whether `principal` may do `operation` to every resource of a type, whatever its name."""
+        if principal in self._super_users:
+            return True
+        host = plain_host(host)
+        found = {
+            acl.permission
+            for acl in self.acls
+            if acl.resource_type is resource_type
+            and (acl.permission is Permission.DENY or _is_of_all(acl))
+            and covers(acl, operation)
+            and means(acl, principal, host)
+        }
+        return found == {Permission.ALLOW}
 
     def decide_any(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType

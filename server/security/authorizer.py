@@ -19,13 +19,17 @@ MAX_REMEMBERED: Final = 1_000
 class Rights:
     """What one principal at one host may do, by one state of the rules."""
 
-    __slots__ = ("_decided", "_table", "host", "principal", "readable", "short", "writable")
+    __slots__ = (
+        *("_decided", "_decided_of_all", "_table"),
+        *("host", "principal", "readable", "short", "writable"),
+    )
 
     def __init__(self, table: "AclTable", principal: str, host: str) -> None:
         self._table = table
         self.principal = principal
         self.host = host
         self._decided: dict[tuple[Operation, ResourceType, str], bool] = {}
+        self._decided_of_all: dict[tuple[Operation, ResourceType], bool] = {}
         self.readable: set[str] = set()
         """Topics of which it was decided that they may be read."""
         self.writable: set[str] = set()
@@ -51,6 +55,14 @@ class Rights:
             elif operation is Operation.WRITE:
                 self.writable.add(name)
         return decision.allowed
+
+    def may_all(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether it may do that to every resource, whatever its name."""
+        key = operation, resource_type
+        if key not in self._decided_of_all:
+            decided = self._table.decide_all(self.principal, self.host, operation, resource_type)
+            self._decided_of_all[key] = decided
+        return self._decided_of_all[key]
 
     def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether there can be a resource to which it may do that."""

@@ -10,10 +10,27 @@ export async function ask(name, query = {}) {
     if (value !== null && value !== undefined && value !== "") address.searchParams.set(key, value);
   }
   const response = await fetch(address, { signal: AbortSignal.timeout(DEADLINE_MS) });
-  if (response.status === 401) window.location.assign("/login");
+  if (response.status === 401) leave();
   const body = await response.json();
   if (!response.ok) throw new Refused(body.error);
   return body;
+}
+
+// Goes to the login, with nothing left to be seen, also where the browser keeps the page.
+function leave() {
+  document.body.hidden = true;
+  window.location.assign("/login");
+}
+
+addEventListener("pageshow", (event) => event.persisted && window.location.reload());
+
+// Ends the session at the broker.
+export async function logOut() {
+  const response = await fetch("/logout", {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: "{}", signal: AbortSignal.timeout(DEADLINE_MS),
+  });
+  if (!response.ok) throw new Refused((await response.json()).error);
+  leave();
 }
 
 const LONGEST_WAIT_MS = 30000;

@@ -16,7 +16,7 @@ const MOST_BARS = 200;
 const MOST_PARTS = 500; // of one count
 const DRAG_PIXELS = 5;
 
-const FRESH = { whole: null, kind: "usual", range: null, before: [], answer: null, chosen: null, seen: null, trouble: "" };
+const FRESH = { mayRead: true, whole: null, kind: "usual", range: null, before: [], answer: null, chosen: null, seen: null, trouble: "" };
 const view = { topic: null, ...FRESH };
 let asked = 0; // goes up when another count begins: what an older one brings is dropped then
 let drag = null;
@@ -30,6 +30,11 @@ export function select(topic) {
   setText("bar", "");
   replace(byId("bars"));
   lastDrawn = "";
+}
+
+// Whether the user may read the messages behind the bars.
+export function allow(mayRead) {
+  view.mayRead = mayRead;
 }
 
 // Counts again if `seen`, which tells what the topic has, is new.
@@ -219,6 +224,10 @@ function choose(bar) {
 
 function open(bar) {
   choose(bar);
+  if (!view.mayRead) {
+    setText("bar", `${nameOf(bar)}. Hidden: needs the right Read on the topic.`);
+    return;
+  }
   showWindow(bar.begin, bar.end).catch((error) => setText("bar", `The messages could not be read: ${error.message}`));
 }
 
@@ -234,6 +243,7 @@ function onKey(event, bar) {
     const next = filled[Math.min(Math.max(now + move, 0), filled.length - 1)];
     choose(next);
     byId("bars").querySelector(`[data-key="bar-${next.begin}"]`)?.focus({ preventScroll: true });
+    byId("bars").scrollIntoView({ block: "nearest" });
   } else if (event.key === "Enter" || event.key === " ") open(bar);
   else if (event.key === "+" || event.key === "=") go("zoom", { from: Math.max(bar.begin - 2 * length, 0), until: bar.end + 2 * length });
   else if (event.key === "-") out();

@@ -10,10 +10,14 @@ import { count, several, span, time } from "/static/format.js";
 export async function load() {
   const answer = await ask("consumers");
   const { consumers } = answer;
-  byId("consumers").hidden = !consumers.length;
+  byId("consumers").hidden = !consumers.length && !answer.hidden;
+  byId("lags").hidden = !consumers.length;
   replace(byId("lags").tBodies[0], consumers.map(rowOf));
   const left = answer.count - consumers.length + answer.left_out;
-  setText("lags-note", left ? `${count(left)} more are not shown.` : "");
+  setText("lags-note", [
+    left ? `${count(left)} more are not shown.` : "",
+    answer.hidden ? "Hidden: positions of groups or topics that you may not Describe." : "",
+  ].join(" ").trim());
 }
 
 function secondsOf({ seconds, estimated }) {

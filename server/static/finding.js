@@ -1,7 +1,7 @@
 // "Which offset was it at ...?", and how that was found.
 
 import { ask, Refused } from "/static/api.js";
-import { byId, html, replace } from "/static/dom.js";
+import { byId, html, replace, setText } from "/static/dom.js";
 import { count, isoTime, size, time } from "/static/format.js";
 import { showFrom, valueOf } from "/static/messages.js";
 import { mark, shownSegments } from "/static/segments.js";
@@ -12,6 +12,13 @@ export function select(topic, partition) {
   place = { topic, partition };
   replace(byId("found"));
   replace(byId("ideas"));
+}
+
+// An answer shows a message; a user who may not read the topic is told so before asking.
+export function allow(mayRead) {
+  setText("find-hidden", mayRead ? "" : "Hidden: an answer shows a message, which needs the right Read on the topic.");
+  byId("find-hidden").hidden = mayRead;
+  for (const control of byId("find").elements) control.disabled = !mayRead;
 }
 
 // Offers times that have an answer here.
@@ -25,7 +32,7 @@ export function suggest() {
   }
   if (byId("ideas").textContent === ideas.join("")) return;
   replace(byId("ideas"), ideas.map((idea) => html("button", {
-    type: "button", "data-key": idea, on: { click: () => { byId("at").value = idea; submit(); } },
+    type: "button", "data-key": idea, disabled: !byId("find-hidden").hidden, on: { click: () => { byId("at").value = idea; submit(); } },
   }, idea)));
 }
 
@@ -51,6 +58,7 @@ async function submit() {
   } catch (error) {
     refuse(error instanceof Refused ? error.message : "The broker did not answer.");
   }
+  byId("found").scrollIntoView({ block: "nearest" });
 }
 
 function refuse(text) {

@@ -1,6 +1,6 @@
 // The page: one poll after the other, and what was chosen. The address holds topic and partition.
 
-import { ask, Poller } from "/static/api.js";
+import { ask, logOut, Poller, Refused } from "/static/api.js";
 import * as bars from "/static/bars.js";
 import * as consumers from "/static/consumers.js";
 import { byId, html, replace, setText } from "/static/dom.js";
@@ -19,7 +19,7 @@ const BARS_EVERY = 5;
 const MOST_PAGES = 10;
 
 const state = {
-  place: null, topic: null, answer: null, pages: 1, polls: 0,
+  place: null, topic: null, answer: null, user: null, pages: 1, polls: 0,
   before: null, segmentsPoll: -SEGMENTS_EVERY, barsPoll: -BARS_EVERY, last: new Map(), rates: new Map(), lastMs: null,
 };
 
@@ -31,7 +31,7 @@ async function poll() {
   state.polls += 1;
   if (topic) {
     latency.show(topic, state.answer.latency_buckets_ms, state.answer.latency_window_ms);
-    work.push(messages.follow(`${topic.messages} ${topic.appended}`));
+    work.push(showContent(topic));
     if (state.polls - state.segmentsPoll >= SEGMENTS_EVERY) work.push(loadSegments(place));
     if (state.polls - state.barsPoll >= BARS_EVERY) {
       state.barsPoll = state.polls;
@@ -39,6 +39,15 @@ async function poll() {
     }
   }
   await Promise.all(work);
+}
+
+// Messages, and what shows them, as far as the user may read the topic.
+async function showContent(topic) {
+  const mayRead = !topic.hidden.includes("messages");
+  finding.allow(mayRead);
+  bars.allow(mayRead);
+  if (mayRead) await messages.follow(`${topic.messages} ${topic.appended}`);
+  else messages.hide();
 }
 
 async function loadSegments(place) {
@@ -68,13 +77,33 @@ async function loadTopics() {
   state.topic = await chosenOf(found);
   if (state.topic && state.place.partition >= state.topic.partitions) choose({ topic: state.topic.name, partition: 0 });
   topics.show(found, state.rates, state.place?.topic);
+  showUser(answer.user);
   showTiles(answer, found);
-  byId("empty").hidden = answer.topic_count > 0;
-  const missing = Boolean(state.place) && !state.topic && answer.topic_count > 0;
-  byId("missing").hidden = !missing;
-  if (missing) setText("missing", `There is no topic ${state.place.topic} (any more).`);
+  showMissing(answer);
   byId("detail").hidden = !state.topic;
   if (state.topic) showHead();
+}
+
+// Why no topic is shown, if none is.
+function showMissing({ topic_count: all, limited }) {
+  const nothing = !all && limited;
+  const gone = Boolean(state.place) && !state.topic && all > 0;
+  byId("empty").hidden = all > 0 || limited;
+  byId("missing").hidden = !nothing && !gone;
+  const hidden = limited ? ", or you may not Describe it" : "";
+  if (gone) setText("missing", `There is no topic ${state.place.topic} (any more)${hidden}.`);
+  if (nothing) setText("missing", "There is no topic that you may Describe.");
+}
+
+// Another user, who logged in elsewhere in this browser, begins with a page of their own.
+function showUser(user) {
+  if (state.user && state.user.principal !== user?.principal) location.reload();
+  state.user = user;
+  byId("user").hidden = !user;
+  byId("logout").hidden = !user?.has_session;
+  if (!user) return;
+  setText("user", user.name);
+  byId("user").title = user.principal;
 }
 
 // The chosen topic need not be among those that are listed.
@@ -114,6 +143,8 @@ function measure(found, nowMs) {
 function showTiles(answer, found) {
   const sum = (name) => found.reduce((total, topic) => total + topic[name], 0);
   const part = found.length < answer.topic_count ? "+" : "";
+  byId("topics-note").hidden = !answer.limited;
+  setText("tile-topics-name", answer.limited ? "Your topics" : "Topics");
   setText("tile-topics", count(answer.topic_count));
   setText("tile-messages", count(sum("messages")) + part);
   setText("tile-bytes", size(sum("size_bytes")) + part);
@@ -123,7 +154,17 @@ function showTiles(answer, found) {
 }
 
 function limit(value, format) {
-  return value === undefined || value < 0 ? "no limit" : format(value);
+  if (value === undefined) return "unknown";
+  return value < 0 ? "no limit" : format(value);
+}
+
+function settingsOf(topic) {
+  if (topic.hidden.includes("settings")) return [["settings", "hidden: needs the right DescribeConfigs on the topic"]];
+  return [
+    ["time", topic.timestamp_type ?? "unknown"], ["kept for", limit(topic.retention_ms, span)],
+    ["kept up to", limit(topic.retention_bytes, size)], ["segments of", limit(topic.segment_bytes, size)],
+    ["or", limit(topic.segment_ms, span)],
+  ];
 }
 
 function showHead() {
@@ -135,11 +176,7 @@ function showHead() {
     select.replaceChildren(...Array.from({ length: topic.partitions }, (_, number) => html("option", { value: number }, String(number))));
   }
   if (document.activeElement !== select) select.value = String(place.partition);
-  const chips = [
-    ["time", topic.timestamp_type ?? "unknown"], ["kept for", limit(topic.retention_ms, span)],
-    ["kept up to", limit(topic.retention_bytes, size)], ["segments of", limit(topic.segment_bytes, size)],
-    ["or", limit(topic.segment_ms, span)],
-  ];
+  const chips = settingsOf(topic);
   if (topic.rejected) chips.push(["refused", several(topic.rejected, "message")]);
   replace(byId("chips"), chips.map(([name, value]) => html("li", {}, `${name} `, html("b", {}, value))));
   const problem = topic.problem || (topic.damaged_segments ? `${several(topic.damaged_segments, "damaged segment")}: stop the broker and run horolog repair.` : "");
@@ -186,6 +223,18 @@ function pause() {
   onState(null);
 }
 
+async function endSession() {
+  const button = byId("logout");
+  button.disabled = true;
+  try {
+    await logOut();
+  } catch (error) {
+    button.disabled = false;
+    byId("logout-problem").hidden = false;
+    setText("logout-problem", `Not logged out: ${error instanceof Refused ? error.message : "the broker did not answer"}`);
+  }
+}
+
 const SHORTCUTS = { "/": () => byId("filter").focus(), t: () => byId("at").focus(), p: pause };
 
 function listen() {
@@ -193,6 +242,7 @@ function listen() {
   finding.listen();
   messages.listen(onState);
   byId("pause").addEventListener("click", pause);
+  byId("logout").addEventListener("click", endSession);
   byId("filter").addEventListener("input", () => {
     state.pages = 1;
     poller.poke();

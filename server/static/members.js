@@ -8,9 +8,15 @@ const STATES = { leader: "leads", "in-sync": "in sync", "catching-up": "catches 
 
 export async function load() {
   const answer = await ask("members");
-  const { members } = answer;
-  byId("members").hidden = !members.length;
-  if (!members.length) return;
+  const { members, hidden } = answer;
+  byId("members").hidden = !members.length && !hidden;
+  byId("members-hidden").hidden = !hidden;
+  byId("brokers").hidden = hidden;
+  if (!members.length) {
+    setText("members-note", "");
+    byId("members-problem").hidden = true;
+    return;
+  }
   replace(byId("brokers").tBodies[0], members.map((member) => rowOf(member, answer)));
   const leads = answer.leader === null ? "nobody leads" : `broker ${answer.leader} leads`;
   setText("members-note", `This is broker ${answer.broker}; ${leads}, epoch ${answer.epoch}.`);

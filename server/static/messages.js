@@ -22,14 +22,30 @@ export function select(topic, partition) {
 export async function showFrom(offset) {
   Object.assign(view, NOTHING, { from: offset, wanted: offset });
   await load();
-  byId("messages-title").scrollIntoView({ block: "nearest" });
+  showFirst();
 }
 
 // Shows the messages of all partitions whose time is in a window, and no others.
 export async function showWindow(from, until) {
   Object.assign(view, NOTHING, { window: { from, until } });
   await load();
-  byId("messages-title").scrollIntoView({ block: "nearest" });
+  showFirst();
+}
+
+// The title and the first message, at the top: more of them are below.
+function showFirst() {
+  const title = byId("messages-title");
+  const first = byId("messages").tBodies[0].rows[0] ?? byId("messages-note");
+  const seen = title.getBoundingClientRect().top >= 0 && first.getBoundingClientRect().bottom <= innerHeight;
+  if (!seen) title.scrollIntoView({ block: "start" });
+}
+
+// Shows that the messages are there and hidden, and nothing of them.
+export function hide() {
+  Object.assign(view, NOTHING);
+  replace(byId("messages").tBodies[0]);
+  setText("messages-note", "Hidden: needs the right Read on the topic.");
+  for (const id of ["older", "newer", "latest"]) byId(id).disabled = true;
 }
 
 // Follows the end; `appended` tells whether there can be anything new.
@@ -100,6 +116,7 @@ function render() {
     byId("older").disabled = answer.from <= answer.log_start_offset;
     byId("newer").disabled = live || answer.next_offset === null || answer.next_offset >= answer.end_offset;
   }
+  byId("latest").disabled = false;
   byId("latest").setAttribute("aria-pressed", String(live));
 }
 

@@ -131,7 +131,7 @@ function drawSegment(segment, { y, row, label, width, x, domain }) {
   return svg("g", {
     class: `segment ${kind}`, role: "button", tabindex: is ? 0 : -1, "aria-pressed": String(is),
     "aria-label": nameOf(segment, kind), "data-key": String(segment.base_offset), "data-kind": kind,
-    on: { click: () => choose(segment.base_offset), keydown: onKey },
+    on: { click: () => open(segment.base_offset), keydown: onKey },
   }, parts);
 }
 
@@ -146,6 +146,12 @@ function choose(baseOffset) {
   draw();
 }
 
+// The facts are below the chart, which may be higher than the window.
+function open(baseOffset) {
+  choose(baseOffset);
+  byId("segment").scrollIntoView({ block: "nearest" });
+}
+
 const MOVES = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1, Home: -Infinity, End: Infinity, Enter: 0, " ": 0 };
 
 function onKey(event) {
@@ -155,8 +161,10 @@ function onKey(event) {
   const { segments } = shown;
   const now = segments.findIndex((segment) => String(segment.base_offset) === event.currentTarget.dataset.key);
   const next = segments[Math.min(Math.max(now + move, 0), segments.length - 1)].base_offset;
-  choose(next);
-  byId("chart").querySelector(`[data-key="${next}"]`)?.focus({ preventScroll: true });
+  open(next);
+  const element = byId("chart").querySelector(`[data-key="${next}"]`);
+  element?.focus({ preventScroll: true });
+  element?.scrollIntoView({ block: "nearest" });
 }
 
 function showFacts() {

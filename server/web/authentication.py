@@ -51,6 +51,7 @@ class HttpPeer(Protocol):
     needs_login: bool
     certificate_principal: str | None
     principal: str
+    has_session: bool
 
 
 class HttpAuthentication:
@@ -62,13 +63,15 @@ class HttpAuthentication:
         self._sessions = WebSessions(asyncio.get_running_loop().time)
 
     async def principal(self, request: web.BaseRequest, peer: HttpPeer) -> str | None:
-        """Whose request it is; `None` where a login is missing."""
+        """Whose request it is; `None` where a login is missing. Notes whether a session says so."""
+        peer.has_session = False
         if peer.certificate_principal is not None:
             return peer.certificate_principal
         if not peer.needs_login:
             return ANONYMOUS
         found = self._sessions.principal(request.cookies.get(COOKIE, ""), self._security.users)
         if found is not None:
+            peer.has_session = True
             return found
         header = request.headers.get(hdrs.AUTHORIZATION, "")
         bearer, basic = _bearer(header), _basic(header)

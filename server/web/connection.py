@@ -57,6 +57,8 @@ class HttpConnection(web.RequestHandler):
         self.certificate_principal: str | None = None
         self.principal = ANONYMOUS
         """Who sent the request that is answered now."""
+        self.has_session = False
+        """Whether that is known by a session, which a logout ends."""
         self._knows_certificates = certificates
         self._head_deadline = Deadline(loop, limits.head_seconds, self._drop_late_head)
         self._idle_deadline = Deadline(loop, limits.idle_seconds, self._close_idle)

@@ -1,6 +1,7 @@
 """The files that belong into a data directory, beside the partitions' folders."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +43,9 @@ KNOWN_FILES: Final = frozenset(
     | {"meta.properties", "cleaner-offset-checkpoint"}
 )
 
+_OURS: Final = KNOWN_FILES - {LOCK_FILE}
+"""Those by which a data directory is known: other programs have lock files of that name."""
+
 _SET_ASIDE: Final = re.compile(r"set-aside-[0-9T.-]{1,40}Z(\.[0-9]{1,9})?", re.ASCII)
 
 
@@ -52,11 +56,24 @@ def is_of_partition(files: Files, directory: Path) -> bool:
     """
     names = files.names(directory)
     is_named = parse_folder_name(directory.resolve().name) is not None
-    if any(parse_segment_file(name) for name in names) or (is_named and not names):
+    if _has_segment_file(names) or (is_named and not names):
         return True
-    if not any(name in KNOWN_FILES or parse_folder_name(name) for name in names):
+    if _OURS.isdisjoint(names) and not any(_holds_log(files, directory, name) for name in names):
         raise ValueError(f"{directory} is neither a data directory nor the folder of a partition")
     return False
+
+
+def _holds_log(files: Files, directory: Path, name: str) -> bool:
+    """Whether a name in a directory is that of a partition's folder with a log in it. Other
+    programs' folders have such names too, as /etc/dbus-1."""
+    path = directory / name
+    if parse_folder_name(name) is None or not files.is_directory(path):
+        return False
+    return _has_segment_file(files.names(path))
+
+
+def _has_segment_file(names: Iterable[str]) -> bool:
+    return any(parse_segment_file(name) for name in names)
 
 
 def is_set_aside(name: str) -> bool:

@@ -309,7 +309,8 @@ def test_offsets_tells_people_why_there_is_none(
 def test_numbers_in_another_unit_are_taken_when_asked_to(
     horolog: Program, ask: Run, topic: str
 ) -> None:
-    horolog.ok("produce", topic, "--json", stdin='{"value":"a","timestamp_ms":1479144272}\n')
+    line = '{"value":"a","timestamp_ms":1479144272}\n'
+    horolog.ok("produce", topic, "--json", "--any-unit", stdin=line)
     options = ("--at", "1479144272", "--any-unit", "--json")
     (found,) = ask("offsets", topic, *options).objects
     assert (found["offset"], found["timestamp_ms"]) == (0, 1479144272)

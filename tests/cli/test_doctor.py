@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog import __version__
+from horolog import __version__, blocking
 from horolog.cli.doctor import Probe, judge
 from horolog.cli.findings import Finding, Verdict
 from horolog.protocol.api.broker.describe_broker import DescribeBrokerResponse
@@ -119,6 +119,14 @@ def test_nothing_is_wrong() -> None:
         ({"damaged_segments": 2}, "damage", "problem", "horolog repair /data"),
         ({"failed_partitions": 1}, "appends", "problem", "restart"),
         ({"kafka_listen": "127.0.0.1:9092"}, "kafka", "warning", "another address"),
+        (
+            {"in_sync_most": 1, "min_insync_replicas": 3},
+            *("acks", "problem", "set min.insync.replicas=1 at the broker"),
+        ),
+        (
+            {"in_sync_most": 1, "unmet_topics": 2, "unmet_topic": "a"},
+            *("acks", "problem", "`horolog topic alter a --set min.insync.replicas=1`"),
+        ),
         ({"clock_caution": "The clock is ahead."}, "retention", "warning", "put the broker's"),
     ],
 )
@@ -128,6 +136,27 @@ def test_each_finding_says_what_to_do(
     (one,) = found(replaced(BROKER, **changes))
     assert (one.check, one.verdict) == (check, verdict)
     assert fix in one.fix
+
+
+def test_as_many_in_sync_as_there_can_be_are_right() -> None:
+    assert found(replaced(BROKER, in_sync_most=2, min_insync_replicas=2)) == []
+
+
+def test_a_topic_that_waits_for_brokers_there_are_not(
+    horolog_broker: BrokerThread, ask: Run
+) -> None:
+    with blocking.Admin(horolog_broker.address) as admin:
+        for name, least in (("a", "1"), ("b", "2"), ("c", "3"), ("d", "2")):
+            admin.create_topic(name, settings={"min.insync.replicas": least})
+        told = ask("doctor", "--json", code=1).objects
+        (one,) = [each for each in told if each["check"] == "acks"]
+        assert one["finding"] == (
+            "messages with acks=all are refused by 3 topics, such as b: their min.insync.replicas "
+            "is more than the 1 broker that can be in sync"
+        )
+        for name in ("b", "c", "d"):
+            admin.alter_topic(name, {"min.insync.replicas": "1"})
+    assert all(each["check"] != "acks" for each in ask("doctor", "--json").objects)
 
 
 @pytest.mark.parametrize(("apart", "unsure", "wrong"), [(1.1, 0.0, 1), (1.1, 0.2, 0), (-2, 0.1, 1)])

@@ -30,7 +30,7 @@ def topic(request: pytest.FixtureRequest, ask: Ask, horolog: Program) -> Iterato
         json.dumps({"value": str(number), "timestamp_ms": at_ms}) + "\n"
         for number, at_ms in enumerate(TIMES_MS)
     ]
-    horolog.ok("produce", name, "--json", stdin="".join(sent))
+    horolog.ok("produce", name, "--json", "--any-unit", stdin="".join(sent))
     yield name
     ask("topic", "delete", name)
 

@@ -31,6 +31,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+USERS = [("user", one, "a", "--password-file", __file__) for one in ("add", "password")]
+
 MISSING = [
     *((*TLS, f"--{name}", "missing") for name in ("ca", "client-cert", "token-file")),
     (*TLS, "--client-cert", __file__, "--client-key", "missing"),
@@ -41,6 +43,7 @@ MISSING = [
     ("user", "add", "a", "--password-file", "missing"),
     ("user", "password", "a", "--password-file", "missing"),
     ("user", "add", "a", "--password-file", "missing", "--data-dir", "made"),
+    *((*one, "--user", "b", "--login-password-file", "missing") for one in USERS),
     *((*CREATE, f"--etcd-{name}", "missing") for name in ("credentials", "ca", "cert")),
     (*CREATE, "--etcd-cert", __file__, "--etcd-key", "missing"),
     (*REMOVE, "--etcd-ca", "missing"),
@@ -57,6 +60,17 @@ def test_a_missing_file_of_an_option_is_wrong_usage(
     assert "missing" in said.err
     assert said.err.count("\n") == 1
     assert not (place / "made").exists()
+
+
+@pytest.mark.parametrize("command", USERS, ids=" ".join)
+def test_the_missing_password_of_a_login_is_not_that_of_the_user_to_be_changed(
+    run: Run, command: tuple[str, ...]
+) -> None:
+    said = run(*command, "--user", "b", code=2).err
+    assert said.startswith("horolog: the user b has no password")
+    assert "(--login-password-file, HOROLOG_PASSWORD_FILE, or a profile's password_command)" in said
+    wrong = run(*command, "--user", "b", "--login-password-file", "missing", code=2).err
+    assert wrong.startswith("horolog: --login-password-file: missing cannot be read")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from horolog.cli.lines import BadLine, Message, json_message, looks_like_other_unit, plain_message
+from horolog.cli.lines import BadLine, Message, json_message, plain_message
 from horolog.protocol.records.messages.sets import NewRecord
 
 NOW_MS = 1479144272509
@@ -82,16 +82,24 @@ def test_a_line_is_utf_8_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("timestamp_ms", "other"),
+    ("timestamp_ms", "guess"),
     [
-        (-1, False),
-        (0, False),
-        (1479144272, True),
-        (10**11 - 1, True),
-        (10**11, False),
-        (10**14, False),
-        (10**14 + 1, True),
+        (1479144272, "looks like seconds: epoch milliseconds are 0 or from 100000000000 to"),
+        (10**11 - 1, "looks like seconds"),
+        (10**14 + 1, "looks like microseconds"),
+        (2**63 - 1, "looks like nanoseconds"),
     ],
 )
-def test_other_units_are_known_by_their_size(timestamp_ms: int, other: bool) -> None:
-    assert looks_like_other_unit(timestamp_ms) is other
+def test_a_time_in_another_unit_is_taken_only_when_asked_to(timestamp_ms: int, guess: str) -> None:
+    line = f'{{"value":"a","timestamp_ms":{timestamp_ms}}}'.encode()
+    with pytest.raises(BadLine) as caught:
+        json_message(line, 17, NOW_MS)
+    assert str(caught.value).startswith(f"line 17: timestamp_ms {timestamp_ms} {guess}")
+    assert str(caught.value).endswith("or give --any-unit to take the number as it is")
+    assert json_message(line, 17, NOW_MS, any_unit=True).record.timestamp_ms == timestamp_ms
+
+
+@pytest.mark.parametrize("timestamp_ms", [-1, 0, 10**11, 10**14])
+def test_milliseconds_are_taken_up_to_their_bounds(timestamp_ms: int) -> None:
+    line = f'{{"value":"a","timestamp_ms":{timestamp_ms}}}'.encode()
+    assert json_message(line, 17, NOW_MS).record.timestamp_ms == timestamp_ms

@@ -167,13 +167,34 @@ def test_asyncio_does_not_log_the_writes_to_a_broker_that_died(run: Run) -> None
     assert is_no_lost_write not in logger.filters  # What runs in this process goes on logging.
 
 
-def test_a_time_that_looks_like_seconds_is_sent_as_it_is_and_remarked_on(
-    horolog: Program, topic: str
+@pytest.mark.parametrize(
+    ("number", "guess"),
+    [(1, "seconds"), (1795745286, "seconds"), (1795745286000000, "microseconds")],
+)
+def test_a_time_that_looks_like_another_unit_is_refused_after_the_lines_before_it(
+    horolog: Program, ask: Run, topic: str, number: int, guess: str
 ) -> None:
-    lines = '{"value":"a","timestamp_ms":1479144272}\n' * 3
-    result = horolog.ok("produce", topic, "--json", stdin=lines)
-    assert [one["timestamp_ms"] for one in result.objects] == [1479144272] * 3
-    assert result.err.count("line 1: timestamp_ms 1479144272") == result.err.count("\n") == 1
+    lines = f'{{"value":"before"}}\n{{"value":"x","timestamp_ms":{number}}}\n{{"value":"after"}}\n'
+    result = horolog("produce", topic, "--json", stdin=lines)
+    assert result.code == 1
+    assert [one["offset"] for one in result.objects] == [0]
+    assert result.err.startswith(f"horolog: line 2: timestamp_ms {number} looks like {guess}")
+    assert "--any-unit" in result.err
+    assert result.err.endswith("; the rest was not sent\n")
+    assert [one["value"] for one in consumed(ask, topic)] == ["before"]
+
+
+def test_any_unit_sends_a_time_as_it_is(horolog: Program, topic: str) -> None:
+    times = [1, 1479144272, 1479144272509000, 2**63 - 1]
+    lines = "".join(f'{{"value":"a","timestamp_ms":{time}}}\n' for time in times)
+    result = horolog.ok("produce", topic, "--json", "--any-unit", stdin=lines)
+    assert [one["timestamp_ms"] for one in result.objects] == times
+    assert result.err == ""
+
+
+def test_any_unit_without_json_has_no_times_to_take(ask: Run) -> None:
+    said = ask("produce", "t", "--any-unit", code=2).err
+    assert "--any-unit is about the times of --json" in said
 
 
 def test_each_answer_is_printed_when_it_arrives(horolog: Program, topic: str) -> None:

@@ -200,9 +200,9 @@ def test_help_of_the_json_of_profiles_is_json(run: Run, home: Path) -> None:
     assert json.loads(json.dumps(one)) == one
 
 
-def test_options_of_the_login_are_those_of_every_command() -> None:
-    """An option of the same name would leave only variables and profiles to log in with. The file
-    of a new password is called so by what others rely on."""
+def test_options_of_the_login_are_those_of_every_command(run: Run) -> None:
+    """One whose name a command needs for itself is there as --login-NAME, with the same variable.
+    The file of a new password is called so by what others rely on."""
     hidden = set()
     pending: list[tuple[tuple[str, ...], Any]] = [((), typer.main.get_command(app))]
     while pending:
@@ -211,5 +211,12 @@ def test_options_of_the_login_are_those_of_every_command() -> None:
         own = [param for param in command.params if param.name != "server"]
         if len(own) < len(command.params):
             flags = {flag for param in own for flag in param.opts}
-            hidden |= {(*name, one.flag) for one in OPTIONS if one.flag in flags}
-    assert hidden == {("user", "add", "--password-file"), ("user", "password", "--password-file")}
+            hidden |= {(*name, one) for one in OPTIONS if one.flag in flags}
+    assert {(*name, option.flag) for *name, option in hidden} == {
+        ("user", "add", "--password-file"),
+        ("user", "password", "--password-file"),
+    }
+    for *name, option in hidden:
+        text = run(*name, "--help").out
+        assert f"  --login-{option.flag.removeprefix('--')} " in text
+        assert option.variable in text

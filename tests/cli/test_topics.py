@@ -181,6 +181,20 @@ def test_more_partitions(horolog: Program, ask: Run, topic: str) -> None:
     assert {"topic": topic, "partitions": 4} in ask("topic", "list", "--json").objects
 
 
+def test_more_brokers_in_sync_than_there_are_is_warned_of(ask: Run, topic: str) -> None:
+    """The topic is as it was asked to be, and what follows from that is said at once."""
+    few = ("--set", "min.insync.replicas=3")
+    said = (
+        f"horolog: min.insync.replicas of {topic} is 3, and 1 broker is in sync: messages with "
+        "acks=all are refused until there are 3\n"
+    )
+    assert ask("topic", "create", topic, *few).err == said
+    assert ask("topic", "alter", topic, "--set", "min.insync.replicas=1").err == ""
+    altered = ask("topic", "alter", topic, *few, "--json")
+    assert (altered.err, altered.objects[0]["settings"]) == (said, {"min.insync.replicas": "3"})
+    assert ask("topic", "alter", topic, "--unset", "min.insync.replicas").err == ""
+
+
 def first_offsets(ask: Run, topic: str) -> list[int]:
     (described,) = ask("topic", "describe", topic, "--json").objects
     return [one["log_start_offset"] for one in described["partitions"]]

@@ -183,6 +183,8 @@ async def test_times_that_must_be_guessed_are_refused(address: str) -> None:
             await admin.find_offset("t", timestamp_ms=T0 // 1000)
         with pytest.raises(TimeError, match="looks like seconds"):
             await admin.list_offsets("t", 0, [T0 // 1000])
+        with pytest.raises(TimeError, match="looks like seconds"):
+            await admin.commit_position("reader", "t", 0, 1, timestamp_ms=T0 // 1000)
         with pytest.raises(TypeError, match="needs a datetime or timestamp_ms"):
             await admin.find_offset("t")
 

@@ -2,6 +2,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,12 @@ from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import build_wrapper
 from horolog.storage.check.dump import dump
 from horolog.storage.check.findings import MAX_FINDINGS_PER_FILE
+from horolog.storage.check.repair import Repair, RepairPlan
 from horolog.storage.check.verify import Finding, verify
 from horolog.storage.directory.positions import Position
+from horolog.storage.events import ignore_events
 from horolog.storage.files import SystemFiles
+from horolog.testing.clock import ManualClock
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
 from horolog.testing.logs import timed_set
@@ -26,6 +30,15 @@ KAFKA = "kafka-0.10.2"
 
 def findings(directory: Path) -> list[Finding]:
     return list(verify(SystemFiles(), directory))
+
+
+def plan(directory: Path) -> RepairPlan:
+    """What a repair would do."""
+    repairing = Repair(SystemFiles(), directory, clock=ManualClock(), observe=ignore_events)
+    try:
+        return repairing.plan()
+    finally:
+        repairing.release()
 
 
 def errors(directory: Path) -> list[Finding]:
@@ -350,6 +363,32 @@ def test_other_directories_are_refused(tmp_path: Path) -> None:
         findings(tmp_path / "missing")
     with pytest.raises(NotADirectoryError):
         findings(tmp_path / "x.txt")
+
+
+@pytest.mark.parametrize("look", [findings, plan], ids=["verify", "repair"])
+def test_a_folder_of_something_else_with_a_partitions_name_makes_no_data_directory(
+    tmp_path: Path, look: Callable[[Path], object]
+) -> None:
+    """As /etc, which has dbus-1 and polkit-1."""
+    (tmp_path / "polkit-1" / "rules.d").mkdir(parents=True)
+    (tmp_path / "dbus-1").mkdir()
+    (tmp_path / "dbus-1" / "session.conf").touch()
+    (tmp_path / "nfs-4").touch()
+    for path in (tmp_path, tmp_path / "dbus-1"):
+        with pytest.raises(ValueError, match="neither a data directory nor the folder"):
+            look(path)
+    assert not (tmp_path / ".lock").exists()
+    (tmp_path / ".lock").touch()  # of whatever program
+    with pytest.raises(ValueError, match="neither a data directory nor the folder"):
+        look(tmp_path)
+
+
+def test_partition_folders_alone_are_a_data_directory(tmp_path: Path) -> None:
+    """Such as copies of a part of one, beside other files."""
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "a-0").mkdir()
+    (tmp_path / "a-0" / f"{0:020}.log").touch()
+    assert not any(one.error for one in findings(tmp_path))
 
 
 def test_the_folder_may_be_the_current_one(

@@ -27,19 +27,31 @@ BY_ETCD = {"broker_id": 1, "cluster_etcd": "http://127.0.0.1:9", "cluster_name":
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"broker_id": 0}, r"cluster\.etcd, cluster\.name: .*broker\.id, .*is not given"),
-        (ALONE | {"cluster_follow": "a:1"}, r"cluster\.follow: .*broker\.id, .*is not given"),
-        (ALONE | {"cluster_create": True}, r"cluster\.create: .*broker\.id, .*is not given"),
-        (ALONE | {"cluster_alone": True}, r"cluster\.alone: .*broker\.id, .*is not given"),
-        ({"cluster_name": ""}, r"cluster\.name \(--cluster\).*is not: give both"),
-        ({"cluster_etcd": ""}, r"cluster\.etcd \(--etcd\).*is not: give both"),
+        (
+            {"broker_id": 0},
+            r"cluster\.etcd, cluster\.name: .*broker\.id, .*must be 1 to 999; it is 0,",
+        ),
+        (
+            ALONE | {"cluster_follow": "a:1"},
+            r"cluster\.follow: .*broker\.id, .*must be 1 to 999; it is 0,",
+        ),
+        (
+            ALONE | {"cluster_create": True},
+            r"cluster\.create: .*broker\.id, .*must be 1 to 999; it is 0,",
+        ),
+        (
+            ALONE | {"cluster_alone": True},
+            r"cluster\.alone: .*broker\.id, .*must be 1 to 999; it is 0,",
+        ),
+        ({"cluster_name": ""}, r"cluster\.name \(--cluster\).*is empty: give both"),
+        ({"cluster_etcd": ""}, r"cluster\.etcd \(--etcd\).*is empty: give both"),
         ({"cluster_follow": "a:1"}, r"cluster\.follow \(--follow\) is a:1.*give one"),
         ({"cluster_alone": True}, r"cluster\.alone.*--accept-loss"),
         ({"cluster_etcd_ca": "/x"}, r"cluster\.etcd\.ca is /x, which is for https://"),
         ({"cluster_etcd_cert": "/x"}, r"cluster\.etcd\.cert is /x, which is for https://"),
         (
             {"cluster_etcd": "https://a:1", "cluster_etcd_key": "/x"},
-            r"cluster\.etcd\.key is /x, and cluster\.etcd\.cert.*is not given",
+            r"cluster\.etcd\.key is /x, and cluster\.etcd\.cert.*is empty: give both",
         ),
         ({"cluster_etcd": "https://a:1", "cluster_etcd_ca": "/x"}, r"/x \(cluster\.etcd\.ca\)"),
         ({"cluster_etcd_credentials": "/x"}, r"/x \(cluster\.etcd\.credentials\) cannot be read"),

@@ -142,6 +142,14 @@ async def test_basic(site: Site) -> None:
         assert (await site.get("/page/topics", Authorization=wrong)).status == 401
 
 
+async def test_the_page_names_its_user_and_whether_a_logout_means_anything(site: Site) -> None:
+    basic = {"Authorization": aiohttp.encode_basic_auth("alice", PASSWORD)}
+    user = (await (await site.get("/page/topics", **basic)).json())["user"]
+    assert user == {"name": "alice", "principal": "User:alice", "has_session": False}
+    assert await site.log_in() == 200
+    assert (await (await site.get("/page/topics")).json())["user"] == {**user, "has_session": True}
+
+
 async def test_a_cookie_that_nobody_was_given(site: Site) -> None:
     assert (await site.get("/page/topics", Cookie="horolog_session=x")).status == 401
     assert (await site.get("/page/topics", Cookie="horolog_session=\udcff")).status == 401

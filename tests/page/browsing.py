@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,17 +10,29 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Route, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sync_playwright
 
 T = TypeVar("T")
 
 Open = Callable[..., Page]
+
+SIZES = [(1400, 900), (1280, 720), (1920, 1080), (390, 844)]
+"""Of windows: a desk's, a laptop's, a large one's, a phone's."""
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a client in a loop of its own: this thread's belongs to Playwright."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coroutine).result()
+
+
+def resize(page: Page, size: tuple[int, int]) -> None:
+    """Give the window another size, and wait until the charts are drawn for it."""
+    width, height = size
+    page.set_viewport_size({"width": width, "height": height})
+    for chart in ("#bars", "#chart"):
+        drawn = re.compile(f"^0 0 {page.locator(chart).evaluate('e => e.clientWidth')} ")
+        expect(page.locator(f"{chart} svg")).to_have_attribute("viewBox", drawn)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from horolog import Admin, Consumer, Producer
 from horolog.testing.broker_thread import BrokerThread
 
-from .browsing import Open, launched, pages, run
+from .browsing import SIZES, Open, launched, pages, resize, run
 
 MESSAGES = 300
 AHEAD_MS = 86_400_000
@@ -115,6 +115,25 @@ def test_a_click_opens_the_messages_of_a_bar_and_no_others(
     expect(page.locator("#bar")).to_contain_text(f"{len(wanted)} messages from")
     page.get_by_role("button", name="Latest", exact=True).click()
     expect(page.locator("#messages-note")).to_contain_text("newest first, live")
+
+
+def test_a_click_on_a_bar_brings_its_first_message_into_view(open_page: Open) -> None:
+    page = opened(open_page)
+    first = page.locator("#messages tbody tr").first
+    for size in SIZES:
+        resize(page, size)
+        for bar in (bars(page).first, bars(page).last):
+            page.evaluate("scrollTo(0, 0)")
+            bar.click()
+            expect(first).to_be_in_viewport(ratio=1)
+            expect(page.locator("#messages-title")).to_be_in_viewport(ratio=1)
+        page.get_by_role("button", name="Latest", exact=True).click()
+        expect(page.locator("#messages-note")).to_contain_text("newest first, live")
+        bars(page).last.press("Enter")
+        expect(page.locator("#messages-note")).to_contain_text("by partition and offset")
+        expect(first).to_be_in_viewport(ratio=1)
+        page.keyboard.press("ArrowLeft")
+        expect(page.locator('#bars .count[aria-pressed="true"]')).to_be_in_viewport()
 
 
 def test_many_messages_of_a_bar_come_page_by_page(open_page: Open) -> None:

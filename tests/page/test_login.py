@@ -155,6 +155,37 @@ def test_a_logout(page: Page) -> None:
     expect(page).to_have_url(re.compile("/login$"))
 
 
+def test_the_user_and_a_logout_by_keyboard(page: Page) -> None:
+    """Nothing of the broker is left to see, also by the way back."""
+    at_login = re.compile("/login(#.*)?$")
+    log_in(page)
+    is_inside(page)
+    expect(page.locator("#user")).to_have_text("alice")
+    page.goto("/#clicks/0")
+    before = page.context.cookies()
+    page.get_by_role("button", name="Log out").press("Enter")
+    expect(page).to_have_url(at_login)
+    assert page.context.cookies() == []
+    page.go_back()
+    expect(page).to_have_url(at_login)
+    expect(page.get_by_text("clicks")).to_have_count(0)
+    page.context.add_cookies(before)  # type: ignore[arg-type] # what one takes the other gives
+    page.goto("/")
+    expect(page).to_have_url(at_login)
+
+
+def test_a_logout_that_does_not_come_through_is_told(page: Page) -> None:
+    log_in(page)
+    is_inside(page)
+    page.route("**/logout", lambda route: route.abort())
+    page.get_by_role("button", name="Log out").click()
+    expect(page.locator("#logout-problem")).to_have_text(
+        "Not logged out: the broker did not answer"
+    )
+    expect(page.get_by_role("button", name="Log out")).to_be_enabled()
+    is_inside(page)
+
+
 def test_a_session_that_ends(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that is open goes to the login when it asks the next time, by itself."""
     begun: list[WebSessions] = []

@@ -14,7 +14,7 @@ from horolog.client.results import ConsumerRecord
 from horolog.printable import printable
 from horolog.testing.broker_thread import BrokerThread
 
-from .browsing import Open, launched, pages, run
+from .browsing import SIZES, Open, launched, pages, resize, run
 
 SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=alert(1)>"
 BINARY = bytes(range(200, 232))
@@ -175,6 +175,25 @@ def test_which_offset_was_it_by_keyboard(open_page: Open, broker: BrokerThread) 
     expect(first).to_have_attribute("data-offset", str(MESSAGES + 2))
 
 
+def test_what_a_click_leads_to_comes_into_view(open_page: Open) -> None:
+    page = open_page()
+    first = page.locator("#messages tbody tr").first
+    for size in SIZES:
+        resize(page, size)
+        page.evaluate("scrollTo(0, 0)")
+        page.get_by_role("button", name="@-1h").click()
+        expect(page.locator("#found .answer")).to_be_in_viewport(ratio=1)
+        page.get_by_role("button", name="Show the messages from here").click()
+        expect(first).to_have_class("wanted")
+        expect(first).to_be_in_viewport(ratio=1)
+        expect(page.locator("#messages-title")).to_be_in_viewport(ratio=1)
+        page.locator("#chart .segment").first.click()
+        expect(page.locator("#segment dl")).to_be_in_viewport(ratio=1)
+        page.evaluate("scrollTo(0, 0)")
+        page.locator("#chart .segment").first.press("End")
+        expect(page.locator('#chart .segment[aria-pressed="true"]')).to_be_in_viewport()
+
+
 def test_a_time_that_is_refused_says_what_to_write(open_page: Open) -> None:
     page = open_page()
     page.get_by_role("textbox", name="Time").fill("2026-11-14T17:24:00")
@@ -299,9 +318,7 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(open_page: Open) -> None:
     page.keyboard.press("Enter")
     expect(page.locator("#found-offset")).to_be_visible()
     for width in (400, 320):
-        page.set_viewport_size({"width": width, "height": 800})
-        redrawn = re.compile(f"^0 0 {page.locator('#chart').evaluate('e => e.clientWidth')} ")
-        expect(page.locator("#chart svg")).to_have_attribute("viewBox", redrawn)
+        resize(page, (width, 800))
         assert page.evaluate("document.documentElement.scrollWidth") == width
         box = page.get_by_role("button", name="Find").bounding_box()
         assert box is not None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from horolog import blocking
+from horolog import TimeError, blocking
 from horolog.pipeline.jobs.ranges import (
     ReadPlan,
     offsets_json,
@@ -104,6 +104,10 @@ def test_messages_may_have_been_before_an_earlier_one(
 def test_what_is_refused(broker: BrokerThread) -> None:
     with pytest.raises(ValueError, match="at or before their start"):
         plan_by_create_time(broker.address, "clicks", T, T)
+    for plan in (plan_by_create_time, plan_by_append_time):
+        for times in ((None, T // 1000), (T // 1000, None), (None, T * 1000)):
+            with pytest.raises(TimeError, match=r"looks like (micro)?seconds"):
+                plan(broker.address, "clicks", *times)
     with pytest.raises(UnknownTopicOrPartition):
         plan_by_create_time(broker.address, "no-such-topic", None, None)
 

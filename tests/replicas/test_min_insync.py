@@ -1,16 +1,21 @@
 """`min.insync.replicas` of topics: what is refused, and that it holds at once when altered."""
 
+import io
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from horolog import Admin
+from horolog.protocol.api.broker.describe_broker import DescribeBrokerResponse
 from horolog.protocol.cluster_errors import NotEnoughReplicas
 from horolog.protocol.errors import CodedError
+from horolog.server.web.server import State
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import create_topic, message_set, produce
 from horolog.testing.requests import result as only_result
+from horolog.testing.waiting import until
 from horolog.testing.wire import Wire
 
 from .members import Member, eventually, members
@@ -136,3 +141,62 @@ async def test_topics_and_positions_go_by_the_value_of_the_broker(place: Path) -
         async with Admin(leader.address) as admin:
             await admin.commit_position("billing", TOPIC, 0, 1)
             await admin.delete_topic(TOPIC)
+
+
+async def broker_facts(address: str) -> DescribeBrokerResponse:
+    async with Admin(address) as admin:
+        return await admin.describe_broker()
+
+
+def warnings(stream: io.StringIO) -> list[tuple[object, ...]]:
+    """Of each warning of this since the last call: topic, brokers asked for, brokers there."""
+    lines = map(json.loads, stream.getvalue().splitlines())
+    stream.seek(0)
+    stream.truncate()
+    return [
+        (one.get("topic"), one["min_insync_replicas"], one["brokers"])
+        for one in lines
+        if one["event"] == "min_insync_unmet"
+    ]
+
+
+async def test_a_broker_alone_warns_of_what_it_cannot_meet(tmp_path: Path) -> None:
+    """At its start, and when a topic is made or altered, by whatever client."""
+    log = io.StringIO()
+    json_log = {"log_stream": log, "log_format": "json"}
+    async with (
+        running_broker(tmp_path / "data", **json_log) as broker,  # type: ignore[arg-type]
+        Admin(broker.addresses.native) as admin,
+    ):
+        await admin.create_topic("met", settings={SETTING: "1"})
+        await admin.create_topic(TOPIC, settings={SETTING: "3"})
+        assert warnings(log) == [(TOPIC, 3, 1)]
+        await admin.alter_topic("met", {SETTING: "2"}, validate_only=True)
+        await admin.create_topic(OTHER, settings={SETTING: "2"}, validate_only=True)
+        await admin.alter_topic("met", {"retention.ms": "1"})
+        assert warnings(log) == []
+        await admin.alter_topic("met", {SETTING: "2"})
+        assert warnings(log) == [("met", 2, 1)]
+        await admin.alter_topic("met", {SETTING: None})
+    assert warnings(log) == []
+    json_log["min_insync_replicas"] = 2
+    async with running_broker(tmp_path / "data", **json_log) as broker:  # type: ignore[arg-type]
+        await until(lambda: broker._state() is State.READY)
+        assert warnings(log) == [(None, 2, 1), (TOPIC, 3, 1)]
+        found = await broker_facts(broker.addresses.native)
+        assert (found.in_sync_most, found.min_insync_replicas) == (1, 2)
+        assert (found.unmet_topics, found.unmet_topic) == (1, TOPIC)
+
+
+async def test_a_leader_goes_by_the_brokers_there_are_to_be(place: Path) -> None:
+    log = io.StringIO()
+    async with members(place, log_stream=log, log_format="json") as all_:
+        leader = all_[1]
+        await leader.start(cluster_create=True)
+        async with Admin(leader.address) as admin:
+            await admin.create_topic(TOPIC, settings={SETTING: "2"})
+            assert warnings(log) == []  # its follower is away for now
+            await admin.create_topic(OTHER, settings={SETTING: "3"})
+        assert warnings(log) == [(OTHER, 3, 2)]
+        found = await broker_facts(leader.address)
+        assert (found.in_sync_most, found.unmet_topics, found.unmet_topic) == (2, 1, OTHER)

@@ -11,6 +11,7 @@ import pytest
 
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.security.acl_terms import Operation as Op
+from horolog.protocol.api.security.acl_terms import Permission
 from horolog.server.broker import Broker
 from horolog.server.page.routes import ANSWERS
 from horolog.server.page.sight import ASKED_FOR
@@ -78,6 +79,26 @@ async def test_topics_that_may_be_seen(page: Page) -> None:
     assert ["retention_ms" in topic for topic in answer["topics"]] == [True, False]
 
 
+async def test_what_is_hidden_is_named(page: Page) -> None:
+    """By the same words whether it is there or not."""
+    everything = [rule((Op.ALL, kind)) for kind in (TOPIC, GROUP, CLUSTER)]
+    for rules, hidden, limited, no_groups in (
+        ([rule((Op.DESCRIBE, TOPIC), "t")], ["settings", "messages"], True, True),
+        ([rule((Op.READ, TOPIC))], ["settings"], False, True),
+        ([rule((Op.READ, TOPIC)), rule((Op.DESCRIBE_CONFIGS, TOPIC), "t")], [], False, True),
+        (everything, [], False, False),
+    ):
+        only(page.broker, *rules)
+        _, answer = await page.get("/page/topics")
+        assert (answer["topics"][0]["hidden"], answer["limited"]) == (hidden, limited)
+        assert answer["user"]["name"] == "ANONYMOUS"
+        assert (await page.get("/page/consumers"))[1]["hidden"] == no_groups
+    denied = rule((Op.DESCRIBE, TOPIC), "u", permission=Permission.DENY)
+    only(page.broker, *everything, denied)
+    assert (await page.get("/page/topics"))[1]["limited"]
+    assert (await page.get("/page/consumers"))[1]["hidden"]
+
+
 @pytest.mark.parametrize("name", [*CONTENT, *DETAILS])
 async def test_one_topic(page: Page, name: str) -> None:
     only(page.broker)
@@ -114,6 +135,7 @@ async def test_members_are_for_who_may_describe_the_cluster(tmp_path: Path) -> N
             only(broker, *rules)
             status, answer = await page.get("/page/members")
             assert (status, [one["id"] for one in answer["members"]]) == (200, ids)
+            assert answer["hidden"] == (not ids)
 
 
 async def test_refusals_of_the_page_are_told(tmp_path: Path) -> None:

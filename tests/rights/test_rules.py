@@ -118,6 +118,20 @@ def test_any_resource_of_a_type(
         assert found
 
 
+@settings(max_examples=400, deadline=None)
+@given(acls=st.lists(RULES, max_size=8), question=QUESTIONS)
+def test_every_resource_of_a_type(
+    acls: list[Acl], question: tuple[str, str, Operation, ResourceType, str]
+) -> None:
+    """It may do it to all names: those that rules are about, and those that * and prefixes mean."""
+    principal, host, operation, kind, _ = question
+    names = {acl.resource_name for acl in acls}
+    tried = {*names, *(f"{name}\0" for name in names), "\0"} - {"*"}
+    to_all = all(may(acls, (principal, host, operation, kind, name)) for name in tried)
+    assert AclTable(acls).decide_all(principal, host, operation, kind) == to_all
+    assert AclTable(acls, [principal]).decide_all(principal, host, operation, kind)
+
+
 def rule(name: str = "clicks", **changed: Any) -> Acl:
     values: dict[str, Any] = {
         "resource_type": ResourceType.TOPIC,

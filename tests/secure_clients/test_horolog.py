@@ -227,6 +227,22 @@ def test_users_are_added_by_a_user(address: str, certificates: Certificates, fil
     bob.ok("topic", "list", "--password-file", files / "new")
 
 
+@pytest.mark.parametrize("address", ["native", "kafka"], indirect=True)
+def test_the_login_has_a_password_file_of_its_own_beside_a_users(
+    address: str, certificates: Certificates, files: Path
+) -> None:
+    (files / "new").write_text("password-of-bob-3391")
+    (files / "newer").write_text("password-of-bob-8816")
+    horolog = Program(address, {"HOROLOG_CA": certificates.ca})
+    alice = ("--user", "alice", "--login-password-file", files / "password")
+    horolog.ok("user", "add", "bob", "--password-file", files / "new", *alice)
+    horolog.ok("user", "password", "bob", "--password-file", files / "newer", *alice)
+    horolog.ok("topic", "list", "--user", "bob", "--password-file", files / "newer")
+    bob = ("--user", "bob", "--login-password-file", files / "new")
+    refused = horolog("user", "password", "bob", "--password-file", files / "newer", *bob)
+    assert (refused.code, "SASL_AUTHENTICATION_FAILED" in refused.err) == (1, True)
+
+
 def test_what_doctor_says(address: str, certificates: Certificates, files: Path) -> None:
     options = ["--server", address, "--ca", certificates.ca, "--user", "alice", "--json"]
     good = Program().ok("doctor", *options, "--password-file", files / "password")

@@ -39,6 +39,14 @@ class DescribeBrokerResponse:
     kafka_advertised: str = string(
         default="", doc="The address that Kafka's clients get; empty: where they reached it."
     )
+    in_sync_most: int = int32(
+        default=-1, doc="How many brokers can be in sync, this one included; -1 when not known."
+    )
+    min_insync_replicas: int = int32(default=1, doc="`min.insync.replicas` of the broker.")
+    unmet_topics: int = int32(
+        default=0, doc="Topics whose own `min.insync.replicas` is more than can be in sync."
+    )
+    unmet_topic: str = string(default="", doc="One of them.")
 
 
 DESCRIBE_BROKER: Final = Api(

@@ -56,7 +56,7 @@ def access_of(settings: BrokerSettings) -> Access:
     if settings.cluster_etcd_key and not settings.cluster_etcd_cert:
         raise InvalidConfig(
             f"cluster.etcd.key is {settings.cluster_etcd_key}, and cluster.etcd.cert, the "
-            "certificate that it belongs to, is not given"
+            "certificate that it belongs to, is empty: give both"
         )
     user, password = read_credentials(settings.cluster_etcd_credentials)
     return Access(

@@ -19,12 +19,12 @@ def check(settings: BrokerSettings) -> None:
     if not settings.cluster_name:
         raise InvalidConfig(
             "cluster.etcd (--etcd) is given, and cluster.name (--cluster), the name of the cluster "
-            "in etcd, is not: give both"
+            "in etcd, is empty: give both"
         )
     if not settings.cluster_etcd:
         raise InvalidConfig(
             "cluster.name (--cluster) is given, and cluster.etcd (--etcd), where the cluster is "
-            "kept, is not: give both"
+            "kept, is empty: give both"
         )
     if settings.cluster_follow != NOT_FOLLOWING:
         raise InvalidConfig(

@@ -1,0 +1,72 @@
+"""`min.insync.replicas` above the number of brokers that can be in sync.
+
+Messages with acks=all are refused then, and no wait helps. It is allowed, since brokers may be
+added, so the broker warns of it: at its start, and when a topic is made or altered.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from ...storage.directory.topics import TopicEntry
+from ...storage.events import Observer
+from .base import Services
+
+_SETTING: Final = "min.insync.replicas"
+_EVENT: Final = "min_insync_unmet"
+
+
+def most_in_sync(services: Services) -> int | None:
+    """How many brokers can be in sync. `None` where it is not known: with etcd the leader alone
+    knows which brokers there were."""
+    cluster = services.cluster
+    if cluster is None:
+        return 1
+    if not cluster.settings.cluster_etcd:
+        return cluster.brokers_declared
+    return len(cluster.standing.states()) if cluster.leads else None
+
+
+def unmet_topics(services: Services) -> Iterator[tuple[str, int]]:
+    """Topics whose own value is above that, with the value, in order of names."""
+    most = most_in_sync(services)
+    if most is not None:
+        for name, entry in sorted(services.directory.topics().items()):
+            if (wanted := _own_value(entry)) > most:
+                yield name, wanted
+
+
+def warn_at_start(services: Services, observe: Observer) -> None:
+    """Warn of the broker's value, and of the first topic whose own cannot be met. With etcd the
+    other brokers may come later."""
+    most = most_in_sync(services)
+    if most is None or services.settings.cluster_etcd:
+        return
+    wanted = services.settings.min_insync_replicas
+    if wanted > most:
+        _warn(observe, wanted, most)
+    found = list(unmet_topics(services))
+    if found:
+        name, wanted = found[0]
+        _warn(observe, wanted, most, topic=name, topics=len(found))
+
+
+def warn_of_topic(services: Services, entry: TopicEntry) -> None:
+    """Warn of a topic that was made or altered just now."""
+    wanted, most = _own_value(entry), most_in_sync(services)
+    if most is not None and wanted > most:
+        _warn(services.outcomes.observe, wanted, most, topic=entry.name)
+
+
+def _own_value(entry: TopicEntry) -> int:
+    return int(entry.overrides.get(_SETTING, 0))
+
+
+def _warn(observe: Observer, wanted: int, most: int, **fields: object) -> None:
+    observe(
+        _EVENT,
+        min_insync_replicas=wanted,
+        brokers=most,
+        hint="acks=all is refused until as many brokers are in sync; alter min.insync.replicas, or "
+        "have more brokers",
+        **fields,
+    )
