@@ -309,11 +309,12 @@ def test_what_keeps_everybody_out(changes: dict[str, str | None], wrong: str) ->
 def test_a_login_in_an_address_is_refused_and_not_shown(
     name: str, address: str, shown: str
 ) -> None:
-    with pytest.raises(OptionError, match="sasl.username") as refused:
+    with pytest.raises(OptionError, match="a login before the @") as refused:
         read_options({name: address, "subscribe": "t"}, streaming=False, now_ms=0)
     assert str(refused.value).startswith(f"{name}: {shown} has a login before the @")
+    assert "sasl.username" in str(refused.value)
     assert "horse" not in str(refused.value)
-    with pytest.raises(OptionError, match="sasl.username") as refused:
+    with pytest.raises(OptionError, match="a login before the @") as refused:
         write_options({name: address, "topic": "t"}, overwrite=False, streaming=True)
     assert "horse" not in str(refused.value)
 
