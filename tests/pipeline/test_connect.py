@@ -78,15 +78,16 @@ def test_a_topic_becomes_no_table(
     rows = session.range(3).selectExpr("CAST(id AS STRING) AS value")
     stream = session.readStream.format("rate").load().selectExpr("CAST(value AS STRING) AS value")
     batch, streaming = rows.write.options(**options), stream.writeStream.options(**options)
-    for refused in (
+    calls: list[Callable[[], object]] = [
         lambda: batch.format("horolog").saveAsTable("dead"),
         lambda: batch.saveAsTable(name="dead", format="Horolog", mode="append"),
         lambda: rows.writeTo("dead").using("horolog"),
         lambda: streaming.format("horolog").toTable("dead"),
         lambda: streaming.toTable(tableName="dead", format="horolog"),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(OptionError, match=r"no query can read it: use .*, which appends"):
-            refused()
+            call()
     assert not spark.catalog.tableExists("dead")
     with blocking.Admin(broker.address) as admin:
         assert "dead" not in admin.list_topics()

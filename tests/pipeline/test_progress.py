@@ -214,7 +214,7 @@ def test_a_query_that_is_named(broker: BrokerThread, make_topic: MakeTopic) -> N
     one, two = make_topic(2), make_topic()
     named = {"copy": destination({"bootstrap.servers": broker.address, "subscribe": one}, "copies")}
     listener, run = ProgressListener(lambda _: pytest.fail("is not asked for"), named), uuid4()
-    listener.onQueryStarted(QueryStartedEvent(run, run, "copy", "2016-11-14T14:00:00.000Z", []))
+    listener.onQueryStarted(QueryStartedEvent(run, run, "copy", "2016-11-14T14:00:00.000Z", set()))
     ends = [
         json.dumps({one: {"0": 12, "1": 3}, "@ids": {"cluster": "c"}}),
         json.dumps({one: {"1": 2}, two: {"0": 5}}),
