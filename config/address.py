@@ -5,6 +5,7 @@ from typing import Final
 
 _ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]+)):(\d{1,5})", re.ASCII)
 _LABEL_MAXIMUM: Final = 63
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z+_]{0,19}://", re.ASCII)
 
 _OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _LOOPBACK: Final = re.compile(rf"::1|127(?:\.{_OCTET}){{3}}", re.ASCII)
@@ -27,6 +28,7 @@ def split_address(text: str) -> tuple[str, int]:
 
     Port 0 is allowed: it asks for a free one. Raises `ValueError` saying what is wrong.
     """
+    check_no_login(text)
     match = _ADDRESS.fullmatch(text)
     if match is None or not text.isprintable() or not _are_labels(match[2] or ""):
         raise ValueError(f"{text!r} is not HOST:PORT, for example 127.0.0.1:7070 or [::1]:7070")
@@ -34,6 +36,28 @@ def split_address(text: str) -> tuple[str, int]:
     if port > 65535:
         raise ValueError(f"{text!r} has port {port}, and ports end at 65535")
     return match[1] or match[2], port
+
+
+def check_no_login(text: str) -> None:
+    """Raise `ValueError` for `user:password@HOST:PORT`, alone or among several, without what stands
+    before the @: errors and logs are read by others."""
+    if "@" in text:
+        raise ValueError(
+            f"{without_login(text)!r} has a login before the @, which is no part of an address: "
+            "give the user and the password apart from it"
+        )
+
+
+def without_login(text: str) -> str:
+    """An address, a URL or several of them as they may be shown: `...` stands for a login.
+
+    Everything before the last @ but the scheme goes, because a password may have any character.
+    """
+    before, at, rest = text.rpartition("@")
+    if not at:
+        return text
+    scheme = _SCHEME.match(before)
+    return f"{scheme[0] if scheme else ''}...@{rest}"
 
 
 def is_loopback(host: str) -> bool:

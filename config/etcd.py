@@ -3,6 +3,8 @@
 import re
 from typing import Final
 
+from .address import without_login
+
 ENDPOINTS_FORM: Final = (
     "up to nine of http://HOST:PORT or https://HOST:PORT separated by commas, or empty"
 )
@@ -28,7 +30,7 @@ def _endpoint(text: str) -> str:
     parts = urlsplit(text)
     usable = parts.scheme in ("http", "https") and parts.hostname and parts.port
     if not usable or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
-        raise ValueError(f"{text[:100]!r} is none")
+        raise ValueError(f"{without_login(text)[:100]!r} is none")
     return f"{parts.scheme}://{parts.netloc}"
 
 

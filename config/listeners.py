@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from .address import split_address
+from .address import check_no_login, split_address
 
 OFF: Final = "off"
 """What the addresses of a protocol may be instead, but for the native one's."""
@@ -72,6 +72,7 @@ def _split(text: str) -> Iterator[ListenAddress]:
 
 
 def _listen_address(text: str) -> ListenAddress:
+    check_no_login(text)
     before, separator, address = text.rpartition("://")
     scheme = Scheme.BARE
     if separator:

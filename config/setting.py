@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ..protocol.errors import InvalidConfig
-from .address import host_names
+from .address import host_names, without_login
 from .listeners import Scheme, listen_addresses
 
 INT32_MAX: Final = 2**31 - 1
@@ -254,6 +254,8 @@ class Setting:
         label = name or self.name
         if label != self.name:
             label += f" (another name of {self.name})"
+        if isinstance(value, str) and (self.kind is Kind.ADDRESS or "://" in value):
+            value = without_login(value)
         why = f" {self.why_not}" if self.why_not else ""
         allowed = self.allowed(name, at)
         return InvalidConfig(

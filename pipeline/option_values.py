@@ -35,6 +35,13 @@ _UNIT_MS: Final = {
 _BY_PARTITION: Final = 'it is JSON such as {"clicks": {"0": 17, "1": 4}}'
 _DURATION: Final = re.compile(r"(\d{1,12})\s*([a-z]+)", re.ASCII)
 _LARGEST: Final = 2**62
+_REPLACED: Final = {
+    "sasl.jaas.": "sasl.username with sasl.password.file, or sasl.oauthbearer.token.file, "
+    "replaces it",
+    "ssl.truststore.": "ssl.ca.location, a PEM file, replaces it",
+    "ssl.keystore.": "ssl.certificate.location and ssl.key.location, PEM files, replace it",
+}
+"""Options of Kafka's Java client, by how they begin, and what there is instead."""
 
 
 class OptionError(HorologError, ValueError):
@@ -51,7 +58,10 @@ def check_names(given: Iterable[str], known: Iterable[str], purpose: str) -> Non
         if name in spelled:
             continue
         close = get_close_matches(name, spelled, n=1)
-        if close:
+        replaced = replaced_by(name)
+        if replaced is not None:
+            hint = replaced
+        elif close:
             hint = f"did you mean {spelled[close[0]]!r}?"
         elif name.startswith("kafka."):
             hint = (
@@ -61,6 +71,12 @@ def check_names(given: Iterable[str], known: Iterable[str], purpose: str) -> Non
         else:
             hint = f"there are {', '.join(sorted(spelled.values()))}"
         raise OptionError(f"unknown option {name!r} for {purpose}: {hint}")
+
+
+def replaced_by(name: str) -> str | None:
+    """Which options replace one of Kafka's Java client, if `name` is such a one, in lower case."""
+    bare = name.removeprefix("kafka.")
+    return next((hint for start, hint in _REPLACED.items() if bare.startswith(start)), None)
 
 
 def whole(name: str, text: str, *, least: int = 0, most: int = _LARGEST) -> int:
@@ -105,24 +121,31 @@ def duration_ms(name: str, text: str, *, least: int = 0) -> int:
     return found
 
 
-def time_ms(name: str, text: str, now_ms: int) -> int:
-    """A time as people write it: RFC 3339 with a zone, `@-1h`, or epoch milliseconds."""
+def time_ms(name: str, text: str, now_ms: int, *, any_unit: bool) -> int:
+    """A time as people write it: RFC 3339 with a zone, `@-1h`, or epoch milliseconds.
+
+    `any_unit` takes a number as it is, even where it looks like seconds or microseconds.
+    """
     try:
-        return parse_time(text.strip(), now_ms)
+        return parse_time(text.strip(), now_ms, any_unit)
     except OtherUnit as error:
-        by_partition = name.replace("Timestamp", "OffsetsByTimestamp")
-        raise OptionError(f"{name}: {error}; {by_partition} takes any number") from None
+        raise OptionError(f"{name}: {error}; anyUnit=true takes any number") from None
     except TimeError as error:
         raise OptionError(f"{name}: {error}") from None
 
 
-def by_partition(name: str, text: str, *, least: int) -> ByPartition:
-    """JSON `{"topic": {"0": 17, "1": 4}}`; the numbers are from `least` on."""
-    return _numbers(name, _json_object(name, text), least)
+def times_by_partition(name: str, text: str, *, any_unit: bool) -> ByPartition:
+    """JSON `{"topic": {"0": 1479144272509}}`, epoch milliseconds; `any_unit` as in `time_ms`."""
+    found = _numbers(name, _json_object(name, text), 0)
+    for topic, numbers in found.items():
+        for partition, number in numbers.items():
+            time_ms(f"{name}: {topic}-{partition}", str(number), 0, any_unit=any_unit)
+    return found
 
 
 def offsets(name: str, text: str) -> tuple[ByPartition, Logs]:
-    """The same with offsets, and what they are of where the offsets of a stream say it."""
+    """JSON `{"topic": {"0": 17, "1": 4}}`, -2 the beginning and -1 the end, and the logs that the
+    offsets are of where the offsets of a stream name them."""
     found = _json_object(name, text)
     try:
         logs = logs_from_json(found)

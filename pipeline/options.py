@@ -14,19 +14,21 @@ from ..client.client import ReadFrom
 from ..client.cluster.servers import Servers, parse_servers
 from ..client.security import options as security
 from ..client.security.errors import SecurityError
+from ..config.address import check_no_login
 from .logs import NO_LOGS, Logs
 from .option_values import (
     SENTINELS,
     ByPartition,
     OptionError,
     assignment,
-    by_partition,
     check_names,
     duration_ms,
     offsets,
     one_of,
     read_from,
+    replaced_by,
     time_ms,
+    times_by_partition,
     whole,
     yes_or_no,
 )
@@ -59,6 +61,7 @@ READ_NAMES: Final = (
         for what in ("Timestamp", "OffsetsByTimestamp", "Offsets")
     ),
     "startingOffsetsByTimestampStrategy",
+    "anyUnit",
     "timeRange",
     "maxOutOfOrderness",
     "failOnDataLoss",
@@ -169,6 +172,13 @@ class Given:
     def check(self, known: tuple[str, ...], purpose: str) -> None:
         check_names(self._values, known, purpose)
 
+    def check_replaced(self) -> None:
+        """Raise OptionError for an option of Kafka's Java client that others replace."""
+        for name in self._values:
+            hint = replaced_by(name)
+            if hint is not None:
+                raise OptionError(f"unknown option {name!r}: {hint}")
+
     def text(self, name: str) -> str | None:
         return self._values.get(name.lower())
 
@@ -188,9 +198,20 @@ class Given:
         text = self.text(name)
         return default if text is None else one_of(name, text, choices)
 
+    def addresses(self) -> dict[str, str]:
+        """The addresses of the broker, by the names that they were given by. Raises OptionError for
+        one with a user or a password in it."""
+        found = {name: value for name in SERVERS if (value := self.text(name)) is not None}
+        for name, address in found.items():
+            try:
+                check_no_login(address)
+            except ValueError as error:
+                raise OptionError(f"{name}: {error}, as sasl.username and sasl.password") from None
+        return found
+
     def broker(self) -> Broker:
         """Raises OptionError when there is no address, or none that is one."""
-        found = {name: value for name in SERVERS if (value := self.text(name)) is not None}
+        found = self.addresses()
         if not found:
             raise OptionError(
                 'the option "bootstrap.servers" is missing: the broker\'s HOST:PORT. '
@@ -226,6 +247,14 @@ class Given:
             self.number("retryBudgetMs", max(_DEFAULT_RETRY_MS, retries * interval_ms)),
             self.number("requestTimeoutMs", max(_DEFAULT_REQUEST_MS, poll_ms), least=1),
         )
+
+
+def check_no_shown_secret(options: Mapping[str, str]) -> None:
+    """Raise OptionError for a secret where Spark would show it: plans, its event log and its page
+    hide only the values of options with names such as `sasl.password`."""
+    given = Given(options)
+    given.addresses()
+    given.check_replaced()
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool, now_ms: int) -> ReadOptions:
@@ -326,13 +355,15 @@ def _no_broker(given: Given, streaming: bool) -> Subscription:
 
 
 def _bound(given: Given, side: str, default: Literal["earliest", "latest"], now_ms: int) -> Bound:
-    text = given.text(f"{side}Timestamp")
+    any_unit = given.flag("anyUnit", False)
+    name = f"{side}Timestamp"
+    text = given.text(name)
     if text is not None:
-        return Bound(default, time_ms=time_ms(f"{side}Timestamp", text, now_ms))
+        return Bound(default, time_ms=time_ms(name, text, now_ms, any_unit=any_unit))
     name = f"{side}OffsetsByTimestamp"
     text = given.text(name)
     if text is not None:
-        return Bound(default, times_ms=by_partition(name, text, least=0))
+        return Bound(default, times_ms=times_by_partition(name, text, any_unit=any_unit))
     name = f"{side}Offsets"
     text = given.text(name)
     if text is None:

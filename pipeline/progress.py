@@ -1,14 +1,15 @@
 """How far a streaming query has come, stored at the broker as positions under a name."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
+from ..client.cluster.servers import Servers
 from ..client.consume.consumer import Consumer
 from .connecting import CLIENT_ID
-from .options import Broker, Given, group_id
-from .planning import Offsets
+from .options import READ_NAMES, Broker, Given, group_id
+from .planning import Offsets, TopicPartition
 from .questions import LOOP
 
 _LONGEST_WAIT_MS: Final = 5_000
@@ -96,3 +97,26 @@ def publisher_of(options: Mapping[str, str]) -> Publisher | None:
     given = Given(options)
     name = group_id(given)
     return None if name is None else Publisher(given.broker(), name)
+
+
+def destination(server: str | Servers | Mapping[str, str], group: str) -> tuple[Broker, str]:
+    """Where positions are stored, and under which name: `server` is an address, or the options of
+    a read. Raises OptionError."""
+    if isinstance(server, Servers):
+        broker = Broker(server)
+    else:
+        given = Given({"bootstrap.servers": server} if isinstance(server, str) else server)
+        given.check(READ_NAMES, "publish_progress")
+        broker = given.broker()
+    name = group_id(Given({"groupId": group}))
+    assert name is not None
+    return broker, name
+
+
+def earliest(ends: Iterable[Offsets]) -> Offsets:
+    """The offsets that all of several sources have reached, in what any of them reads."""
+    found: dict[TopicPartition, int] = {}
+    for offsets in ends:
+        for key, offset in offsets.items():
+            found[key] = min(offset, found.get(key, offset))
+    return found

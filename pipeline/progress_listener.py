@@ -1,46 +1,82 @@
-"""Publishing the progress of streaming queries, for those whose sources have the option `groupId`.
+"""Publishing the progress of streaming queries.
 
 Spark reports the end of a batch to a source only when the next batch begins, and never for the last
-one. A listener gets each report at once, but with offsets only; the options of a source are in the
-query's plan.
+one. A listener gets each report at once, but with offsets only. Where the offsets are to be stored
+is in the options of a source, which the query's plan has; under Spark Connect a program cannot see
+that plan, and names the queries instead.
 """
 
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     JStreamingQueryListener,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
+    SourceProgress,
     StreamingQueryListener,
     StreamingQueryProgress,
 )
-from pyspark.sql.streaming.query import StreamingQuery
 
-from .planning import from_json
-from .progress import Publisher, publisher_of
+from ..client.cluster.servers import Servers
+from .option_values import OptionError
+from .options import Broker
+from .planning import Offsets, from_json
+from .progress import Publisher, destination, earliest, publisher_of
 from .source import NAME
+from .spark_session import AnySession, is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_PYTHON_SOURCE: Final = "PythonMicroBatchStream"
+"""In the description of a source that is written in Python."""
 
 _log = logging.getLogger(__name__)
 
 
-def publish_progress(spark: SparkSession) -> StreamingQueryListener:
-    """From now on, store at the broker how far each stream with the option `groupId` has come.
+def publish_progress(
+    spark: AnySession,
+    queries: Mapping[str, tuple[str | Servers | Mapping[str, str], str]] | None = None,
+) -> StreamingQueryListener:
+    """From now on, store at the broker how far the streaming queries of a session have come.
 
-    Once for a session is enough; it holds for all its streaming queries, and for those of cloned
-    sessions it has to be said again. `spark.streams.removeListener` ends it.
+    These are the sources with the option `groupId`, and the queries in `queries`, by the name that
+    `.queryName(...)` gives them: `{"copy": (server, group)}`. There `server` is an address or the
+    options of the read, and takes the positions of all topics that the query reads by this format.
+    Spark Connect needs `queries`, because options cannot be seen there.
+
+    Once for a session is enough; for those of cloned sessions it has to be said again.
+    `spark.streams.removeListener` ends it. Raises OptionError.
     """
-    listener = ProgressListener(spark.streams.get)
-    spark.streams.addListener(listener)
-    for query in spark.streams.active:
+    named = {name: _destination(name, where) for name, where in (queries or {}).items()}
+    if is_connect(spark):
+        if not named:
+            raise OptionError(
+                "under Spark Connect the option groupId of a source cannot be seen: name the "
+                "queries, publish_progress(spark, {query_name: (server, group)})"
+            )
+        listener = ProgressListener(lambda _: None, named)
+        spark.streams.addListener(listener)
+        return listener
+    streams = cast("SparkSession", spark).streams
+    listener = ProgressListener(streams.get, named)
+    streams.addListener(listener)
+    for query in streams.active:
         listener.ask(query)
     return listener
+
+
+def _destination(name: str, where: object) -> tuple[Broker, str]:
+    match where:
+        case (str() | Servers() | Mapping() as server, str(group)):
+            return destination(server, group)
+    raise OptionError(f"publish_progress: the query {name!r} needs a pair (server, group)")
 
 
 class _OneText(JStreamingQueryListener):
@@ -59,10 +95,16 @@ class ProgressListener(StreamingQueryListener):
     Nothing here fails a query: what goes wrong is logged.
     """
 
-    def __init__(self, find: Callable[[str], StreamingQuery | None]) -> None:
-        """`find` gives the query with an id, while it runs."""
+    def __init__(
+        self,
+        find: "Callable[[str], StreamingQuery | None]",
+        named: Mapping[str, tuple[Broker, str]] | None = None,
+    ) -> None:
+        """`find` gives the query with an id, while it runs. `named` are queries whose options are
+        not asked for, with where their progress is stored."""
         super().__init__()
         self._find = find
+        self._named = named or {}
         self._wrapped: Any = None
         self._runs: dict[UUID, list[Publisher | None]] = {}
 
@@ -70,6 +112,8 @@ class ProgressListener(StreamingQueryListener):
     def _jlistener(self) -> Any:
         """What the JVM calls; Spark adds and removes it."""
         if self._wrapped is None:
+            from pyspark import SparkContext  # a client of Spark Connect alone has none
+
             jvm: Any = SparkContext._jvm
             self._wrapped = jvm.PythonStreamingQueryListenerWrapper(_OneText(self))
         return self._wrapped
@@ -77,13 +121,17 @@ class ProgressListener(StreamingQueryListener):
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Spark waits for this before the query begins, so the query is there to be asked; when
         its progress comes it may be gone."""
-        query = self._find(str(event.id))
+        query = None if event.name in self._named else self._find(str(event.id))
         if query is not None:
             self.ask(query)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """A batch is done: what is behind it is next."""
         progress = event.progress
+        where = self._named.get(progress.name or "")
+        if where is not None:
+            self._publish_all(progress, *where)
+            return
         publishers = self._runs.get(progress.runId, [])
         if not any(publishers):
             return
@@ -107,9 +155,20 @@ class ProgressListener(StreamingQueryListener):
             if publisher is not None:
                 publisher.close()
 
-    def ask(self, query: StreamingQuery) -> None:
+    def _publish_all(self, progress: StreamingQueryProgress, broker: Broker, group: str) -> None:
+        """Store what all sources of a named query have reached."""
+        ends = [end for source in progress.sources if (end := _our_end(source)) is not None]
+        if not ends:
+            return
+        if progress.runId not in self._runs:
+            self._runs[progress.runId] = [Publisher(broker, group)]
+        (publisher,) = self._runs[progress.runId]
+        assert publisher is not None
+        publisher.publish(earliest(ends))
+
+    def ask(self, query: "StreamingQuery") -> None:
         """Find out under which names the progress of a query is stored, unless that is known."""
-        if UUID(query.runId) in self._runs:
+        if query.name in self._named or UUID(query.runId) in self._runs:
             return
         try:
             self.learn(UUID(query.runId), source_options(query))
@@ -123,7 +182,19 @@ class ProgressListener(StreamingQueryListener):
         ]
 
 
-def source_options(query: StreamingQuery) -> list[dict[str, str] | None]:
+def _our_end(source: SourceProgress) -> Offsets | None:
+    """Where a batch ended in a source of this format; None for other sources, and without one."""
+    if _PYTHON_SOURCE not in source.description:
+        return None
+    end = json.loads(source.endOffset or "null")
+    try:
+        found = from_json(end)
+    except (AttributeError, ValueError):
+        return None  # that of another source written in Python
+    return found if all(type(offset) is int for offset in found.values()) else None
+
+
+def source_options(query: "StreamingQuery") -> list[dict[str, str] | None]:
     """The options of each source of a query, in the order of its progress; None for one that is
     not ours."""
     found: list[dict[str, str] | None] = []

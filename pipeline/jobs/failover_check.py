@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from .dataframes import between, identity_of, read_plans
+from .dataframes import between, identity_of, read_ranges
 from .ranges import PartitionRange, ReadPlan
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def failover_check(
         if plan.rows == 0:
             continue
         one = (
-            read_plans(spark, [plan])
+            read_ranges(spark, [plan])
             .where(between(sf.col("timestamp"), plan.from_ms, plan.to_ms))
             .select(identity_of(identity).alias("id"), sf.lit(side).alias("side"))
         )

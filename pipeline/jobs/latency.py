@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from .dataframes import read_plans
+from .dataframes import read_ranges
 from .ranges import ReadPlan
 
 if TYPE_CHECKING:
@@ -105,9 +105,9 @@ def latency_report(
     from pyspark.sql import functions as sf
 
     if created_in is None:
-        rows = _both_kept(read_plans(spark, plans, _COLUMNS))
+        rows = _both_kept(read_ranges(spark, plans, _COLUMNS))
     else:
-        rows = _created_in(read_plans(spark, plans, _COLUMNS_WITH_HEADERS), created_in)
+        rows = _created_in(read_ranges(spark, plans, _COLUMNS_WITH_HEADERS), created_in)
     counted = _counted(rows, window_ms).persist()
     try:
         unknown = counted.where("latency IS NULL").agg(sf.sum("n")).first()

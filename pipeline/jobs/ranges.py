@@ -13,7 +13,7 @@ from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...times import EPOCH_MS_MAXIMUM, check_unit
 from ..logs import NO_LOGS, UNKNOWN, LogId, Logs, logs_of
 
-_BY_TIMESTAMP: Final = "timestamp"
+BY_TIMESTAMP: Final = "timestamp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,14 @@ class ReadPlan:
     ranges: tuple[PartitionRange, ...]
     log: LogId = UNKNOWN
     """What the offsets are of."""
+    by: By = BY_TIMESTAMP
+    """Which times are wanted: the messages' own, which can be out of order, or those of the append,
+    which are in order."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether not all times are wanted."""
+        return self.from_ms is not None or self.to_ms is not None
 
     @property
     def rows(self) -> int:
@@ -83,7 +91,8 @@ def plan_by_create_time(
     *,
     max_out_of_order_ms: int | None = None,
 ) -> ReadPlan:
-    """Every message whose time is in `[from_ms, to_ms)`, and others that lie between them.
+    """Every message whose time is in `[from_ms, to_ms)`, and the offsets of others between them:
+    `read_plans` leaves those out, `read_ranges` has them.
 
     Messages of a time may come late, so reading goes on to the end of the log, or, when no message
     comes more than `max_out_of_order_ms` after a later one, to the first message of `to_ms` and
@@ -99,7 +108,7 @@ def plan_by_create_time(
     slack_ms = max_out_of_order_ms or 0
     with Admin(server) as admin:
         log = _log_of(admin, topic)
-        ranges = _ranges(admin, topic, from_ms, stop_ms, _BY_TIMESTAMP, slack_ms)
+        ranges = _ranges(admin, topic, from_ms, stop_ms, BY_TIMESTAMP, slack_ms)
     return ReadPlan(server, topic, from_ms, to_ms, ranges, log)
 
 
@@ -122,8 +131,8 @@ def plan_by_append_time(
     _check_times(from_ms, to_ms)
     with Admin(server) as admin:
         log = _log_of(admin, topic)
-        ranges = _ranges(admin, topic, from_ms, to_ms, _BY_TIMESTAMP if own_times else "append")
-    return ReadPlan(server, topic, from_ms, to_ms, ranges, log)
+        ranges = _ranges(admin, topic, from_ms, to_ms, BY_TIMESTAMP if own_times else "append")
+    return ReadPlan(server, topic, from_ms, to_ms, ranges, log, by="append")
 
 
 def _check_times(from_ms: int | None, to_ms: int | None) -> None:

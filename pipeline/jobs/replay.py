@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...times import format_time
-from .dataframes import between, read_plans, utc_date, utc_hour
+from .dataframes import between, read_ranges, utc_date, utc_hour
 from .ranges import ReadPlan
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def replay(spark: "SparkSession", plan: ReadPlan, target: Target) -> Replayed:
     seen = Observation("replay")
     wanted = between(sf.col("timestamp"), plan.from_ms, plan.to_ms)
     rows = (
-        read_plans(spark, [plan])
+        read_ranges(spark, [plan])
         .observe(
             seen,
             sf.count(sf.lit(1)).alias("scanned"),

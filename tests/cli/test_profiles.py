@@ -68,6 +68,27 @@ def test_what_cannot_be_a_profile(run: Run, home: Path) -> None:
     assert not home.exists()
 
 
+LOGIN = "tls://alice:correct-horse@a:7070"
+
+
+def test_a_login_in_an_address_is_not_shown(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [run("topic", "list", "--server", LOGIN, code=2).err]
+    told.append(run("profile", "add", "a", "--server", LOGIN, code=2).err)
+    with monkeypatch.context() as patched:
+        patched.setenv("HOROLOG_SERVER", LOGIN)
+        told.append(run("topic", "list", code=2).err)
+    home.parent.mkdir(parents=True)
+    home.write_text(f'profile = "prod"\n[profiles.prod]\nserver = "{LOGIN}"\n')
+    home.chmod(0o600)
+    told += [run(*command, code=2).err for command in (("topic", "list"), ("profile", "list"))]
+    for err in told:
+        assert "'tls://...@a:7070' has a login before the @" in err
+        assert "horse" not in err
+    assert f"{home}: profiles.prod.server" in told[-1]
+
+
 def test_a_name_of_a_file_that_is_not_utf_8(run: Run, home: Path) -> None:
     assert "is not UTF-8" in run("profile", "add", "a", "--ca", "ca-\udcff", code=2).err
     assert not home.exists()
@@ -170,6 +191,7 @@ SETTINGS = st.fixed_dictionaries(
     {},
     optional={
         **dict.fromkeys(profiles.TEXTS, TEXTS),
+        "server": TEXTS.filter(lambda text: "@" not in text),
         **{name: st.lists(TEXTS, min_size=1, max_size=3).map(tuple) for name in profiles.COMMANDS},
     },
 )

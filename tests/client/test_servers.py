@@ -41,3 +41,20 @@ def test_what_is_no_address_is_refused(text: str, wrong: str) -> None:
         parse_servers(text)
     with pytest.raises(ValueError, match=wrong):
         Admin(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("alice:correct-horse@a:1", "'...@a:1'"),
+        ("kafka+tls://alice:correct,horse@a:1,b:2", "'kafka+tls://...@a:1,b:2'"),
+        ("a:1,correct-horse@b", "'...@b'"),
+        ("http://alice:correct-horse@a:1", "'http://...@a:1'"),
+    ],
+)
+def test_a_login_in_an_address_is_refused_and_not_shown(text: str, shown: str) -> None:
+    for make in (parse_servers, Admin):
+        with pytest.raises(ValueError, match="has a login before the @") as refused:
+            make(text)
+        assert str(refused.value).startswith(shown)
+        assert "horse" not in str(refused.value)

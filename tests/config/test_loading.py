@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from horolog.config.address import is_loopback, join_address, split_address
+from horolog.config.address import (
+    is_loopback,
+    join_address,
+    split_address,
+    without_login,
+)
 from horolog.config.broker import BROKER_SETTINGS, NAMES, BrokerSettings, broker_settings
 from horolog.config.listeners import listen_addresses
 from horolog.config.loading import environment_name, ignored_variables, load
@@ -327,3 +332,32 @@ def test_what_is_no_address(text: str) -> None:
         split_address(text)
     with pytest.raises(InvalidConfig, match="listen"):
         broker_settings({"listen": text})
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("alice:correct-horse@h:1", "...@h:1"),
+        ("correct-horse@h:1", "...@h:1"),
+        ("alice:correct@horse@h:1", "...@h:1"),
+        ("tls://alice:correct-horse@h:1", "tls://...@h:1"),
+        ("h:1,alice:correct,horse@h:2", "...@h:2"),
+        ("http://etcd:2379,http://root:correct/horse@h:2379", "http://...@h:2379"),
+    ],
+)
+def test_a_login_in_an_address_is_refused_and_not_shown(text: str, shown: str) -> None:
+    assert without_login(text) == shown
+    with pytest.raises(ValueError, match="before the @") as refused:
+        split_address(text)
+    assert "horse" not in str(refused.value)
+    urls = ("cluster.etcd", "sasl.oauthbearer.jwks.endpoint.url") if "://" in text else ()
+    for name in ("listen", "kafka.listen", "cluster.follow", "cluster.address", *urls):
+        with pytest.raises(InvalidConfig, match=name) as told:
+            broker_settings({name: text})
+        assert "horse" not in str(told.value)
+        assert repr(shown) in str(told.value)
+
+
+@pytest.mark.parametrize("text", ["", "h:1", "tls://h:1", "a:1,b:2"])
+def test_an_address_without_a_login_is_shown_as_it_is(text: str) -> None:
+    assert without_login(text) == text

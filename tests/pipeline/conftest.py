@@ -3,7 +3,7 @@
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,6 +13,9 @@ from horolog.pipeline import session
 from horolog.pipeline.java import NoJava, find_java
 from horolog.testing.broker_thread import BrokerThread
 from horolog.tests.pipeline.sources import close_idle
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 _NUMBERS = itertools.count()
 
@@ -72,6 +75,8 @@ def spark() -> Iterator[SparkSession]:
     conf = {
         "spark.ui.enabled": "false",
         "spark.sql.streaming.pollingDelay": "50ms",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
         # What these tests do is soon over: good code takes longer to make than it runs.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
         "-Dderby.stream.error.file=/dev/null",
@@ -79,4 +84,27 @@ def spark() -> Iterator[SparkSession]:
     started = session("tests", master="local[2,4]", conf=conf)
     started.sparkContext.setLogLevel("OFF")
     yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def connect_address(spark: SparkSession) -> str:
+    """The address of a Spark Connect server in the JVM of `spark`."""
+    jvm: Any = spark._jvm
+    companion = getattr(jvm.org.apache.spark.sql.connect.service, "SparkConnectService$")
+    service = getattr(companion, "MODULE$")
+    service.start(spark.sparkContext._jsc.sc())
+    return f"sc://127.0.0.1:{service.localPort()}"
+
+
+@pytest.fixture
+def connected(connect_address: str) -> Iterator["ConnectSession"]:
+    """A session of that server."""
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    started = ConnectSession.builder.remote(connect_address).create()
+    yield started
+    streams = started.streams
+    while streams._sqlb._listener_bus:
+        streams.close()  # it removes every other listener
     started.stop()

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import (
     BinaryType,
+    IntegerType,
     LongType,
     StringType,
     StructField,
@@ -46,12 +47,39 @@ def test_every_column(
         partition=1,
     )
     found = read(source(broker.address, subscribe=topic))
-    common = {"topic": topic, "partition": 1, "timestampType": 0}
+    common = {"topic": topic, "partition": 1}
+    created, none = {"timestampType": 0, **common}, {"timestampType": -1, **common}
     assert found == [
-        {"key": b"k", "value": b"v", "offset": 0, "timestamp": at(T0_MS), **common},
-        {"key": None, "value": None, "offset": 1, "timestamp": at(T0_MS + 1), **common},
-        {"key": None, "value": b"", "offset": 2, "timestamp": None, **common},
+        {"key": b"k", "value": b"v", "offset": 0, "timestamp": at(T0_MS), **created},
+        {"key": None, "value": None, "offset": 1, "timestamp": at(T0_MS + 1), **created},
+        {"key": None, "value": b"", "offset": 2, "timestamp": None, **none},
     ]
+    alone = StructType([StructField("timestampType", IntegerType())])
+    assert [
+        row["timestampType"] for row in read(source(broker.address, subscribe=topic), alone)
+    ] == [
+        0,
+        0,
+        -1,
+    ]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        {"bootstrap.servers": "alice:correct-horse@127.0.0.1:1"},
+        {"kafka.bootstrap.servers": "kafka://correct-horse@127.0.0.1:1"},
+        {"bootstrap.servers": "127.0.0.1:1", "kafka.sasl.jaas.config": 'password="correct-horse"'},
+        {"bootstrap.servers": "127.0.0.1:1", "ssl.keystore.password": "correct-horse"},
+    ],
+)
+def test_a_secret_that_spark_would_show_is_refused_before_there_is_a_plan(
+    shown: dict[str, str],
+) -> None:
+    """`load()` and `save()` make the data source before the plan that Spark's event log has."""
+    with pytest.raises(OptionError) as refused:
+        source(None, **shown)
+    assert "horse" not in str(refused.value)
 
 
 def test_append_times_and_headers_on_request(

@@ -16,6 +16,7 @@ from horolog.pipeline.jobs.bootstrap import (
     read_input,
     topic_ends,
 )
+from horolog.pipeline.jobs.dataframes import read_plans
 from horolog.pipeline.jobs.latency import Latencies, latency_report
 from horolog.pipeline.jobs.ranges import plan_by_append_time, plan_by_create_time
 from horolog.pipeline.jobs.replay import replay, replay_target
@@ -48,6 +49,11 @@ def test_a_replay_is_exact_and_done_again_it_is_the_same(
     send(broker, "m", [T + 59 * MINUTE, None], partition=1)
     plan = plan_by_create_time(broker.address, "m", T, T + 2 * HOUR)
     target = replay_target(str(tmp_path), plan)
+    wanted = sorted(f"message of {T + minute * MINUTE}" for minute in (1, 20, 59, 70))
+    for schema in (None, "value binary"):
+        found = read_plans(spark, [plan], schema)
+        assert sorted(bytes(row.value).decode() for row in found.collect()) == wanted
+        assert schema is None or found.columns == ["value"]
     first = replay(spark, plan, target)
     assert (first.kept, first.stored, first.hours, first.missing) == (4, 4, 2, 0)
     assert (first.scanned, first.without_time) == (8, 1)

@@ -51,8 +51,20 @@ def test_a_time_wins_over_offsets() -> None:
     )
     assert found.start.time_ms == NOW_MS - 3_600_000
     assert found.end.time_ms == NOW_MS
-    found = parse({"startingOffsetsByTimestamp": '{"t": {"1": 5}}'})
-    assert found.start.times_ms == {"t": {1: 5}}
+    found = parse({"startingOffsetsByTimestamp": f'{{"t": {{"1": {NOW_MS}, "2": 0}}}}'})
+    assert found.start.times_ms == {"t": {1: NOW_MS, 2: 0}}
+
+
+def test_any_unit_takes_times_that_look_like_seconds() -> None:
+    found = parse({"startingTimestamp": "5", "endingTimestamp": "1479144272", "anyUnit": "true"})
+    assert found.window == Window(5, 1_479_144_272)
+    by_partition = {
+        "startingOffsetsByTimestamp": '{"t": {"0": 1479144272}}',
+        "endingOffsetsByTimestamp": '{"t": {"0": 1479144272509000}}',
+    }
+    found = parse({**by_partition, "anyUnit": "true"})
+    assert found.start.times_ms == {"t": {0: 1_479_144_272}}
+    assert found.end.times_ms == {"t": {0: 1_479_144_272_509_000}}
 
 
 def test_times_bound_a_batch_exactly() -> None:
@@ -69,7 +81,7 @@ def test_times_bound_a_batch_exactly() -> None:
     [
         {"timeRange": "offsets"},
         {"endingOffsets": '{"t": {"0": 3}}'},
-        {"endingOffsetsByTimestamp": '{"t": {"0": 3}}'},
+        {"endingOffsetsByTimestamp": f'{{"t": {{"0": {NOW_MS}}}}}'},
     ],
 )
 def test_offsets_bound_a_batch_by_offsets(options: dict[str, str]) -> None:
@@ -124,8 +136,26 @@ def test_no_lengths_of_time(text: str) -> None:
         ({"subscribe": "", "assign": "[0]"}, '{"clicks": [0, 2]}'),
         ({"subscribe": "", "assign": '{"t": []}'}, '{"clicks": [0, 2]}'),
         ({"startingTimestamp": "1479144272"}, "looks like seconds"),
-        ({"startingTimestamp": "1479144272"}, "startingOffsetsByTimestamp takes any number"),
-        ({"endingTimestamp": "1479144272"}, "endingOffsetsByTimestamp takes any number"),
+        ({"startingTimestamp": "1479144272"}, "anyUnit=true takes any number"),
+        ({"endingTimestamp": "1479144272"}, "endingTimestamp: 1479144272 looks like seconds"),
+        (
+            {"startingOffsetsByTimestamp": '{"t": {"0": 1479144272509, "1": 1479144272}}'},
+            "startingOffsetsByTimestamp: t-1: 1479144272 looks like seconds",
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"t": {"0": 1479144272}}', "anyUnit": "false"},
+            "write 1479144272000 if it is seconds; anyUnit=true takes any number",
+        ),
+        (
+            {"endingOffsetsByTimestamp": '{"t": {"0": 1479144272509000}}'},
+            "endingOffsetsByTimestamp: t-0: 1479144272509000 looks like microseconds",
+        ),
+        ({"startingOffsetsByTimestamp": '{"t": {"0": -1}}'}, "t-0 has -1; it is an integer from 0"),
+        (
+            {"startingOffsetsByTimestamp": '{"t": {"0": 9223372036854775808}}', "anyUnit": "true"},
+            "does not fit in 64 bits",
+        ),
+        ({"anyUnit": "yes"}, "anyUnit='yes': it is true or false"),
         ({"startingTimestamp": "2016-11-14"}, "zone"),
         ({"startingOffsets": "first"}, "earliest, latest, or JSON"),
         ({"startingOffsets": '{"t": {"0": -3}}'}, "from -2 on"),
@@ -245,7 +275,17 @@ def test_how_to_be_let_in() -> None:
         ({"sasl.password": None}, "the user alice has no password"),
         ({"sasl.username": "bob"}, "sasl.username and kafka.sasl.username contradict each other"),
         ({"sasl.mechanism": "GSSAPI"}, "'GSSAPI' is no mechanism"),
-        ({"sasl.jaas.config": "x"}, "sasl.jaas.config"),
+        (
+            {"kafka.sasl.jaas.config": 'ScramLoginModule required password="correct-horse-7213";'},
+            "unknown option 'kafka.sasl.jaas.config' for a read: sasl.username with "
+            "sasl.password.file, or sasl.oauthbearer.token.file, replaces it",
+        ),
+        ({"sasl.jaas.config": "correct-horse-7213"}, "sasl.username with sasl.password.file"),
+        ({"kafka.ssl.truststore.location": "a.jks"}, "ssl.ca.location, a PEM file, replaces it"),
+        (
+            {"kafka.ssl.keystore.password": "correct-horse-7213"},
+            "ssl.certificate.location and ssl.key.location, PEM files, replace it",
+        ),
         ({"sasl.pasword": "x"}, "did you mean 'sasl.password'"),
     ],
 )
@@ -254,6 +294,29 @@ def test_what_keeps_everybody_out(changes: dict[str, str | None], wrong: str) ->
     with pytest.raises(OptionError, match=re.escape(wrong)) as caught:
         read_options(options, streaming=False, now_ms=0)
     assert "correct-horse" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("alice:correct-horse-7213@a:9092", "'...@a:9092'"),
+        ("kafka://alice:correct-horse-7213@a:9092,b:9092", "'kafka://...@a:9092,b:9092'"),
+        ("a:9092,alice:correct-horse,7213@b:9092", "'...@b:9092'"),
+        ("correct-horse-7213@a", "'...@a'"),
+    ],
+)
+@pytest.mark.parametrize("name", ["bootstrap.servers", "kafka.bootstrap.servers"])
+def test_a_login_in_an_address_is_refused_and_not_shown(
+    name: str, address: str, shown: str
+) -> None:
+    with pytest.raises(OptionError, match="a login before the @") as refused:
+        read_options({name: address, "subscribe": "t"}, streaming=False, now_ms=0)
+    assert str(refused.value).startswith(f"{name}: {shown} has a login before the @")
+    assert "sasl.username" in str(refused.value)
+    assert "horse" not in str(refused.value)
+    with pytest.raises(OptionError, match="a login before the @") as refused:
+        write_options({name: address, "topic": "t"}, overwrite=False, streaming=True)
+    assert "horse" not in str(refused.value)
 
 
 def test_an_address_with_how_to_be_let_in_becomes_options() -> None:

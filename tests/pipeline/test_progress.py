@@ -21,13 +21,15 @@ from pyspark.sql.streaming.listener import (
 from horolog import blocking
 from horolog.client.cluster.servers import parse_servers
 from horolog.pipeline import publish_progress
+from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.options import Broker
-from horolog.pipeline.progress import Publisher, publisher_of
+from horolog.pipeline.progress import Publisher, destination, publisher_of
 from horolog.pipeline.progress_listener import ProgressListener
 from horolog.testing.broker_thread import BrokerThread
 
 MakeTopic = Callable[..., str]
 
+PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream@1"
 WARNED = "the progress of groupId=billing could not be stored at {} ("
 
 
@@ -138,11 +140,12 @@ def test_a_source_without_a_name() -> None:
     assert publisher_of({"bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}) is None
 
 
-def progress(run: UUID, *ends: str | None) -> QueryProgressEvent:
-    """What Spark tells of a batch whose sources ended there."""
+def progress(run: UUID, *ends: str | None, name: str | None = None) -> QueryProgressEvent:
+    """What Spark tells of a batch whose sources ended there; one that ended at `{"log...}` is of
+    another kind."""
     sources: list[dict[str, object]] = [
         {
-            "description": "PythonMicroBatchStream@1",
+            "description": "FileStreamSource@1" if "log" in (end or "") else PYTHON,
             "startOffset": None,
             "endOffset": end,
             "latestOffset": end,
@@ -156,7 +159,7 @@ def progress(run: UUID, *ends: str | None) -> QueryProgressEvent:
     told = {
         "id": str(run),
         "runId": str(run),
-        "name": None,
+        "name": name,
         "timestamp": "2016-11-14T14:00:00.000Z",
         "batchId": 0,
         "batchDuration": 1,
@@ -204,6 +207,46 @@ def test_a_source_that_cannot_be_told_from_others(
     assert "has 1 sources in its plan and 2 in its progress" in caplog.text
     listener.onQueryTerminated(QueryTerminatedEvent(run, run, None, None))
     assert positions(broker.address, "unclear", topic) == [None]
+
+
+def test_a_query_that_is_named(broker: BrokerThread, make_topic: MakeTopic) -> None:
+    """All sources of this format count, the earliest where two read the same, and no others."""
+    one, two = make_topic(2), make_topic()
+    named = {"copy": destination({"bootstrap.servers": broker.address, "subscribe": one}, "copies")}
+    listener, run = ProgressListener(lambda _: pytest.fail("is not asked for"), named), uuid4()
+    listener.onQueryStarted(QueryStartedEvent(run, run, "copy", "2016-11-14T14:00:00.000Z", set()))
+    ends = [
+        json.dumps({one: {"0": 12, "1": 3}, "@ids": {"cluster": "c"}}),
+        json.dumps({one: {"1": 2}, two: {"0": 5}}),
+        '{"logOffset": 0}',
+        '{"page": {"token": "x"}}',  # another source written in Python
+        '{"page": {"0": "x"}}',
+        "7",
+        None,
+    ]
+    listener.onQueryProgress(progress(run, *ends, name="copy"))
+    listener.onQueryProgress(progress(uuid4(), *ends, name="other"))
+    listener.onQueryProgress(progress(run, *ends[2:], name="copy"))
+    assert positions(broker.address, "copies", one, 2) == [12, 2]
+    assert positions(broker.address, "copies", two) == [5]
+    listener.onQueryTerminated(QueryTerminatedEvent(run, run, None, None))
+
+
+@pytest.mark.parametrize(
+    ("server", "group", "wrong"),
+    [
+        ("here", "g", "bootstrap.servers: 'here' is not HOST:PORT"),
+        ({"subscribe": "t"}, "g", '"bootstrap.servers" is missing'),
+        ({"bootstrap.server": "h:1"}, "g", "did you mean 'bootstrap.servers'"),
+        ("h:1", " ", "groupId=' '"),
+    ],
+)
+def test_where_the_progress_of_a_named_query_cannot_go(
+    server: str | dict[str, str], group: str, wrong: str
+) -> None:
+    with pytest.raises(OptionError, match=wrong):
+        destination(server, group)
+    assert destination(parse_servers("h:1"), "g") == destination("h:1", "g")
 
 
 class Ended(StreamingQueryListener):

@@ -13,7 +13,7 @@ from horolog.tests.pages.python import examples
 
 from .brokers import create
 
-(SCRIPT,) = examples(Path(__file__).parents[2] / "docs" / "spark.md")
+SCRIPT, *_ = examples(Path(__file__).parents[2] / "docs" / "spark.md")
 
 
 @pytest.mark.timeout(300)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count, window
 from pyspark.sql.functions import sum as total
@@ -80,6 +81,17 @@ def test_stopped_killed_and_begun_again(
     written = values(broker.address, sink, 2)
     assert len(written) == 2010
     assert Counter(written) == Counter(values(broker.address, source, 2))
+
+
+@pytest.mark.parametrize("trigger", [{"availableNow": True}, {"processingTime": "0 seconds"}])
+def test_a_wrong_option_is_told_in_the_error(
+    spark: SparkSession, broker: BrokerThread, tmp_path: Path, trigger: Any
+) -> None:
+    rows = stream(spark, broker, subscribe="t", startingTimestamps="@-1h")
+    writer = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    with pytest.raises(StreamingQueryException, match="did you mean 'startingTimestamp'") as told:
+        writer.trigger(**trigger).start().awaitTermination()
+    assert "UnboundLocalError" not in str(told.value)
 
 
 def test_from_the_end_of_a_topic_that_grows(

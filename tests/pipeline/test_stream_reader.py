@@ -3,10 +3,16 @@
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 from horolog import blocking
 from horolog.pipeline.option_values import OptionError
@@ -290,3 +296,34 @@ def test_a_start_names_every_partition_of_a_stream(
     start[topic]["2"] = -2
     named = stream(broker, subscribe=topic, startingOffsets=json.dumps(start)).initialOffset()
     assert plain(named) == {topic: {"0": 0, "1": 0, "2": 0}}
+
+
+WRONG = {"startingTimestamps": "@-1h"}, {"startingOffsets": "first"}, {"segments.path": "t-0"}
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: next(iter(wrong)))
+def test_a_wrong_option_is_raised_by_whatever_spark_calls_first(wrong: dict[str, str]) -> None:
+    """What `streamReader` raises is hidden by an UnboundLocalError of Spark."""
+    made = source("127.0.0.1:1", subscribe="t", **wrong)
+    reader: Any = carried(made.streamReader(made.schema()))
+    assert issubclass(type(reader), SupportsTriggerAvailableNow)
+    (name,) = wrong
+    offset: dict[str, Any] = {"t": {"0": 0}}
+    for call in (
+        reader.initialOffset,
+        reader.prepareForTriggerAvailableNow,
+        partial(reader.latestOffset, offset, reader.getDefaultReadLimit()),
+        partial(reader.partitions, offset, offset),
+        partial(reader.read, None),
+    ):
+        with pytest.raises(OptionError, match=f"(?i){name}"):
+            call()
+    assert reader.reportLatestOffset() is None
+    reader.stop()
+
+
+def test_a_wrong_column_of_a_stream_is_raised_by_its_first_call(broker: BrokerThread) -> None:
+    made = source(broker.address, subscribe="t")
+    schema = StructType([StructField("offset", IntegerType())])
+    with pytest.raises(OptionError, match="the column 'offset' of"):
+        made.streamReader(schema).initialOffset()
