@@ -16,6 +16,8 @@ import uvloop
 from xdist.scheduler import LoadScopeScheduling
 
 from horolog.bench.apache_kafka import ApacheKafka, Unavailable, apache_kafka, class_path
+from horolog.testing.program import commands_run_by
+from horolog.tests.in_process import run_in_process
 
 _FIRST = ("pipeline", "clusters", "secure_clients", "clients", "faults", "pages", "cli", "bench")
 
@@ -152,6 +154,14 @@ def start_apache(
 def cluster(apache: ApacheKafka) -> str:
     """The address of the cluster."""
     return f"kafka://{apache.bootstrap}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_in_this_process() -> Iterator[None]:
+    """Commands run in this process, which costs a hundredth of a process of their own. What tests
+    the process itself takes `Program(apart=True)`, or `running`."""
+    with commands_run_by(run_in_process):
+        yield
 
 
 @pytest.fixture(autouse=True)
