@@ -169,7 +169,8 @@ def no_settings_from_outside(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Settings of the shell that runs the tests do not reach the brokers that they start, nor
-    profiles of its user the commands."""
+    profiles of its user the commands. Both buffer their output, as at a user's."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-profiles"))
     for variable in [name for name in os.environ if name.startswith("HOROLOG_")]:
         if variable not in ("HOROLOG_REQUIRE", "HOROLOG_KERNEL"):

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import BinaryIO, Final, TextIO
+from typing import IO, Final, TextIO
 
 from horolog.cli.main import main
 from horolog.cli.standard_input import THREAD_NAME
@@ -32,7 +32,7 @@ _one_at_a_time = threading.Lock()
 class Streams:
     """Standard streams of a command. `None` is a stream that was closed before the start."""
 
-    stdin: BinaryIO
+    stdin: IO[bytes]
     stdout: TextIO | None
     stderr: TextIO | None
 
@@ -47,7 +47,7 @@ def run_in_process(
     with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
         given.write(stdin)
         given.seek(0)
-        with _text(out) as stdout, _text(err) as stderr:
+        with writing(out) as stdout, writing(err) as stderr:
             code = run_on(Streams(given, stdout, stderr), arguments, environment, cwd)
         return Result(code, _content(out), _content(err))
 
@@ -174,20 +174,25 @@ def _standard_streams(streams: Streams) -> Iterator[None]:
 @contextmanager
 def _other_state(argv: list[str]) -> Iterator[None]:
     """As in a new interpreter: what is logged goes to standard error, as nothing was set up."""
-    before = sys.argv, sys.excepthook, logging.root.handlers, logging.root.level
+    before = sys.argv, logging.root.handlers, logging.root.level
+    meta_path = sys.meta_path[:]
     sys.argv, logging.root.handlers = argv, []
     logging.root.setLevel(logging.WARNING)
     try:
         yield
     finally:
-        sys.argv, sys.excepthook, logging.root.handlers, level = before
+        sys.argv, logging.root.handlers, level = before
+        sys.meta_path[:] = meta_path
         logging.root.setLevel(level)
 
 
-def _text(file: BinaryIO) -> TextIO:
-    return open(file.fileno(), "w", encoding="utf-8", closefd=False)
+@contextmanager
+def writing(file: IO[bytes]) -> Iterator[TextIO]:
+    """A stream of text into a file that stays open."""
+    with open(file.fileno(), "w", encoding="utf-8", closefd=False) as text:
+        yield text
 
 
-def _content(file: BinaryIO) -> str:
+def _content(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read().decode()
