@@ -1,5 +1,6 @@
 """The commands, put together."""
 
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -103,3 +104,9 @@ app.command()(verify)
 app.command()(repair)
 app.command()(doctor)
 with_plain_usage(app)
+
+
+@cache
+def program() -> Any:
+    """The whole command line, ready to be called. Reading it from the signatures takes 20 ms."""
+    return typer.main.get_command(app)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..compiled import KernelUnavailable
 from ..protocol.errors import HorologError, InvalidConfig, UnknownTopicOrPartition
 from .errors import INTERRUPTED, WRONG_USAGE, CommandFailed, OutputClosed, WrongUsage
-from .streams import drop, note
+from .streams import note
 
 
 def main() -> None:
@@ -26,7 +26,6 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _dispatch(arguments)
     except OutputClosed:
-        drop(sys.stdout)
         return 0
     except SystemExit as stop:  # the parsers' way to end after --help or wrong usage
         return stop.code if isinstance(stop.code, int) else 1
@@ -52,9 +51,9 @@ def _dispatch(arguments: Sequence[str]) -> int:
             from .demo.command import demo
 
             return demo(rest)
-    from .app import app
+    from .app import program
 
-    app(args=list(arguments), prog_name="horolog")
+    program()(args=list(arguments), prog_name="horolog")
     return 0
 
 

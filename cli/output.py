@@ -36,6 +36,7 @@ def emit(lines: Iterable[str]) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
+        drop(sys.stdout)
         raise OutputClosed from None
     except OSError as error:
         drop(sys.stdout)

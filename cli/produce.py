@@ -3,8 +3,10 @@
 import asyncio
 import logging
 import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Final
@@ -226,10 +228,16 @@ class _Sending:
 
     async def _send_input(self) -> None:
         """Read and send until the input ends. Raises BadLine, CommandFailed."""
+        with closing(StandardInput(STDIN)) as source:
+            # The first Ctrl-C ends the input; a second one does not wait for answers. Only the main
+            # thread is interrupted by signals.
+            if threading.current_thread() is threading.main_thread():
+                loop = asyncio.get_running_loop()
+                loop.add_signal_handler(signal.SIGINT, self._interrupted, source)
+            await self._send_lines(source)
+
+    async def _send_lines(self, source: StandardInput) -> None:
         loop = asyncio.get_running_loop()
-        source = StandardInput(STDIN)
-        # The first Ctrl-C ends the input; a second one does not wait for answers.
-        loop.add_signal_handler(signal.SIGINT, self._interrupted, source)
         waiting = asyncio.ensure_future(source.lines())
         while True:
             gathered = bool(self._batch.partitions)

@@ -15,8 +15,12 @@ MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 """A line is held in memory until its end comes. No broker takes a message of this size."""
 
 
+THREAD_NAME: Final = "stdin"
+
+
 class StandardInput:
-    """Reads a file descriptor in a thread of its own, which ends with the process."""
+    """Reads a file descriptor in a thread of its own, which ends with the input, after
+    `close`, or with the process."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -26,8 +30,9 @@ class StandardInput:
         self._begun: list[bytes] = []
         self._begun_bytes = 0
         self._ended = False
+        self._closed = False
         # A daemon: nothing could wake it from a read of a terminal.
-        threading.Thread(target=self._read, name="stdin", daemon=True).start()
+        threading.Thread(target=self._read, name=THREAD_NAME, daemon=True).start()
 
     async def lines(self) -> list[bytes] | None:
         """The next lines, without their ends; None after the last. A last line may lack its end.
@@ -61,10 +66,17 @@ class StandardInput:
         """Read no further: `lines` gives what it has, then None."""
         self._chunks.put_nowait(b"")
 
+    def close(self) -> None:
+        """Begin no other read. The thread ends unless it is in the middle of one."""
+        self._closed = True
+        self._room.release()
+
     def _read(self) -> None:
         chunk: bytes | OSError = b"\n"
         while chunk and not isinstance(chunk, OSError):
             self._room.acquire()
+            if self._closed:
+                return
             try:
                 # Not through sys.stdin, whose lock would be held while the interpreter ends.
                 chunk = os.read(self._descriptor, _READ_BYTES)

@@ -27,7 +27,8 @@ def drop(stream: TextIO | None) -> None:
     """What is still to be written there goes nowhere: the interpreter flushes once more when it
     exits."""
     if stream is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def is_terminal(stream: TextIO | None) -> bool:

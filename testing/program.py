@@ -7,7 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -54,6 +54,39 @@ class Result:
         return [json.loads(line) for line in self.out.split("\n")[:-1]]
 
 
+RunCommand = Callable[[Sequence[str], bytes, Mapping[str, str], Path | None], Result]
+"""Runs a command to its end: arguments, standard input, environment, working directory."""
+
+
+def run_apart(
+    arguments: Sequence[str], stdin: bytes, environment: Mapping[str, str], cwd: Path | None
+) -> Result:
+    """Run a command to its end in a process of its own."""
+    done = subprocess.run(
+        [*_PROGRAM, *arguments],
+        input=stdin,
+        capture_output=True,
+        env=environment,
+        cwd=cwd,
+        timeout=_DEADLINE_SECONDS,
+    )
+    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+_runs: RunCommand = run_apart
+
+
+@contextmanager
+def commands_run_by(run: RunCommand) -> Iterator[None]:
+    """In the block, `run` runs the commands of each `Program` that is not `apart`."""
+    global _runs
+    before, _runs = _runs, run
+    try:
+        yield
+    finally:
+        _runs = before
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """Runs commands. `server` is the broker that they ask, `env` more of their environment;
@@ -63,18 +96,14 @@ class Program:
     server: str | None = None
     env: dict[str, str] = field(default_factory=dict)
     cwd: Path | None = None
+    apart: bool = False
+    """Whether each command needs a process of its own, whatever `commands_run_by` says."""
 
     def __call__(self, *arguments: str | Path, stdin: str | bytes = b"") -> Result:
         """Run a command to its end."""
-        done = subprocess.run(
-            [*_PROGRAM, *map(str, arguments)],
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
-            capture_output=True,
-            env=self._environment(),
-            cwd=self.cwd,
-            timeout=_DEADLINE_SECONDS,
-        )
-        return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+        run = run_apart if self.apart else _runs
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        return run([*map(str, arguments)], given, self._environment(), self.cwd)
 
     def ok(self, *arguments: str | Path, stdin: str | bytes = b"") -> Result:
         """Run a command that must succeed; raises `RuntimeError` when it does not."""

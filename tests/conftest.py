@@ -16,6 +16,8 @@ import uvloop
 from xdist.scheduler import LoadScopeScheduling
 
 from horolog.bench.apache_kafka import ApacheKafka, Unavailable, apache_kafka, class_path
+from horolog.testing.program import commands_run_by
+from horolog.tests.in_process import run_in_process
 
 _FIRST = ("pipeline", "clusters", "secure_clients", "clients", "faults", "pages", "cli", "bench")
 
@@ -154,12 +156,21 @@ def cluster(apache: ApacheKafka) -> str:
     return f"kafka://{apache.bootstrap}"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def commands_in_this_process() -> Iterator[None]:
+    """Commands run in this process, which costs a hundredth of a process of their own. What tests
+    the process itself takes `Program(apart=True)`, or `running`."""
+    with commands_run_by(run_in_process):
+        yield
+
+
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Settings of the shell that runs the tests do not reach the brokers that they start, nor
-    profiles of its user the commands."""
+    profiles of its user the commands. Both buffer their output, as at a user's."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-profiles"))
     for variable in [name for name in os.environ if name.startswith("HOROLOG_")]:
         if variable not in ("HOROLOG_REQUIRE", "HOROLOG_KERNEL"):

@@ -1,42 +1,42 @@
-"""The real program, as a user runs it: subprocesses, real sockets, a real data directory."""
+"""Commands against a broker: both in this process, with real sockets and a real data directory.
 
-import io
+What tests a process (signals, pipes that close, the ready line) starts the program itself.
+"""
+
+import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from horolog.cli.main import run as run_command
-from horolog.testing.program import Program, Result, ServerProcess, serving
+from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.program import Program, Result
+from horolog.tests.in_process import run_in_process
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One server for all tests of a module; each test takes topics of its own."""
-    with serving(tmp_path_factory.mktemp("server") / "data") as running:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    """One broker for all tests of a module; each test takes topics of its own."""
+    data = tmp_path_factory.mktemp("server") / "data"
+    with BrokerThread(data, {"http.listen": "127.0.0.1:0"}) as running:
         yield running
-        assert running.stop() == 0, running.log.read_text()
 
 
 @pytest.fixture
-def horolog(server: ServerProcess) -> Program:
-    """The program, asking the module's server."""
-    return server.program
+def horolog(server: BrokerThread) -> Program:
+    """The program, asking the module's broker."""
+    return Program(server.address)
 
 
 @pytest.fixture
 def run() -> Callable[..., Result]:
-    """`run(*arguments, code=0)` is a command in this process: for tables of many commands, which
-    a process each would make slow. Fails when the exit code is another; None takes any.
+    """`run(*arguments, code=0)` is a command in the environment of the test, without input. Fails
+    when the exit code is another; None takes any.
     """
 
     def run(*arguments: str | Path, code: int | None = 0) -> Result:
-        out, err = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err):
-            got = run_command([str(argument) for argument in arguments])
-        result = Result(got, out.getvalue(), err.getvalue())
+        result = run_in_process([*map(str, arguments)], b"", os.environ)
         assert code is None or result.code == code, result
         return result
 
@@ -45,10 +45,10 @@ def run() -> Callable[..., Result]:
 
 @pytest.fixture
 def ask(
-    run: Callable[..., Result], server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., Result], server: BrokerThread, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Result]:
-    """As `run`, asking the module's server."""
-    monkeypatch.setenv("HOROLOG_SERVER", server.native)
+    """As `run`, asking the module's broker."""
+    monkeypatch.setenv("HOROLOG_SERVER", server.address)
     return run
 
 

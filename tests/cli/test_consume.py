@@ -9,7 +9,7 @@ import pytest
 
 from horolog import blocking
 from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.program import Process, Program, Result, ServerProcess, next_line
+from horolog.testing.program import Process, Program, Result, next_line
 
 Run = Callable[..., Result]
 
@@ -32,7 +32,7 @@ def receive(process: Process) -> Any:
 
 
 @pytest.fixture(scope="module")
-def clicks(server: ServerProcess) -> str:
+def clicks(server: BrokerThread) -> str:
     """A topic with the messages 0 to 6 in partition 0, and two in partition 1."""
     objects = [
         {"value": str(i), "timestamp_ms": None if t is None else BASE_MS + t, "partition": 0}
@@ -40,8 +40,9 @@ def clicks(server: ServerProcess) -> str:
     ]
     objects += [{"value": "p1", "timestamp_ms": BASE_MS + t, "partition": 1} for t in (250, 350)]
     lines = "\n".join(json.dumps(one) for one in objects)
-    server.program.ok("topic", "create", "clicks", "--partitions", "2", "--set", "retention.ms=-1")
-    server.program.ok("produce", "clicks", "--json", stdin=lines)
+    program = Program(server.address)
+    program.ok("topic", "create", "clicks", "--partitions", "2", "--set", "retention.ms=-1")
+    program.ok("produce", "clicks", "--json", stdin=lines)
     return "clicks"
 
 
@@ -230,9 +231,9 @@ def test_follow_until_an_offset_waits_for_it(horolog: Program, topic: str) -> No
     assert [json.loads(line)["offset"] for line in out.splitlines()] == [1]
 
 
-def test_output_cut_off_by_a_pipe_is_no_error(server: ServerProcess, topic: str) -> None:
-    server.program.ok("produce", topic, stdin="a line of some length\n" * 5000)
-    with server.program.running("consume", topic, "--json") as process:
+def test_output_cut_off_by_a_pipe_is_no_error(horolog: Program, topic: str) -> None:
+    horolog.ok("produce", topic, stdin="a line of some length\n" * 5000)
+    with horolog.running("consume", topic, "--json") as process:
         assert receive(process)["offset"] == 0
         assert process.stdout is not None
         process.stdout.close()
@@ -241,9 +242,9 @@ def test_output_cut_off_by_a_pipe_is_no_error(server: ServerProcess, topic: str)
         assert process.stderr.read() == ""
 
 
-def test_ctrl_c_without_follow_says_nothing(server: ServerProcess, topic: str) -> None:
-    server.program.ok("produce", topic, stdin="a line of some length\n" * 5000)
-    with server.program.running("consume", topic, "--json") as process:
+def test_ctrl_c_without_follow_says_nothing(horolog: Program, topic: str) -> None:
+    horolog.ok("produce", topic, stdin="a line of some length\n" * 5000)
+    with horolog.running("consume", topic, "--json") as process:
         # Standard output is a full pipe now: it waits in the middle of its work.
         assert receive(process)["offset"] == 0
         process.send_signal(signal.SIGINT)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from horolog.testing.program import Process, Program, Result, ServerProcess, next_line
+from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.program import Process, Program, Result, next_line
 
 Run = Callable[..., Result]
 
@@ -37,12 +38,13 @@ def line(time: str | None, partition: int, value: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def clicks(server: ServerProcess) -> str:
+def clicks(server: BrokerThread) -> str:
     """A topic with the messages 0 to 6 in partition 0, and two in partition 1."""
     lines = [line(time, 0, str(number)) for number, time in enumerate(CLICKS)]
     lines += [line(time, 1, f"p{time}") for time in ("14:05:10", "14:07:00")]
-    server.program.ok("topic", "create", "clicks", "--partitions", "2", "--set", "retention.ms=-1")
-    server.program.ok("produce", "clicks", "--json", stdin="\n".join(lines))
+    program = Program(server.address)
+    program.ok("topic", "create", "clicks", "--partitions", "2", "--set", "retention.ms=-1")
+    program.ok("produce", "clicks", "--json", stdin="\n".join(lines))
     return "clicks"
 
 

@@ -5,14 +5,20 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import TextIO
 
 import pytest
 
 from horolog import blocking
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.program import Program, Result
+from horolog.tests.in_process import Streams, run_on, writing
 
 Run = Callable[..., Result]
 
@@ -251,18 +257,51 @@ WAITING = [
 ]
 
 
-@pytest.mark.parametrize("command", WAITING, ids=named)
-def test_ctrl_c_while_a_broker_is_waited_for(command: list[str], tmp_path: Path) -> None:
+@pytest.fixture
+def silent() -> Iterator[socket.socket]:
+    """A server that takes a connection and does not answer."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        host, port = listening.getsockname()
-        with Program(f"{host}:{port}", cwd=tmp_path).running(*command) as process:
-            listening.settimeout(60)
-            connected, _ = listening.accept()  # the command waits for an answer from here on
-            with connected:
-                process.send_signal(signal.SIGINT)
-                assert process.wait(30) == 130
-                assert process.stderr is not None
-                assert "Traceback" not in process.stderr.read()
+        listening.settimeout(60)
+        yield listening
+
+
+def address_of(listening: socket.socket) -> str:
+    host, port = listening.getsockname()
+    return f"{host}:{port}"
+
+
+@pytest.mark.parametrize("command", WAITING, ids=named)
+def test_ctrl_c_while_a_broker_is_waited_for(
+    silent: socket.socket, command: list[str], tmp_path: Path
+) -> None:
+    with ThreadPoolExecutor(1) as others:
+        connecting = others.submit(interrupt_when_connected, silent)
+        said = Program(address_of(silent), cwd=tmp_path)(*command)
+        connecting.result().close()
+    assert (said.code, said.out) == (130, "")
+    assert "Traceback" not in said.err
+
+
+def interrupt_when_connected(listening: socket.socket) -> socket.socket:
+    """Press Ctrl-C when a command waits for an answer; returns its connection."""
+    connected, _ = listening.accept()
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    return connected
+
+
+@pytest.mark.parametrize(
+    "command", [["topic", "list"], ["consume", "here"], ["pipeline", "lag"]], ids=named
+)
+def test_ctrl_c_ends_a_process_that_waits_for_a_broker(
+    silent: socket.socket, command: list[str]
+) -> None:
+    with Program(address_of(silent)).running(*command) as process:
+        connected, _ = silent.accept()
+        with connected:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 130
+            assert process.stderr is not None
+            assert process.stderr.read() == ""
 
 
 @pytest.mark.parametrize(
@@ -289,62 +328,117 @@ def test_a_signal_while_messages_are_waited_for(
         assert process.stderr.read() == ""
 
 
-GONE = "exec 3> >(exit 0); wait $!"
-"""Makes 3 an output whose reader has gone."""
+GONE = "a reader that has gone"
+CLOSED = "closed"
+FULL = "a disk that is full"
+OUTPUTS = [(GONE, 0), (CLOSED, 0), (FULL, 1)]
+"""Outputs that take nothing, and the exit code of a command that only shows something there."""
+
+
+@contextmanager
+def taking_nothing(kind: str) -> Iterator[TextIO | None]:
+    """Such an output."""
+    if kind == CLOSED:
+        yield None
+        return
+    if kind == GONE:
+        reading, output = os.pipe()
+        os.close(reading)
+    else:
+        output = os.open("/dev/full", os.O_WRONLY)
+    with open(output, "w", encoding="utf-8") as file:
+        yield file
+
+
+def run_with(
+    address: str, command: list[str], *, out: str | None = None, err: str | None = None
+) -> Result:
+    """Run a command with a line as its input, whose output or errors go where nothing is taken."""
+    with ExitStack() as ends:
+        stdin, *files = (ends.enter_context(TemporaryFile()) for _ in range(3))
+        stdin.write(b"x\n")
+        stdin.seek(0)
+        texts = [
+            ends.enter_context(writing(file) if kind is None else taking_nothing(kind))
+            for kind, file in zip((out, err), files, strict=True)
+        ]
+        environment = {**os.environ, "HOROLOG_SERVER": address}
+        code = run_on(Streams(stdin, *texts), command, environment)
+        for text, file in zip(texts, files, strict=True):
+            if text is not None:
+                text.flush()
+            file.seek(0)
+        return Result(code, *(file.read().decode() for file in files))
+
 
 TEXT = [
-    "topic list",
-    "topic describe here",
-    "offsets here",
-    "consume here",
-    "consume here --json",
-    "--version",
+    ["topic", "list"],
+    ["topic", "describe", "here"],
+    ["offsets", "here"],
+    ["consume", "here"],
+    ["consume", "here", "--json"],
+    ["--version"],
 ]
 
 
-@pytest.mark.parametrize("command", TEXT)
+@pytest.mark.parametrize("command", TEXT, ids=named)
+@pytest.mark.parametrize(("output", "code"), OUTPUTS, ids=[output for output, _ in OUTPUTS])
+def test_an_output_that_takes_nothing(
+    broker: BrokerThread, command: list[str], output: str, code: int
+) -> None:
+    said = run_with(broker.address, command, out=output)
+    assert said.code == code
+    assert said.err.startswith("horolog: ") == bool(code)
+    assert ("standard output" in said.err) == bool(code)
+
+
+@pytest.mark.parametrize("output", [GONE, CLOSED, FULL])
+def test_a_produce_whose_answers_nobody_reads_has_failed(broker: BrokerThread, output: str) -> None:
+    said = run_with(broker.address, ["produce", "here"], out=output)
+    assert said.code == 1
+    assert said.err.startswith("horolog: ")
+    assert said.err.count("\n") == 1
+    assert "standard output" in said.err
+    assert said.err.endswith("the rest was not sent\n")
+
+
+@pytest.mark.parametrize("errors", [CLOSED, FULL])
 @pytest.mark.parametrize(
-    ("output", "code"),
+    ("command", "code"),
+    [(["topic", "describe", "nowhere"], 1), (["consume", "here", "--from", "x"], 2)],
+)
+def test_errors_that_cannot_be_told_keep_the_exit_code(
+    broker: BrokerThread, command: list[str], code: int, errors: str
+) -> None:
+    said = run_with(broker.address, command, err=errors)
+    assert (said.code, said.out) == (code, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "says"),
     [
-        pytest.param(">&3", 0, id="a reader that has gone"),
-        pytest.param(">&-", 0, id="closed"),
-        pytest.param("> /dev/full", 1, id="a disk that is full"),
+        ('exec 3> >(exit 0); wait $!; "$PYTHON" -m horolog consume here --json >&3', 0, ""),
+        (
+            'exec 3> >(exit 0); wait $!; echo x | "$PYTHON" -m horolog produce here >&3',
+            1,
+            "horolog: standard output was closed",
+        ),
+        ('"$PYTHON" -m horolog topic list >&-', 0, ""),
+        ('"$PYTHON" -m horolog topic list > /dev/full', 1, "horolog: standard output cannot be"),
+        ('"$PYTHON" -m horolog topic describe nowhere 2>&-', 1, ""),
+        ('"$PYTHON" -m horolog consume here --from x 2> /dev/full', 2, ""),
     ],
 )
-def test_an_output_that_takes_nothing(
-    broker: BrokerThread, command: str, output: str, code: int
+def test_a_process_whose_streams_take_nothing_ends_without_complaints_of_the_interpreter(
+    broker: BrokerThread, line: str, code: int, says: str
 ) -> None:
-    done = shell(f'{GONE}; "$PYTHON" -m horolog {command} {output}', broker.address)
-    assert done.returncode == code, done
-    assert "Traceback" not in done.stderr
-    assert "Exception ignored" not in done.stderr
-    assert done.stderr.startswith("horolog: ") == bool(code)
-    assert ("standard output" in done.stderr) == bool(code)
-
-
-def test_a_produce_whose_answers_nobody_reads_has_failed(broker: BrokerThread) -> None:
-    for output in (">&3", ">&-", "> /dev/full"):
-        line = f'{GONE}; echo x | "$PYTHON" -m horolog produce here {output}'
-        done = shell(line, broker.address)
-        assert done.returncode == 1, (output, done)
-        assert done.stderr.startswith("horolog: ")
-        assert done.stderr.count("\n") == 1
-        assert "standard output" in done.stderr
-        assert done.stderr.endswith("the rest was not sent\n")
-
-
-@pytest.mark.parametrize("errors", ["2>&-", "2> /dev/full"])
-def test_errors_that_cannot_be_told_keep_the_exit_code(broker: BrokerThread, errors: str) -> None:
-    for command, code in (("topic describe nowhere", 1), ("consume here --from x", 2)):
-        done = shell(f'"$PYTHON" -m horolog {command} {errors}', broker.address)
-        assert (done.returncode, done.stdout) == (code, "")
-
-
-def shell(line: str, address: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
+    done = subprocess.run(
         ["bash", "-c", line],
-        env={**os.environ, "PYTHON": sys.executable, "HOROLOG_SERVER": address},
+        env={**os.environ, "PYTHON": sys.executable, "HOROLOG_SERVER": broker.address},
         capture_output=True,
         text=True,
         timeout=100,
     )
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.startswith(says)
+    assert done.stderr.count("\n") == bool(says)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from horolog import blocking
-from horolog.testing.program import Program, Result, ServerProcess
+from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.program import Program, Result
 
 Ask = Callable[..., Result]
 
@@ -35,7 +36,7 @@ def topic(request: pytest.FixtureRequest, ask: Ask, horolog: Program) -> Iterato
     ask("topic", "delete", name)
 
 
-def test_every_command_takes_them(ask: Ask, topic: str, server: ServerProcess) -> None:
+def test_every_command_takes_them(ask: Ask, topic: str, server: BrokerThread) -> None:
     assert "partition" in ask("topic", "describe", topic).out
     [described] = ask("topic", "describe", topic, "--json").objects
     assert described["topic"] == topic
@@ -62,7 +63,7 @@ def test_every_command_takes_them(ask: Ask, topic: str, server: ServerProcess) -
     late = ask("consume", topic, "--from", str(LAST_MS), "--any-unit", "--json").objects
     assert late[0]["timestamp_ms"] == LAST_MS
 
-    with blocking.Admin(server.native) as admin:
+    with blocking.Admin(server.address) as admin:
         admin.commit_position("job", topic, 0, 1)
     [lag] = ask("lag", "job", "--json").objects
     assert (lag["topic"], lag["lag"]) == (topic, len(TIMES_MS) - 1)
@@ -70,7 +71,7 @@ def test_every_command_takes_them(ask: Ask, topic: str, server: ServerProcess) -
     ask("doctor")
 
 
-def test_what_is_stored_can_be_looked_at(run: Ask, topic: str, server: ServerProcess) -> None:
+def test_what_is_stored_can_be_looked_at(run: Ask, topic: str, server: BrokerThread) -> None:
     folder = server.data_dir / f"{topic}-0"
     seen = [
         line.get("timestamp_ms")

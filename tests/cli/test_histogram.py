@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from horolog.clock import SystemClock
-from horolog.testing.program import Program, Result, ServerProcess
+from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.program import Program, Result
 
 Run = Callable[..., Result]
 
@@ -18,7 +19,7 @@ AFTER_S = [0, 125, 60, None, 59.999, 130, 240]
 
 
 @pytest.fixture(scope="module")
-def clicks(server: ServerProcess) -> str:
+def clicks(server: BrokerThread) -> str:
     """Seven messages in partition 0, and one in partition 1."""
     objects = [
         {
@@ -29,8 +30,9 @@ def clicks(server: ServerProcess) -> str:
         for after_s in AFTER_S
     ]
     objects.append({"value": "", "partition": 1, "timestamp_ms": BASE_MS + 61_000})
-    server.program.ok("topic", "create", "clicks", "--partitions", "2", "--set", "retention.ms=-1")
-    server.program.ok("produce", "clicks", "--json", stdin="\n".join(map(json.dumps, objects)))
+    program = Program(server.address)
+    program.ok("topic", "create", "clicks", "--partitions", "2", "--set", "retention.ms=-1")
+    program.ok("produce", "clicks", "--json", stdin="\n".join(map(json.dumps, objects)))
     return "clicks"
 
 

@@ -1,10 +1,6 @@
 """Text that clients or files brought cannot command a terminal, whichever command shows it."""
 
 import asyncio
-import os
-import pty
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +11,7 @@ import pytest
 import typer
 
 from horolog import blocking
-from horolog.cli.app import app
+from horolog.cli.app import program
 from horolog.cli.completion import complete_position_name
 from horolog.cli.output import emit, table
 from horolog.cli.streams import note
@@ -27,7 +23,7 @@ from horolog.protocol.errors import InvalidRequest
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.program import Program, Result
 
-from .test_terminal import all_of
+from .terminal import on_terminal
 
 Run = Callable[..., Result]
 
@@ -100,7 +96,10 @@ def test_a_command_in_a_pipe(run: Run, address: str, command: list[str]) -> None
 def test_a_command_on_a_terminal(
     broker: BrokerThread, command: list[str], as_json: list[str]
 ) -> None:
-    shown = on_terminal(*command, *as_json, "--server", broker.address)
+    # One without colours: every control character is foreign.
+    given = [*command, *as_json, "--server", broker.address]
+    done = on_terminal(*given, kind="dumb", columns=200, all_of_it=True)
+    shown = done.err.replace("\r\n", "\n")
     assert shown
     assert wild(shown) == set()
 
@@ -192,7 +191,7 @@ def test_a_name_that_a_shell_would_not_take_as_it_is_is_not_completed(
         for name in names:
             admin.commit_position(name, "clicks", 0, 0)
 
-    context = typer.Context(typer.main.get_command(app))
+    context = typer.Context(program())
     context.params = {"server": broker.address}
     found = complete_position_name(context, "")
     assert found == ["a.b-c_d", "müller"]
@@ -217,23 +216,6 @@ def test_plain_lines_and_notes(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_half_a_character_is_escaped_too() -> None:
     assert printable("a\udcffb") == r"a\udcffb"
-
-
-def on_terminal(*arguments: str) -> str:
-    """What a terminal gets; one without colours, so that every control character is foreign."""
-    master, slave = pty.openpty()
-    try:
-        subprocess.run(
-            [sys.executable, "-m", "horolog", *(one.replace("\x00", "") for one in arguments)],
-            stdout=slave,
-            stderr=slave,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "TERM": "dumb", "COLUMNS": "200"},
-            check=False,
-        )
-    finally:
-        os.close(slave)
-    return all_of(master).replace("\r\n", "\n")
 
 
 @contextmanager

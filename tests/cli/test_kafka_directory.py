@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from horolog.testing.program import Result, ServerProcess, serving
+from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.program import Result
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-0.10.2"
 TOPICS = ["v0-lz4", "v1-snappy", "v1-outliers", "v1-append-time-gzip", "mixed-v0-then-v1"]
 
 
 @pytest.fixture(scope="module")
-def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
     data = tmp_path_factory.mktemp("kafka") / "data"
     for topic in TOPICS:
         shutil.copytree(GOLDEN / topic / "clean", data / f"{topic}-0")
-    with serving(data, "--set", "retention.ms=-1") as server:
-        yield server
-        assert server.stop() == 0
+    with BrokerThread(data, {"retention.ms": -1}) as broker:
+        yield broker
 
 
 @pytest.fixture(params=TOPICS)
@@ -36,9 +36,9 @@ def expected(golden_topic: str) -> Any:
 
 @pytest.fixture
 def ask(
-    run: Callable[..., Result], kafka_server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., Result], kafka_broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Result]:
-    monkeypatch.setenv("HOROLOG_SERVER", kafka_server.native)
+    monkeypatch.setenv("HOROLOG_SERVER", kafka_broker.address)
     return run
 
 

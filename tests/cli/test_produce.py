@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from horolog.cli.produce import SET_BYTES, is_no_lost_write
-from horolog.testing.program import Process, Program, Result, ServerProcess, serving
+from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.program import Process, Program, Result, serving
 
 Run = Callable[..., Result]
 
@@ -220,10 +221,10 @@ def test_ctrl_c_ends_the_input_without_a_word(horolog: Program, topic: str) -> N
 def test_no_set_of_several_messages_is_larger_than_16_kib(tmp_path: Path) -> None:
     sizes = [1, 100, 5_000, 16_000, 20_000, 300, 16_340, 10, 16_341, 16_400, 2] * 4
     lines = "".join("x" * size + "\n" for size in sizes)
-    with serving(tmp_path / "data") as server:
-        sent = server.program.ok("produce", "t", "--compression", "gzip", stdin=lines).objects
+    with BrokerThread(tmp_path / "data") as broker:
+        program = Program(broker.address)
+        sent = program.ok("produce", "t", "--compression", "gzip", stdin=lines).objects
         assert [one["offset"] for one in sent] == list(range(len(sizes)))
-        assert server.stop() == 0
     log = tmp_path / "data" / "t-0" / f"{0:020d}.log"
     # A compressed set is stored as one entry, so the sets can be told apart.
     messages = Program().ok("dump", log, "--json").objects
@@ -271,8 +272,8 @@ def test_a_great_many_lines_keep_their_order(horolog: Program, ask: Run, topic: 
     assert [one["value"] for one in read] == values[::2] + values[1::2]
 
 
-def test_output_that_nobody_reads_ends_it(server: ServerProcess, topic: str) -> None:
-    with server.program.running("produce", topic) as process:
+def test_output_that_nobody_reads_ends_it(horolog: Program, topic: str) -> None:
+    with horolog.running("produce", topic) as process:
         assert process.stdout is not None
         process.stdout.close()
         send(process, "a")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.program import Program, Result, serving
 
 HERE = ("--listen", "127.0.0.1:0", "--http-listen", "off", "--kafka-listen", "off")
@@ -22,10 +23,9 @@ def test_a_signal_stops_it_cleanly_and_nothing_is_lost(tmp_path: Path, number: i
         assert server.stop(number) == 0
         assert server.process.stdout is not None
         assert server.process.stdout.read() == ""
-    with serving(tmp_path / "data") as server:
-        read = server.program.ok("consume", "t", "--json").objects
-        assert [(one["offset"], one["value"]) for one in read] == [(0, "a"), (1, "b")]
-        assert server.stop() == 0
+    with BrokerThread(tmp_path / "data") as broker:
+        read = Program(broker.address).ok("consume", "t", "--json").objects
+    assert [(one["offset"], one["value"]) for one in read] == [(0, "a"), (1, "b")]
 
 
 def test_ready_without_http_names_only_the_native_address(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from horolog.testing.program import Program, Result, serving
+from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.program import Program, Result
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-0.10.2"
 Run = Callable[..., Result]
@@ -83,9 +84,8 @@ def test_verify_finds_nothing_wrong_with_what_kafka_wrote(run: Run, topic: str) 
 
 
 def test_verify_of_a_data_directory_cleanly_stopped(run: Run, tmp_path: Path) -> None:
-    with serving(tmp_path / "data") as server:
-        server.program.ok("produce", "t", "--compression", "lz4", stdin="a\nb\n")
-        assert server.stop() == 0
+    with BrokerThread(tmp_path / "data") as broker:
+        Program(broker.address).ok("produce", "t", "--compression", "lz4", stdin="a\nb\n")
     assert run("verify", tmp_path / "data").out == f"{tmp_path / 'data'}: nothing is wrong\n"
     assert run("verify", tmp_path / "data", "--json").objects == []
 

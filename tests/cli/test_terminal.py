@@ -1,11 +1,9 @@
 """What is different on a terminal: completion, and progress on standard error."""
 
 import os
-import pty
 import re
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,8 @@ from horolog import blocking
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.directories import DataDirectory
 from horolog.testing.program import Program
+
+from .terminal import on_terminal
 
 
 def completed(words: str, server: str) -> list[str]:
@@ -54,7 +54,7 @@ def test_without_a_broker_nothing_is_completed() -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_the_script_for_a_shell(shell: str) -> None:
     # The name of the shell is taken as an argument only where it is not looked for.
-    program = Program(env={"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
+    program = Program(env={"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}, apart=True)
     assert "_HOROLOG_COMPLETE" in program.ok("--show-completion", shell).out
 
 
@@ -63,7 +63,7 @@ def test_completion_is_installed_for_a_shell_that_then_completes(
 ) -> None:
     Program(horolog_broker.address).ok("topic", "create", "clicks")
     at_home = {"HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    Program(env=at_home).ok("--install-completion", "bash")
+    Program(env=at_home, apart=True).ok("--install-completion", "bash")
     command = tmp_path / "horolog"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m horolog "$@"\n')
     command.chmod(0o755)
@@ -79,55 +79,28 @@ def test_completion_is_installed_for_a_shell_that_then_completes(
     assert shell.stdout.split() == ["clicks"], shell.stderr
 
 
-def on_terminal(*arguments: str | Path, all_of_it: bool = False) -> tuple[str, str]:
-    """Standard output, a pipe, and what is shown on standard error, a terminal of 80 columns. With
-    `all_of_it` standard output is that terminal too."""
-    master, slave = pty.openpty()
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "horolog", *map(str, arguments)],
-            stdout=slave if all_of_it else subprocess.PIPE,
-            stderr=slave,
-            env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
-            check=True,
-        )
-    finally:
-        os.close(slave)
-    return (done.stdout or b"").decode(), all_of(master)
-
-
-def all_of(master: int) -> str:
-    """What was written to a terminal of which only this end is open still; it comes in pieces."""
-    shown = bytearray()
-    with suppress(OSError):  # the end
-        while piece := os.read(master, 1 << 16):
-            shown += piece
-    os.close(master)
-    return shown.decode()
-
-
 def test_progress_is_drawn_on_a_terminal_and_nowhere_else(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path / "data")
     data.open().create_topic("a", 1, {})
     data.append("a", *range(10))
     data.close()
-    out, err = on_terminal("verify", data.path)
-    assert "checking" in err
-    assert out.endswith("nothing is wrong\n")
+    verified = on_terminal("verify", data.path)
+    assert "checking" in verified.err
+    assert verified.out.endswith("nothing is wrong\n")
     assert Program().ok("verify", data.path).err == ""
     log = data.path / "a-0" / f"{0:020}.log"
-    out, err = on_terminal("dump", log)
-    assert "reading" in err
-    assert len(out.splitlines()) == 11
+    dumped = on_terminal("dump", log)
+    assert "reading" in dumped.err
+    assert len(dumped.out.splitlines()) == 11
     assert Program().ok("dump", log).err == ""
 
 
 def test_progress_of_reading(horolog_broker: BrokerThread) -> None:
     program = Program(horolog_broker.address)
     program.ok("produce", "a", stdin="x\n" * 100)
-    out, err = on_terminal("consume", "a", "--server", horolog_broker.address)
-    assert len(out.splitlines()) == 100
-    assert "reading" in err
+    consumed = on_terminal("consume", "a", "--server", horolog_broker.address)
+    assert len(consumed.out.splitlines()) == 100
+    assert "reading" in consumed.err
     assert program.ok("consume", "a").err == ""
 
 
@@ -136,7 +109,7 @@ def test_no_time_is_broken_on_80_columns(horolog_broker: BrokerThread) -> None:
     with blocking.Producer(horolog_broker.address) as producer:
         producer.send("clicks", b"value", timestamp_ms=second_ms + 10 * 86_400_000)
     server = ("--server", horolog_broker.address)
-    _, shown = on_terminal("explain", "retention", "clicks", *server, all_of_it=True)
+    shown = on_terminal("explain", "retention", "clicks", *server, all_of_it=True).err
     (row,) = [line for line in shown.splitlines() if line.rstrip().endswith("future")]
     assert re.search(r"0 +39 B +\S{20}000Z +in 1[67] d( \d+ h)? +offset 0: future", row)
     assert len(row.rstrip()) <= 80

@@ -5,14 +5,15 @@ from collections.abc import Callable
 import pytest
 
 from horolog.protocol.records.kernel import FORM
-from horolog.testing.program import Program, Result, ServerProcess
+from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.program import Program, Result
 
 Run = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
-def taken(server: ServerProcess) -> str:
-    server.program.ok("topic", "create", "taken")
+def taken(server: BrokerThread) -> str:
+    Program(server.address).ok("topic", "create", "taken")
     return "taken"
 
 
@@ -134,11 +135,11 @@ def test_wrong_usage_is_exit_code_2_whether_or_not_a_server_is_there(
 
 
 def test_the_server_comes_from_the_option_else_from_the_environment(
-    server: ServerProcess, topic: str
+    server: BrokerThread, topic: str
 ) -> None:
-    server.program.ok("topic", "create", topic)
+    Program(server.address).ok("topic", "create", topic)
     elsewhere = Program("127.0.0.1:1")
-    assert topic in elsewhere.ok("topic", "list", "--server", server.native).out
+    assert topic in elsewhere.ok("topic", "list", "--server", server.address).out
     result = elsewhere("topic", "list")
     assert (result.code, result.out) == (1, "")
     assert result.err.startswith("horolog: cannot connect to 127.0.0.1:1")
@@ -146,10 +147,10 @@ def test_the_server_comes_from_the_option_else_from_the_environment(
     assert result.err.count("\n") == 1
 
 
-def test_a_port_that_speaks_something_else_is_named(run: Run, server: ServerProcess) -> None:
-    result = run("topic", "list", "--server", server.http, code=1)
+def test_a_port_that_speaks_something_else_is_named(run: Run, server: BrokerThread) -> None:
+    result = run("topic", "list", "--server", server.http_address, code=1)
     assert result.out == ""
-    assert result.err.startswith(f"horolog: {server.http}: ")
+    assert result.err.startswith(f"horolog: {server.http_address}: ")
     assert result.err.count("\n") == 1
 
 

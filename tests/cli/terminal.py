@@ -1,0 +1,46 @@
+"""Commands on a terminal."""
+
+import os
+import pty
+import threading
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from horolog.testing.program import Result
+from horolog.tests.in_process import Streams, run_on, writing
+
+
+def on_terminal(
+    *arguments: str | Path, kind: str = "xterm", columns: int = 80, all_of_it: bool = False
+) -> Result:
+    """Run a command whose standard error is a terminal of `kind` and that wide, and whose standard
+    output is a file. With `all_of_it` standard output is the terminal, too; what it shows is `err`.
+    """
+    master, slave = pty.openpty()
+    shown = bytearray()
+    reading = threading.Thread(target=_read, args=(master, shown))
+    reading.start()
+    try:
+        with (
+            TemporaryFile() as nothing,
+            TemporaryFile() as output,
+            writing(output) as file,
+            open(slave, "w", encoding="utf-8") as terminal,
+        ):
+            streams = Streams(nothing, terminal if all_of_it else file, terminal)
+            environment = {**os.environ, "TERM": kind, "COLUMNS": str(columns)}
+            code = run_on(streams, [*map(str, arguments)], environment)
+            file.flush()
+            output.seek(0)
+            out = output.read().decode()
+    finally:
+        reading.join()
+        os.close(master)
+    return Result(code, out, shown.decode())
+
+
+def _read(master: int, shown: bytearray) -> None:
+    with suppress(OSError):  # The other side is closed.
+        while piece := os.read(master, 1 << 16):
+            shown += piece
