@@ -35,7 +35,7 @@ _LEFT_OPEN_MAX = 50
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
-hypothesis.settings.register_profile("default", deadline=None, print_blob=True, max_examples=50)
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True, max_examples=30)
 hypothesis.settings.register_profile(
     "soak", deadline=None, print_blob=True, max_examples=5000, stateful_step_count=200
 )
