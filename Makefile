@@ -15,6 +15,9 @@ KERNEL := $(wildcard protocol/records/kernel/*.p* protocol/records/kernel/*.h)
 
 IMPORTED := bench cli client config pipeline protocol pyspark_horolog replication server storage testing
 
+# Processes of the tests: twice the usual two processors, because tests mostly wait.
+WORKERS ?= 4
+
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 LOCKED := $(INSTALL) --require-hashes
 
@@ -37,7 +40,7 @@ cluster: $(RUN_READY) $(KERNEL_READY) ## etcd and three brokers on this machine,
 	@$(BIN)/python -m horolog.cli.demo.brokers
 
 test: $(DEV_READY) $(KERNEL_READY) ## the whole test suite
-	@cd tests && ../$(BIN)/pytest -n 3 --dist loadscope --no-loadscope-reorder \
+	@cd tests && ../$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder \
 	    --max-worker-restart 0
 
 asan: $(DEV_READY) ## the kernel's tests under gcc's address and undefined behaviour sanitizers

@@ -2,9 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
+
+_TURNS: Final = 100
+"""After so many turns of the loop what is waited for takes time, and others need the processor."""
+
+_PAUSE_S: Final = 0.001
 
 
 async def until(condition: Callable[[], object]) -> None:
     """Let the loop turn until `condition` holds. A test's own timeout ends a wait for ever."""
-    while not condition():  # noqa: ASYNC110  (what is waited for is not ours to set an event)
-        await asyncio.sleep(0)
+    turns = 0
+    while not condition():
+        await asyncio.sleep(0 if turns < _TURNS else _PAUSE_S)
+        turns += 1

@@ -6,7 +6,7 @@ import random
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +15,32 @@ import pytest
 import uvloop
 from xdist.scheduler import LoadScopeScheduling
 
-from horolog.bench.apache_kafka import ApacheKafka, Unavailable, apache_kafka, class_path
-from horolog.testing.program import commands_run_by
-from horolog.tests.in_process import run_in_process
+pytest.register_assert_rewrite("horolog.testing", "horolog.tests")
+pytest_plugins = [
+    "horolog.testing.plugin",
+    "horolog.tests.apache",
+    "horolog.tests.in_process",
+    "horolog.tests.rewritten",
+]
 
-_FIRST = ("pipeline", "clusters", "secure_clients", "clients", "faults", "pages", "cli", "bench")
+_JAVA = "java"
+"""The group of the tests with the one Spark and the one Apache Kafka of a run: one process has them
+all. Others of their kind would take longer to come up than they save, from everything else too."""
 
-_TOGETHER = ("pipeline", "clusters", "secure_clients")
-"""Their tests run in one process: a second Spark, or a second cluster of Kafka brokers, would take
-longer to come up than it saves, and from everything else beside it."""
+_NEED_JAVA = {"spark", "apache"}
+
+_FIRST = ("clients", "faults", "pages", "page", "cli", "replicas", "elections", "guard", "bench")
+"""Folders in which tests wait for other programs, or take long themselves."""
+
+_FIRST_USE_S = 900
+"""What the first test of Apache Kafka may take: Maven fetches it."""
 
 _LEFT_OPEN_MAX = 50
 """Files that a module may leave open, such as those of a broker that others go on with."""
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
-hypothesis.settings.register_profile("default", deadline=None, print_blob=True, max_examples=50)
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True, max_examples=30)
 hypothesis.settings.register_profile(
     "soak", deadline=None, print_blob=True, max_examples=5000, stateful_step_count=200
 )
@@ -54,12 +64,11 @@ def pytest_configure_node(node: Any) -> None:
 
 
 class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Whole modules to the processes of a run, or whole folders."""
+    """Whole modules to the processes of a run, or a group of tests (`--dist loadgroup`)."""
 
     def _split_scope(self, nodeid: str) -> str:
-        folder = nodeid.partition("/")[0]
-        scope: str = folder if folder in _TOGETHER else super()._split_scope(nodeid)
-        return scope
+        test, _, group = nodeid.rpartition("@")
+        return group if test and group == _JAVA else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -75,20 +84,27 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"random tests ran with --hypothesis-seed={seed}")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave long tests out unless `-m` names their mark."""
+    """Leave long tests out unless `-m` names their mark; group and order the others."""
     for mark in ("soak", "secure_clients", "elections"):
         if mark not in config.option.markexpr:
             long = [item for item in items if item.get_closest_marker(mark)]
             config.hook.pytest_deselected(items=long)
-            items[:] = [item for item in items if item not in long]
+            items[:] = [item for item in items if not item.get_closest_marker(mark)]
+    for item in items:
+        if _NEED_JAVA & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(_JAVA))
+        if item.get_closest_marker("xdist_group") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_FIRST_USE_S))
     items.sort(key=_turn)
 
 
 def _turn(item: pytest.Item) -> int:
-    """What waits longest for other programs goes first, so that no process ends long after the
-    other."""
-    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    """What takes longest goes first, so that no process ends long after the others."""
+    if item.get_closest_marker("xdist_group"):
+        return -1
+    folder = item.nodeid.partition("/")[0]
     return _FIRST.index(folder) if folder in _FIRST else len(_FIRST)
 
 
@@ -116,52 +132,6 @@ def require_program() -> Callable[[str], str]:
         return path
 
     return require
-
-
-@pytest.fixture(scope="session")
-def require_apache_kafka() -> None:
-    """The test needs `horolog.bench.apache_kafka`; where Kafka cannot be had it skips by name.
-
-    The first use fetches it, so such a test needs a `timeout` mark of a quarter of an hour.
-    """
-    try:
-        class_path()
-    except Unavailable as error:
-        if os.environ.get("HOROLOG_REQUIRE") == "all":
-            pytest.fail(f"{error}, and HOROLOG_REQUIRE=all asks for it")
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="session")
-def start_apache(
-    require_apache_kafka: None, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[], AbstractContextManager[ApacheKafka]]:
-    """`with start_apache() as running` is Apache Kafka, three brokers.
-
-    It takes ten seconds to start, and a tenth of a processor while nobody uses it: a fixture
-    `apache` keeps one for a module or a package, whose tests take topics of their own.
-    """
-    settings = {"default.replication.factor": "3", "auto.create.topics.enable": "true"}
-
-    def start() -> AbstractContextManager[ApacheKafka]:
-        folder = tmp_path_factory.mktemp("apache-kafka")
-        return apache_kafka(folder, brokers=3, settings=settings)
-
-    return start
-
-
-@pytest.fixture
-def cluster(apache: ApacheKafka) -> str:
-    """The address of the cluster."""
-    return f"kafka://{apache.bootstrap}"
-
-
-@pytest.fixture(scope="session", autouse=True)
-def commands_in_this_process() -> Iterator[None]:
-    """Commands run in this process, which costs a hundredth of a process of their own. What tests
-    the process itself takes `Program(apart=True)`, or `running`."""
-    with commands_run_by(run_in_process):
-        yield
 
 
 @pytest.fixture(autouse=True)

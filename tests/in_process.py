@@ -18,9 +18,11 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Final, TextIO
 
+import pytest
+
 from horolog.cli.main import main
 from horolog.cli.standard_input import THREAD_NAME
-from horolog.testing.program import Result
+from horolog.testing.program import Result, commands_run_by
 
 _DEADLINE_SECONDS: Final = 60
 """How long a command waits for the one before it."""
@@ -35,6 +37,14 @@ class Streams:
     stdin: IO[bytes]
     stdout: TextIO | None
     stderr: TextIO | None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_in_this_process() -> Iterator[None]:
+    """Commands run in this process, which costs a hundredth of a process of their own. What tests
+    the process itself takes `Program(apart=True)`, or `running`."""
+    with commands_run_by(run_in_process):
+        yield
 
 
 def run_in_process(

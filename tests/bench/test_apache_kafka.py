@@ -2,11 +2,10 @@
 
 import socket
 import struct
-from pathlib import Path
 
 import pytest
 
-from horolog.bench.apache_kafka import Unavailable, apache_kafka, class_path
+from horolog.bench.apache_kafka import ApacheKafka, Unavailable, class_path
 
 API_VERSIONS = struct.pack(">hhih", 18, 0, 7, -1)
 """Kafka's request in version 0: key, version, correlation id, no client id."""
@@ -27,19 +26,17 @@ def served(address: str) -> dict[int, tuple[int, int]]:
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.usefixtures("require_apache_kafka")
-def test_a_broker_serves_stops_and_starts_again(tmp_path: Path) -> None:
-    with apache_kafka(tmp_path, settings={"num.partitions": "2"}) as kafka:
-        (broker,) = kafka.brokers
-        assert kafka.bootstrap == broker.address
-        assert served(broker.address)[0] == (0, 11)
-        broker.stop()
+def test_a_broker_serves_stops_and_starts_again(apache: ApacheKafka) -> None:
+    assert apache.bootstrap == ",".join(broker.address for broker in apache.brokers)
+    broker = apache.brokers[-1]
+    assert served(broker.address)[0] == (0, 11)
+    broker.stop()
+    try:
         with pytest.raises(OSError, match="refused"):
             served(broker.address)
+    finally:
         broker.start()
-        assert served(broker.address)[0] == (0, 11)
-    with pytest.raises(OSError, match="refused"):
-        served(broker.address)
+    assert served(broker.address)[0] == (0, 11)
 
 
 def test_a_machine_without_java_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

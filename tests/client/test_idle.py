@@ -23,10 +23,15 @@ CLOSING_S = 0.1
 Wait = Callable[[BrokerThread], Awaitable[None]]
 
 
+@pytest.fixture(autouse=True)
+def unused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that was not used while the broker closed it has been unused for long."""
+    monkeypatch.setattr(connections, "_UNUSED_S", CLOSING_S / 2)
+
+
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerThread]:
-    settings = {"connections.max.idle.ms": 1000, "kafka.listen": "127.0.0.1:0"}
-    with BrokerThread(tmp_path, settings) as started:
+    with BrokerThread(tmp_path, {"kafka.listen": "127.0.0.1:0"}) as started:
         yield started
 
 
@@ -37,7 +42,7 @@ def address(request: pytest.FixtureRequest, broker: BrokerThread) -> str:
 
 async def while_the_loop_runs(broker: BrokerThread) -> None:
     """The client reads that the broker closes."""
-    await until(lambda: not broker._broker.connections())
+    await until(lambda: all_closed(broker))
     await asyncio.sleep(CLOSING_S)
 
 
@@ -47,9 +52,21 @@ async def while_the_loop_is_blocked(broker: BrokerThread) -> None:
 
 
 def wait_for_the_closing(broker: BrokerThread) -> None:
-    while broker._broker.connections():
+    while not all_closed(broker):
         time.sleep(0.01)  # This thread is to do nothing else.
     time.sleep(CLOSING_S)
+
+
+def all_closed(broker: BrokerThread) -> bool:
+    """Close what is idle, as `connections.max.idle.ms` does later; whether nothing is open."""
+
+    def expire() -> None:
+        for connection in list(broker._broker._connections._open):
+            if connection._idle_since() is not None:
+                connection._was_idle()
+
+    broker._loop.call_soon_threadsafe(expire)
+    return not broker._broker.connections()
 
 
 @pytest.fixture(params=[while_the_loop_runs, while_the_loop_is_blocked], ids=["runs", "blocked"])

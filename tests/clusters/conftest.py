@@ -1,26 +1,18 @@
 """Topics at a Kafka cluster of three brokers, and at Kafka's port of a Horolog broker."""
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from horolog import Admin
-from horolog.bench.apache_kafka import ApacheKafka
 from horolog.testing.broker import running_broker
 
-StartApache = Callable[[], AbstractContextManager[ApacheKafka]]
 NewTopic = Callable[..., Awaitable[str]]
 
 _NUMBERS = itertools.count()
-
-
-@pytest.fixture(scope="package")
-def apache(start_apache: StartApache) -> Iterator[ApacheKafka]:
-    with start_apache() as running:
-        yield running
 
 
 @asynccontextmanager
@@ -38,7 +30,7 @@ async def port(tmp_path: Path) -> AsyncIterator[str]:
         yield address
 
 
-@pytest.fixture(params=["cluster", "port"])
+@pytest.fixture(params=[pytest.param("cluster", marks=pytest.mark.xdist_group("java")), "port"])
 async def address(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
     """Either of them."""
     if request.param == "cluster":

@@ -137,8 +137,14 @@ async def test_silent_clients_leave_descriptors_for_the_log(
         await check(server, writer)
 
 
-@LOOPS
-@pytest.mark.parametrize("left", [None, 0, 1, 3])
+@pytest.mark.parametrize(
+    ("event_loop", "left"),
+    [
+        *(("uvloop", left) for left in (None, 0, 1, 3)),
+        ("asyncio", 0),
+        *(pytest.param("asyncio", left, marks=pytest.mark.soak) for left in (None, 1, 3)),
+    ],
+)
 async def test_without_a_descriptor_nothing_ends(
     tmp_path: Path, event_loop: str, left: int | None
 ) -> None:

@@ -119,7 +119,7 @@ async def attacked(
     [
         pytest.param(empty_lz4_blocks, 100, {CorruptMessage.code}, id="lz4"),
         pytest.param(empty_snappy_blocks, 100, {CorruptMessage.code}, id="snappy"),
-        pytest.param(fifteen_megabytes, 300, {0}, id="zstd"),
+        pytest.param(fifteen_megabytes, 120, {0}, id="zstd"),
     ],
 )
 def test_43_others_are_served_while_sets_are_opened(

@@ -5,8 +5,8 @@ import io
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, redirect_stderr, redirect_stdout
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +32,6 @@ _NUMBERS = itertools.count()
 
 MakeTopic = Callable[..., str]
 Run = Callable[..., Result]
-StartApache = Callable[[], AbstractContextManager[ApacheKafka]]
-
-
-@pytest.fixture(scope="module")
-def apache(
-    start_apache: Callable[[], AbstractContextManager[ApacheKafka]],
-) -> Iterator[ApacheKafka]:
-    with start_apache() as running:
-        yield running
 
 
 @pytest.fixture

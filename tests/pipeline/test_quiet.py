@@ -1,5 +1,6 @@
 """A command that starts Spark itself says what goes wrong once, and nothing of Spark's ways."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -17,6 +18,9 @@ from .sources import T0_MS
 MakeTopic = Callable[..., str]
 
 pytestmark = pytest.mark.timeout(300)
+
+SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""What runs for seconds needs no better code, which takes longer to make."""
 
 
 @pytest.mark.soak
@@ -72,6 +76,7 @@ def test_a_job_of_many_workers(broker: BrokerThread, many_partitions: str) -> No
     assert done.returncode == 0
 
 
+@pytest.mark.soak
 def test_ctrl_c(broker: BrokerThread, many_partitions: str) -> None:
     command = [
         "pipeline",
@@ -114,6 +119,7 @@ def test_ctrl_c_while_spark_starts(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env=os.environ | {"JAVA_TOOL_OPTIONS": SMALL_JVM},
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() != ""  # what it will read; Spark is started next

@@ -1,10 +1,10 @@
-"""The script of docs/spark.md, run to its end as it stands."""
+"""The script of docs/spark.md, run to its end as it stands, on the Spark of the tests."""
 
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from horolog import blocking
 from horolog.clock import SystemClock
@@ -17,7 +17,12 @@ SCRIPT, *_ = examples(Path(__file__).parents[2] / "docs" / "spark.md")
 
 
 @pytest.mark.timeout(300)
-def test_the_script_reads_and_copies(broker: BrokerThread, tmp_path: Path) -> None:
+def test_the_script_reads_and_copies(
+    broker: BrokerThread,
+    tmp_path: Path,
+    spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     create(broker, "clicks", 2)
     now_ms = SystemClock().now_ms()
     with blocking.Producer(broker.address) as producer:
@@ -26,11 +31,15 @@ def test_the_script_reads_and_copies(broker: BrokerThread, tmp_path: Path) -> No
                 "clicks", [b"v"] * 5, timestamps_ms=now_ms - age_ms, partition=partition
             )
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT.replace("127.0.0.1:7070", broker.address))
-    done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True
+    # Java keeps the working directory that it was started in.
+    assert '"checkpoint"' in SCRIPT
+    script.write_text(
+        SCRIPT.replace("127.0.0.1:7070", broker.address).replace(
+            '"checkpoint"', f'"{tmp_path / "checkpoint"}"'
+        )
     )
-    assert done.returncode == 0, done.stderr
-    *_, last = done.stdout.splitlines()
+    runpy.run_path(str(script), run_name="__main__")
+    told = capsys.readouterr().out
+    *_, last = told.splitlines()
     assert last == "15 messages copied"
-    assert done.stdout.count("    5|") == 2  # of the last hour, in each partition
+    assert told.count("    5|") == 2  # of the last hour, in each partition

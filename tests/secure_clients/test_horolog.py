@@ -25,7 +25,7 @@ from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.program import Program
 
 from .certificates import Pair
-from .conftest import PASSWORD, Certificates
+from .listeners import PASSWORD, Certificates
 from .users import add_user
 
 WRONG = "not-the-password-6602"

@@ -12,7 +12,8 @@ from horolog import Admin, Consumer, Found, Mechanism, Producer, Security
 from horolog.bench.apache_kafka import ApacheKafka
 
 from .certificates import KEY_PASSWORD, encrypted
-from .conftest import PASSWORD, Certificates, NewTopic
+from .conftest import NewTopic
+from .listeners import PASSWORD, Certificates
 
 pytestmark = pytest.mark.timeout(1200)
 

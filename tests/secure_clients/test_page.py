@@ -12,7 +12,7 @@ from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.program import Program
 from horolog.tests.pages.python import examples, run_example
 
-from .conftest import PASSWORD, Certificates
+from .listeners import PASSWORD, Certificates
 from .users import add_user
 
 PAGE = Path(__file__).parents[2] / "docs" / "security" / "clients.md"

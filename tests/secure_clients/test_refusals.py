@@ -24,7 +24,8 @@ from horolog import (
 )
 from horolog.bench.apache_kafka import ApacheKafka
 
-from .conftest import PASSWORD, Certificates, NewTopic
+from .conftest import NewTopic
+from .listeners import PASSWORD, Certificates
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.both_loops]
 

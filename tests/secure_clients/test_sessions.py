@@ -11,7 +11,8 @@ from horolog.client.cluster.link import Link
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
 
-from .conftest import PASSWORD, SESSION_MS, NewTopic
+from .conftest import NewTopic
+from .listeners import PASSWORD, SESSION_MS
 
 pytestmark = pytest.mark.timeout(1200)
 

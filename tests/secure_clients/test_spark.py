@@ -14,7 +14,8 @@ from horolog.bench.apache_kafka import ApacheKafka
 from horolog.pipeline.java import NoJava, find_java
 
 from .certificates import KEY_PASSWORD, encrypted
-from .conftest import PASSWORD, Certificates, NewTopic
+from .conftest import NewTopic
+from .listeners import PASSWORD, Certificates
 
 pytestmark = pytest.mark.timeout(1200)
 

@@ -27,7 +27,7 @@ from horolog.testing.issuer import Issuer, token_settings
 from horolog.testing.program import Program
 
 from .certificates import Pair
-from .conftest import Certificates
+from .listeners import Certificates
 from .test_horolog import use
 
 SESSION_SECONDS = 1.5

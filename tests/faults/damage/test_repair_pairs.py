@@ -27,6 +27,8 @@ HARD = (
     ("entry 6 twice", "entries 6 and 7 swapped"),
 )
 LATER_FORMAT = "format (magic byte)"
+ONES_TRIED, PAIRS_TRIED = 15, 35
+"""Of each log, drawn with the seed that a failing run names; the soak tries every pair."""
 
 
 class Case:
@@ -95,9 +97,9 @@ def test_pairs_of_damages(
     case = Case(place, kind, gaps=gaps, clean=clean)
     random = Random(f"{request.config.getoption('--hypothesis-seed')} {request.node.name}")
     pairs = list(combinations(case.damages, 2))
-    for one in random.sample(case.damages, 40):
+    for one in random.sample(case.damages, ONES_TRIED):
         case.check(one)
-    for pair in random.sample(pairs, 100):
+    for pair in random.sample(pairs, PAIRS_TRIED):
         case.check(*pair)
 
 

@@ -37,8 +37,8 @@ def enumeration(request: pytest.FixtureRequest, random: Random) -> Iterator[Enum
     long = request.node.get_closest_marker("soak") is not None
     tried = Enumeration(
         random,
-        exhaustive_max=512 if long else 32,
-        samples=100 if long else 5,
+        exhaustive_max=512 if long else 16,
+        samples=100 if long else 3,
         use_every=1 if long else 4,
     )
     yield tried
