@@ -53,6 +53,10 @@ class Encoding(Protocol):
         self, head: RequestHead, api: Api | None, request: object, code: int, message: str
     ) -> bytes: ...
 
+    def refuse_in_pieces(
+        self, head: RequestHead, api: Api, request: object, code: int, message: str
+    ) -> Pieces[Written]: ...
+
     # A client's side.
 
     def encode_request(

@@ -47,7 +47,7 @@ from .fields import (
     field_writer,
     message_reader,
 )
-from .refusals import refusal
+from .refusals import refusal, refusal_in_pieces
 
 T = TypeVar("T")
 
@@ -293,6 +293,16 @@ def encode_refusal(
         name = f"request {head.api_key}" if api is None else api.name
         raise ProtocolError(f"{name} version {head.version} was refused: {message}")
     return encode_response(head.correlation_id, api, head.version, refused)
+
+
+def refuse_in_pieces(
+    head: RequestHead, api: Api, request: object, code: int, message: str
+) -> Pieces[Written]:
+    """As `encode_refusal`, in pieces."""
+    refused = yield from refusal_in_pieces(api.response, request, code, message)
+    if refused is None:
+        raise ProtocolError(f"{api.name} version {head.version} was refused: {message}")
+    return (yield from answer_in_pieces(api, head.version, head.correlation_id, refused))
 
 
 def open_response(frame: Frame) -> tuple[ResponseHead, Body]:

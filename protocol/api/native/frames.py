@@ -334,6 +334,14 @@ def encode_refusal(
     return encode_error(head.correlation_id, code, message)
 
 
+def refuse_in_pieces(
+    head: RequestHead, api: Api, request: object, code: int, message: str
+) -> Pieces[Written]:
+    """As `encode_refusal`."""
+    return encode_refusal(head, api, request, code, message)
+    yield
+
+
 def open_response(frame: Frame) -> tuple[ResponseHead, Body]:
     """Take the head off a response. Raises ProtocolError when the frame is no response."""
     try:
