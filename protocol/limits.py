@@ -34,10 +34,26 @@ length alone costs nothing; large steps, because every step copies what is there
 MAX_DEPTH: Final = 16
 """Nesting of arrays and maps in a frame. The deepest request declared (create-topics) has 7."""
 
-MAX_REQUEST_VALUES: Final = 1_000_000
+MAX_REQUEST_VALUES: Final = 100_000
 """Values (keys, numbers, strings, containers) in one request. One byte of msgpack can cost 70
-bytes as an object; list-offsets for 100,000 partitions has 700,000. A body of no more
-bytes than that cannot have more, and is decoded without a count of them."""
+bytes as an object, and so many are decoded in some 10 ms. A list-offsets for 33,000 partitions has
+as many in Kafka's encoding, one for 14,000 in the native one."""
+
+MAX_REPLICATE_VALUES: Final = 1_000_000
+"""As above for what a follower tells its leader: the positions of 60,000 partitions."""
+
+MAX_SMALL_REQUEST_VALUES: Final = 64
+"""Values in a request that is handled together with others of its kind: some hundreds of them go
+without a look at the time. A produce request for 12 partitions has so many in Kafka's encoding."""
+
+LARGE_REQUEST_BYTES: Final = 256 * 1024
+"""From so many bytes on a request is decoded piece by piece, and others are served in between."""
+
+MAX_PIECE_VALUES: Final = 1_000
+"""Values that are decoded or encoded without a look at the time: a tenth of a millisecond."""
+
+MAX_WALKED_VALUES: Final = 10_000
+"""Values of a broken message that are looked at to say which one is wrong: some 10 ms."""
 
 MAX_RESPONSE_VALUES: Final = 4_000_000
 """As above for a response, which says more about each partition than the request did."""

@@ -34,9 +34,11 @@ class Changes:
     async def _carry_out(self, changes: Sequence[TopicChange]) -> None:
         # Tasks begin, and get the lock, in the order in which their changes were asked for.
         async with self._turn:
+            turns = self._work.turns()
             for change in changes:
                 change.begin()
                 while not change.done:
                     step = change.step
                     await self._work.in_topics_thread(partial(change.run, step))
                     change.advance(step)
+                await turns.give_way()

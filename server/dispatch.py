@@ -16,11 +16,13 @@ from ..protocol.api.log.fetch import FETCH
 from ..protocol.api.log.list_offsets import LIST_OFFSETS
 from ..protocol.api.log.produce import PRODUCE
 from ..protocol.api.native.frames import Request, RequestHead
+from ..protocol.api.pieces import Pieces, weigher
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api, kind
 from ..protocol.api.writing import AnswersEncoder, Written
 from ..protocol.errors import NO_ERROR, CodedError, UnsupportedVersion
-from .handlers import HANDLERS_OF_MANY, ONE_AT_A_TIME
+from ..protocol.limits import LARGE_REQUEST_BYTES
+from .handlers import HANDLERS_OF_MANY, MOST_AT_A_TIME
 from .handlers.api_versions import unknown_version
 from .handlers.base import Call, Handler, HandlerOfMany, Later, Services
 from .handlers.produce import handle_in_bulk
@@ -42,6 +44,12 @@ if TYPE_CHECKING:
 
 _SHORT_BYTES: Final = 1024
 """Answers of up to so many bytes to requests that were handled in bulk are sent as one."""
+
+SLOW_REQUEST_BYTES: Final = 8 * 1024
+"""The same as `LARGE_REQUEST_BYTES` for what is decoded by plain Python."""
+
+LARGE_WEIGHT: Final = 5_000
+"""Messages of more are written in turns with other requests: about a millisecond of work."""
 
 _body_of: Final[Callable[[Request], Any]] = attrgetter("body")
 _id_of: Final[Callable[[Request], int]] = attrgetter("correlation_id")
@@ -99,7 +107,7 @@ class _Kind:
         self.responses = {api.response}
         self.find_error: Callable[[Any], int] = error_finder(api.response)  # type: ignore[arg-type] # a class is hashable
         self.find_fault: Callable[[Sequence[Any]], bool] = fault_finder(api.response)  # type: ignore[arg-type]
-        self.most = 1 if api.key in ONE_AT_A_TIME else sys.maxsize
+        self.most = MOST_AT_A_TIME.get(api.key, sys.maxsize)
         self._answered = partial(services.figures.answered, api.name)
 
     def count(
@@ -169,13 +177,44 @@ class Dispatcher:
                 api, caller, head.client_id, native=self._encoding.NATIVE
             )
 
-        def handle() -> Answer:
-            asked.request = request = self._encoding.decode_body(api.request, head.version, raw)
+        def handle(request: Any) -> Any:
+            asked.request = request
             if asked.charge is not None:
                 asked.charge.see(request)
-            return self._respond(asked, self._handlers[api.key](self._services, request, call))
+            return self._handlers[api.key](self._services, request, call)
 
-        return self._guarded(asked, handle)
+        if len(frame) > self._decoded_at_once(api, head.version):
+            body = self._encoding.open_request(_pinned(frame))[1]
+            return self._handled_later(asked, body, caller, handle)
+
+        def answer() -> Answer:
+            request = self._encoding.decode_body(api.request, head.version, raw)
+            return self._respond(asked, handle(request))
+
+        return self._guarded(asked, answer)
+
+    def _decoded_at_once(self, api: Api, version: int) -> int:
+        """Bytes of a request that are decoded without a break."""
+        slowly = self._encoding.decodes_slowly(api.request, version)
+        return SLOW_REQUEST_BYTES if slowly else LARGE_REQUEST_BYTES
+
+    def _handled_later(
+        self, asked: _Asked, raw: Any, caller: Caller, handle: Callable[[Any], Any]
+    ) -> Deferred:
+        """The answer to a request that is decoded in turns with others; those behind it on its
+        connection wait until it was handled."""
+        work, encoding = self._services.work, self._encoding
+        turns = work.turns()
+
+        async def handled() -> Any:
+            pieces = encoding.decode_in_pieces(asked.api.request, asked.head.version, raw)
+            request = await work.finish(pieces, turns)
+            self._creations.asker = caller
+            return handle(request)
+
+        task = work.start(handled())
+        later = Later(task, task.result, alone=True, held_bytes=len(raw.frame), turns=turns)
+        return self._deferred(asked, later)
 
     def waits_for_others(self, frame: Frame) -> bool:
         """Whether a request goes on with those of all connections that have some in this pass of
@@ -297,6 +336,8 @@ class Dispatcher:
         """The answers to requests of one kind that were handled; short ones are joined."""
         made: list[Written] = []
         if set(map(type, outcomes)) == found.responses and len(outcomes) == len(requests):
+            if found.api is not PRODUCE and any(map(_is_large, outcomes)):
+                return self._answers_one_by_one(found, requests, (), outcomes, began)
             faulty = found.find_fault(outcomes)
             try:
                 made = found.encode(map(_id_of, requests), outcomes, faulty=faulty)
@@ -362,24 +403,50 @@ class Dispatcher:
         if isinstance(response, Later):
             if asked.api is PRODUCE:
                 asked.request = None  # Its record sets are not to be held until they are durable.
-            make = response.make if asked.charge is None else asked.charge.timed(response.make)
-            return Deferred(
-                response.ready,
-                lambda: self._guarded(asked, lambda: self._respond(asked, make())),
-                response.may_hurry,
-                response.alone,
-                response.held_bytes,
-            )
+            return self._deferred(asked, response)
         if asked.charge is not None:
             response = _charged(asked, response)
         if response is None:
             self._count(asked, NO_ERROR)
             return None
+        if _is_large(response):
+            return self._written_later(asked, response)
         head, code = asked.head, first_error(response)
         encode = self._encoding.answers_encoder(asked.api, head.version)
         (answer,) = encode((head.correlation_id,), (response,))
         self._count(asked, code)
         return answer if isinstance(answer, bytes) else AnswerInParts(answer)
+
+    def _deferred(self, asked: _Asked, later: Later) -> Deferred:
+        make = later.make
+        if asked.charge is not None:
+            make = asked.charge.timed(make, later.turns)
+        return Deferred(
+            later.ready,
+            lambda: self._guarded(asked, lambda: self._respond(asked, make())),
+            later.may_hurry,
+            later.alone,
+            later.held_bytes,
+        )
+
+    def _written_later(self, asked: _Asked, response: Any) -> Deferred:
+        """A long answer, which is written in turns with other requests."""
+        head = asked.head
+        pieces = self._encoding.answer_in_pieces(
+            asked.api, head.version, head.correlation_id, response
+        )
+        return self._in_turns(asked, pieces, first_error(response))
+
+    def _in_turns(self, asked: _Asked, pieces: Pieces[Written], code: int) -> Deferred:
+        work = self._services.work
+        task = work.start_pieces(pieces, work.turns())
+
+        def make() -> Answer:
+            written = task.result()
+            self._count(asked, code)
+            return written if isinstance(written, bytes) else AnswerInParts(written)
+
+        return Deferred(task, lambda: self._guarded(asked, make), alone=True)
 
     def _guarded(self, asked: _Asked, step: Callable[[], Answer]) -> Answer:
         """What `step` returns, or the error answer of what it raises."""
@@ -392,6 +459,12 @@ class Dispatcher:
             code, message = self._services.outcomes.of(error, api=asked.api.name)
             if asked.charge is not None:
                 _charged(asked, None)
+            if asked.request is not None and _is_large(asked.request):
+                pieces = self._encoding.refuse_in_pieces(
+                    asked.head, asked.api, asked.request, code, message
+                )
+                asked.request = None
+                return self._in_turns(asked, pieces, code)
             self._count(asked, code)
             return self._encoding.encode_refusal(
                 asked.head, asked.api, asked.request, code, message
@@ -418,6 +491,17 @@ class Dispatcher:
         """Count a request whose answer is made."""
         seconds = self._time() - asked.began
         self._services.figures.answered(asked.api.name, error_name(code), seconds)
+
+
+def _is_large(message: Any) -> bool:
+    """Whether a request or a response takes long to go through."""
+    return weigher(type(message))(message, LARGE_WEIGHT) > LARGE_WEIGHT
+
+
+def _pinned(frame: Frame) -> memoryview:
+    """A frame that stays as it is when more is received: it may lie in a buffer that connections
+    share, and memory of its own is used again unless there is a view of it."""
+    return memoryview(bytearray(frame) if isinstance(frame, memoryview) else frame)
 
 
 def _only_wait(outcomes: Sequence[Any]) -> bool:

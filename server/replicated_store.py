@@ -296,6 +296,7 @@ class ReplicatedStore:
         return changes, self._work.start(self._carry_out(changes))
 
     async def _carry_out(self, changes: Sequence[TopicChange]) -> None:
+        turns = self._work.turns()
         for change in changes:
             async with self._turn:
                 # Of one that was not waited for to its end it must be known what became of it.
@@ -303,9 +304,13 @@ class ReplicatedStore:
                 change.begin()
                 while not change.done:
                     step = change.step
-                    await self._proposed(change)
-                    change.run(step)
+                    if isinstance(change.work, Proposal):
+                        await self._proposed(change)
+                        change.run(step)
+                    else:
+                        await self._work.in_topics_thread(partial(change.run, step))
                     change.advance(step)
+            await turns.give_way()
 
     async def _topics_applied(self) -> None:
         if self.metadata.applied < self._topics_to:

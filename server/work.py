@@ -4,9 +4,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ..clock import SystemClock
+from ..protocol.api.pieces import Pieces
 
 T = TypeVar("T")
 
@@ -88,6 +89,20 @@ class Work:
         """For a long computation that begins now."""
         return Turns(self.time, self.next_turn)
 
+    def start_pieces(self, pieces: Pieces[T], turns: "Turns") -> asyncio.Task[T]:
+        """Do work that is in pieces, in turns with the requests; what comes of it."""
+        return self.start(self.finish(pieces, turns))
+
+    async def finish(self, pieces: Pieces[T], turns: "Turns") -> T:
+        """As `start_pieces`, within a task."""
+        while True:
+            try:
+                next(pieces)
+            except StopIteration as end:
+                turns.end()
+                return cast(T, end.value)
+            await turns.give_way()
+
     def next_turn(self) -> asyncio.Future[None]:
         """Done once the loop has served what there was, and those who asked before got a turn.
 
@@ -131,14 +146,17 @@ class Turns:
     does. Its next turn is as long as the others took, within bounds.
     """
 
-    __slots__ = ("_clock", "_next", "_until")
+    __slots__ = ("_clock", "_next", "_since", "_until", "used_seconds")
 
     def __init__(
         self, monotonic: Callable[[], float], next_turn: Callable[[], asyncio.Future[None]]
     ) -> None:
         self._clock = monotonic
         self._next = next_turn
-        self._until = monotonic() + TURN_SECONDS
+        self._since = monotonic()
+        self._until = self._since + TURN_SECONDS
+        self.used_seconds = 0.0
+        """What the turns that are over took of the loop."""
 
     @property
     def over(self) -> bool:
@@ -147,6 +165,13 @@ class Turns:
     async def give_way(self) -> None:
         began = self._clock()
         if began >= self._until:
+            self.used_seconds += began - self._since
             await self._next()
-            now = self._clock()
+            now = self._since = self._clock()
             self._until = now + min(max(now - began, TURN_SECONDS), MAX_TURN_SECONDS)
+
+    def end(self) -> None:
+        """The computation is done."""
+        now = self._clock()
+        self.used_seconds += now - self._since
+        self._since = now

@@ -5,8 +5,9 @@ from typing import Any, Protocol, TypeVar
 
 from .framing import Frame
 from .native.frames import Request, RequestHead, ResponseHead
+from .pieces import Pieces
 from .schema import Api
-from .writing import AnswersEncoder, InMemory
+from .writing import AnswersEncoder, InMemory, Written
 
 T = TypeVar("T")
 
@@ -34,15 +35,27 @@ class Encoding(Protocol):
 
     def decode_body(self, struct: type[T], version: int, raw: Any) -> T: ...
 
+    def decode_in_pieces(self, struct: type[T], version: int, raw: Any) -> Pieces[T]: ...
+
+    def decodes_slowly(self, struct: type[Any], version: int) -> bool: ...
+
     def encode_response(
         self, correlation_id: int, api: Api, version: int, body: object
     ) -> bytes: ...
 
     def answers_encoder(self, api: Api, version: int) -> AnswersEncoder: ...
 
+    def answer_in_pieces(
+        self, api: Api, version: int, correlation_id: int, body: object
+    ) -> Pieces[Written]: ...
+
     def encode_refusal(
         self, head: RequestHead, api: Api | None, request: object, code: int, message: str
     ) -> bytes: ...
+
+    def refuse_in_pieces(
+        self, head: RequestHead, api: Api, request: object, code: int, message: str
+    ) -> Pieces[Written]: ...
 
     # A client's side.
 

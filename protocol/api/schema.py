@@ -23,7 +23,12 @@ import msgspec
 import msgspec.structs
 
 from ...values import value_class
-from ..limits import MAX_DATA_BYTES, MAX_ERROR_TEXT_BYTES, MAX_STRING_BYTES
+from ..limits import (
+    MAX_DATA_BYTES,
+    MAX_ERROR_TEXT_BYTES,
+    MAX_REQUEST_VALUES,
+    MAX_STRING_BYTES,
+)
 
 REQUIRED: Final = object()
 """Default of a field that must be sent."""
@@ -33,6 +38,8 @@ _FIELDS: Final = "__horolog_fields__"
 _FLEXIBLE: Final = "__horolog_flexible__"
 """The attribute of a message class with the version from which on Kafka writes it in its compact
 encoding."""
+_VALUES: Final = "__horolog_values__"
+"""The attribute of a request's class with how many values it may hold."""
 
 T = TypeVar("T")
 
@@ -328,6 +335,22 @@ def is_flexible(struct: type[Any], version: int) -> bool:
     """Whether a request or response has Kafka's compact encoding in this version."""
     since: int | None = getattr(struct, _FLEXIBLE, None)
     return since is not None and version >= since
+
+
+def holds_values(count: int) -> Callable[[type[T]], type[T]]:
+    """Have a request hold up to so many values, where it needs more than others."""
+
+    def mark(struct: type[T]) -> type[T]:
+        setattr(struct, _VALUES, count)
+        return struct
+
+    return mark
+
+
+def most_values(struct: type[Any]) -> int:
+    """How many values a request may hold."""
+    found: int = getattr(struct, _VALUES, MAX_REQUEST_VALUES)
+    return found
 
 
 def _equal(this: Any, other: Any) -> Any:

@@ -133,6 +133,6 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
 )
 """Handlers by api key."""
 
-ONE_AT_A_TIME: Final = frozenset({FETCH.key})
-"""Of these a list has one alone: before the next is answered it is seen whether the answer to this
-one leaves room for that."""
+MOST_AT_A_TIME: Final[Mapping[int, int]] = MappingProxyType({FETCH.key: 1, LIST_OFFSETS.key: 64})
+"""Of these a list has so many at most. A fetch is alone: before the next is answered it is seen
+whether the answer to this one leaves room for that. A search may take a turn of the loop."""

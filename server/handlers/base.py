@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import msgspec
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
+from ...protocol.api.pieces import Pieces
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.log.flush import GroupCommit
 from ...values import value_class
@@ -26,10 +27,12 @@ from ..security.service import Security
 from ..security.session import ANONYMOUS, Session
 from ..time_maps import TimeMaps
 from ..trusted_time import TrustedTime
-from ..work import Work
+from ..work import Turns, Work
 
 if TYPE_CHECKING:
     from ..replication.cluster import Cluster
+
+R = TypeVar("R")
 
 
 @value_class
@@ -92,7 +95,7 @@ class Later(msgspec.Struct, eq=False):
 
     `make` may give another `Later`. With `may_hurry` the wait may be ended early. With `alone`
     no later request of its connection is handled before it is made. Until then the request makes
-    the broker hold `held_bytes`.
+    the broker hold `held_bytes`. What it takes of the loop until it is ready is counted in `turns`.
     """
 
     ready: asyncio.Future[Any] | Wait
@@ -100,6 +103,7 @@ class Later(msgspec.Struct, eq=False):
     may_hurry: bool = False
     alone: bool = False
     held_bytes: int = 0
+    turns: Turns | None = None
 
 
 def then(outcome: Any, change: Callable[[Any], Any]) -> Any:
@@ -112,7 +116,27 @@ def then(outcome: Any, change: Callable[[Any], Any]) -> Any:
         outcome.may_hurry,
         outcome.alone,
         outcome.held_bytes,
+        outcome.turns,
     )
+
+
+def in_turns(services: Services, pieces: Pieces[R]) -> R | Later:
+    """What a handler that works in pieces returns: at once where that takes one turn, else later,
+    in turns with other requests.
+
+    No request behind it on its connection is handled before it is made: it could overtake this one,
+    and take turns beside it.
+    """
+    turns = services.work.turns()
+    try:
+        next(pieces)
+        while not turns.over:
+            next(pieces)
+    except StopIteration as end:
+        return cast(R, end.value)
+    turns.end()
+    task = services.work.start_pieces(pieces, turns)
+    return Later(task, task.result, alone=True, turns=turns)
 
 
 class Handler(Protocol):

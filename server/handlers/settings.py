@@ -182,7 +182,7 @@ def alter(services: Services, request: AlterConfigsRequest, call: Call) -> Later
     return answer_later(
         services,
         "alter-configs",
-        [
+        (
             (name, AlterConfigsResult(resource_type=kind, resource_name=name), steps)
             for kind, name, steps in _altering_each(
                 services,
@@ -190,7 +190,7 @@ def alter(services: Services, request: AlterConfigsRequest, call: Call) -> Later
                 incremental=request.incremental,
                 validate_only=request.validate_only,
             )
-        ],
+        ),
         lambda results: AlterConfigsResponse(responses=results),
     )
 
@@ -199,12 +199,12 @@ def alter_some(services: Services, request: IncrementalAlterConfigsRequest, call
     return answer_later(
         services,
         "incremental-alter-configs",
-        [
+        (
             (name, IncrementalAlterConfigsResult(resource_type=kind, resource_name=name), steps)
             for kind, name, steps in _altering_each(
                 services, request.resources, incremental=True, validate_only=request.validate_only
             )
-        ],
+        ),
         lambda results: IncrementalAlterConfigsResponse(responses=results),
     )
 

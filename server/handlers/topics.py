@@ -45,14 +45,14 @@ def create(services: Services, request: CreateTopicsRequest, call: Call) -> Late
     return answer_later(
         services,
         "create-topics",
-        [
+        (
             (
                 name,
                 CreatableTopicResult(name=name),
                 _creating(services, topic, times[name], request.validate_only),
             )
             for name, topic in topics.items()
-        ],
+        ),
         lambda results: CreateTopicsResponse(topics=results),
     )
 
@@ -126,14 +126,14 @@ def create_partitions(services: Services, request: CreatePartitionsRequest, call
     return answer_later(
         services,
         "create-partitions",
-        [
+        (
             (
                 name,
                 CreatePartitionsResult(name=name),
                 _raising(services, topic, times[name], request.validate_only),
             )
             for name, topic in topics.items()
-        ],
+        ),
         lambda results: CreatePartitionsResponse(results=results),
     )
 
@@ -162,10 +162,10 @@ def delete(services: Services, request: DeleteTopicsRequest, call: Call) -> Late
     return answer_later(
         services,
         "delete-topics",
-        [
+        (
             (name, DeletableTopicResult(name=name), _deleting(services, name))
             for name in dict.fromkeys(request.topic_names)
-        ],
+        ),
         lambda results: DeleteTopicsResponse(responses=results),
     )
 

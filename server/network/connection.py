@@ -15,6 +15,7 @@ request or an unread answer may take.
 import asyncio
 from collections import deque
 from collections.abc import Iterable
+from time import thread_time
 from typing import cast
 
 from ...config.address import join_address
@@ -29,12 +30,16 @@ from .file_sending import FileChanged
 from .held_memory import FREE_BYTES
 from .host import Host
 from .outgoing import Outgoing
-from .ready_connections import ReadyConnections
+from .ready_connections import REQUEST_BYTES, ReadyConnections
 from .sending import Answer, Deferred
 
 VIEWED_BYTES = 32 * 1024
 """From so many bytes on requests are handled where they were received: a copy of less costs
 nothing."""
+
+PASS_SECONDS = 0.005
+"""Processor time after which the requests of one connection that are left wait for the next pass of
+the loop."""
 
 NO_TLS_HERE = bytes.fromhex("15 0303 0002 02 46")
 """A fatal alert of TLS: protocol_version. Clients show it, and do not wait."""
@@ -143,7 +148,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._frames:
                 self._own_frames()
         elif self._answerer.waits_for_others(self._frames[0]):
-            self._ready_connections.add(self, sum(map(len, frames)))
+            self._ready_connections.add(self, sum(map(len, frames)) + REQUEST_BYTES * len(frames))
         else:
             self.go_on()
         self._give_back()
@@ -439,8 +444,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._write()
             if frames:
                 left = max(len(frames) - (REQUESTS_IN_A_TURN - taken), 0)
-                while len(frames) > left and not self._stuck:
-                    self._handle_frames(left)
+                until = thread_time() + PASS_SECONDS
+                while len(frames) > left and not self._stuck and thread_time() < until:
+                    self._handle_frames(left, until)
                     self._write()
                 if frames and not self._stuck:
                     self._loop.call_soon(self._work)
@@ -462,15 +468,15 @@ class Connection(asyncio.BufferedProtocol):
     def _drop_unsendable(self, error: Exception) -> None:
         self._drop("file", f"an answer could not be sent to its end: {error}")
 
-    def _handle_frames(self, left: int) -> None:
-        """Handle frames until there is enough to write, one breaks the connection, or only `left`
-        of them are left for the next turn."""
+    def _handle_frames(self, left: int, until: float) -> None:
+        """Handle frames until there is enough to write, one breaks the connection, only `left` of
+        them are left for the next turn, or the thread's time is `until`."""
         frames, answers = self._frames, self._answers
         most = self._limits.max_requests_in_flight
         while True:
             room = min(most - answers.unanswered, len(frames) - left)
             self._answer_next(room)
-            if len(frames) <= left or self._stuck:
+            if len(frames) <= left or self._stuck or thread_time() >= until:
                 return
 
     @property

@@ -15,6 +15,9 @@ from .sending import Answer
 GATHERED_BYTES: Final = 512 * 1024
 """Connections are gathered until they have brought so many bytes: what a read brings, about."""
 
+REQUEST_BYTES: Final = 512
+"""What a request counts for beside its bytes: a thousand small ones are enough for one go."""
+
 BULK_BYTES: Final = 1024 * 1024
 """Requests of one connection are answered in bulk until they have so many bytes: what is received
 before it goes on. What were two appends for a client that sends much is one."""

@@ -7,7 +7,7 @@ they are given what was read, and wait then.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.api.log.fetch import FETCH, FetchRequest, FetchResponse
 from ...protocol.api.log.produce import PRODUCE, ProduceRequest
@@ -22,6 +22,9 @@ from .mutations import MUTATIONS, Mutation
 from .rates import Rate, TokenBucket, Windows
 from .rules import Bound, Quota, QuotaTable
 from .sensors import Sensors
+
+if TYPE_CHECKING:
+    from ..work import Turns
 
 MAX_WAIT_SECONDS: Final = 60.0
 """The most that a client is not listened to at once. Who sent for minutes ahead in one request is
@@ -167,12 +170,16 @@ class Charge:
         self._seconds = seconds
         self._since = self._meter.time()
 
-    def timed(self, make: Callable[[], Any]) -> Callable[[], Any]:
-        """It waits from now on until `make` is called."""
+    def timed(self, make: Callable[[], Any], turns: "Turns | None" = None) -> Callable[[], Any]:
+        """It waits from now on until `make` is called; until then it has what it takes in
+        `turns`."""
         self._seconds += self._meter.time() - self._since
+        before = 0.0 if turns is None else turns.used_seconds
 
         def timed_make() -> Any:
             self._since = self._meter.time()
+            if turns is not None:
+                self._seconds += turns.used_seconds - before
             return make()
 
         return timed_make

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
+from itertools import chain, product
 from types import MappingProxyType
 from typing import Final
 
@@ -116,11 +117,36 @@ def _is_of_all(acl: Acl) -> bool:
     return acl.pattern_type is PatternType.LITERAL and acl.resource_name == WILDCARD
 
 
-def means(acl: Acl, principal: str, host: str) -> bool:
-    """Whether a rule is about a principal; `host` is a plain one."""
-    return acl.principal in (principal, EVERYBODY) and (
-        acl.host == WILDCARD or plain_host(acl.host) == host
-    )
+class _Rules:
+    """The rules of one principal at one host, by what they are about."""
+
+    __slots__ = ("_lengths", "_literal", "_prefixed", "of_type")
+
+    def __init__(self) -> None:
+        self.of_type: dict[ResourceType, list[Acl]] = {}
+        self._literal: dict[tuple[ResourceType, str], list[Acl]] = {}
+        self._prefixed: dict[tuple[ResourceType, str], list[Acl]] = {}
+        self._lengths: dict[ResourceType, dict[int, None]] = {}
+        """Lengths of the prefixes that rules name."""
+
+    def add(self, acl: Acl) -> None:
+        kind, name = acl.resource_type, acl.resource_name
+        self.of_type.setdefault(kind, []).append(acl)
+        prefixed = acl.pattern_type is PatternType.PREFIXED
+        by_name = self._prefixed if prefixed else self._literal
+        by_name.setdefault((kind, name), []).append(acl)
+        if prefixed:
+            self._lengths.setdefault(kind, {})[len(name)] = None
+
+    def about(self, resource: Resource) -> Iterable[Acl]:
+        """The rules about a resource."""
+        kind, name = resource.type, resource.name
+        yield from self._literal.get((kind, name), ())
+        if name != WILDCARD:
+            yield from self._literal.get((kind, WILDCARD), ())
+        for length in self._lengths.get(kind, ()):
+            if length <= len(name):
+                yield from self._prefixed.get((kind, name[:length]), ())
 
 
 class AclTable:
@@ -129,18 +155,12 @@ class AclTable:
     def __init__(self, acls: Iterable[Acl], super_users: Iterable[str] = ()) -> None:
         self.acls: Sequence[Acl] = tuple(dict.fromkeys(acls))
         self._super_users = frozenset(super_users)
-        self._literal: dict[tuple[ResourceType, str], list[Acl]] = {}
-        self._prefixed: dict[tuple[ResourceType, str], list[Acl]] = {}
-        self._lengths: dict[ResourceType, list[int]] = {}
-        """Of the prefixes that rules name, each once."""
+        self._rules: dict[tuple[str, str], _Rules] = {}
+        """By principal and host, each as a rule names it: a decision looks at four of them,
+        however many principals there are."""
         for acl in self.acls:
-            prefixed = acl.pattern_type is PatternType.PREFIXED
-            by_name = self._prefixed if prefixed else self._literal
-            by_name.setdefault((acl.resource_type, acl.resource_name), []).append(acl)
-            if prefixed:
-                lengths = self._lengths.setdefault(acl.resource_type, [])
-                if len(acl.resource_name) not in lengths:
-                    lengths.append(len(acl.resource_name))
+            host = acl.host if acl.host == WILDCARD else plain_host(acl.host)
+            self._rules.setdefault((acl.principal, host), _Rules()).add(acl)
 
     def decide(
         self, principal: str, host: str, operation: Operation, resource: Resource
@@ -148,10 +168,9 @@ class AclTable:
         """Whether `principal`, who is at `host`, may."""
         if principal in self._super_users:
             return Decision(True, Reason.SUPER_USER)
-        host = plain_host(host)
         allowing: Acl | None = None
-        for acl in self._about(resource):
-            if covers(acl, operation) and means(acl, principal, host):
+        for acl in chain.from_iterable(each.about(resource) for each in self._of(principal, host)):
+            if covers(acl, operation):
                 if acl.permission is Permission.DENY:
                     return Decision(False, Reason.DENIED_BY_RULE, acl)
                 allowing = allowing or acl
@@ -165,14 +184,11 @@ class AclTable:
         """Whether `principal` may do `operation` to every resource of a type, whatever its name."""
         if principal in self._super_users:
             return True
-        host = plain_host(host)
+        rules = (each.of_type.get(resource_type, ()) for each in self._of(principal, host))
         found = {
             acl.permission
-            for acl in self.acls
-            if acl.resource_type is resource_type
-            and (acl.permission is Permission.DENY or _is_of_all(acl))
-            and covers(acl, operation)
-            and means(acl, principal, host)
+            for acl in chain.from_iterable(rules)
+            if (acl.permission is Permission.DENY or _is_of_all(acl)) and covers(acl, operation)
         }
         return found == {Permission.ALLOW}
 
@@ -184,15 +200,11 @@ class AclTable:
         unused = Resource(resource_type, "hardcode")
         if self.decide(principal, host, operation, unused).allowed:
             return True
-        host = plain_host(host)
         allowed: list[Acl] = []
         denied: set[tuple[PatternType, str]] = set()
-        for acl in self.acls:
-            if (
-                acl.resource_type is resource_type
-                and acl.operation in (operation, Operation.ALL)
-                and means(acl, principal, host)
-            ):
+        rules = (each.of_type.get(resource_type, ()) for each in self._of(principal, host))
+        for acl in chain.from_iterable(rules):
+            if acl.operation in (operation, Operation.ALL):
                 if acl.permission is Permission.ALLOW:
                     allowed.append(acl)
                 else:
@@ -213,12 +225,7 @@ class AclTable:
 
         return any(map(free, allowed))
 
-    def _about(self, resource: Resource) -> Iterable[Acl]:
-        """The rules about a resource, for all principals."""
-        kind, name = resource.type, resource.name
-        yield from self._literal.get((kind, name), ())
-        if name != WILDCARD:
-            yield from self._literal.get((kind, WILDCARD), ())
-        for length in self._lengths.get(kind, ()):
-            if length <= len(name):
-                yield from self._prefixed.get((kind, name[:length]), ())
+    def _of(self, principal: str, host: str) -> Sequence[_Rules]:
+        """The rules that mean a principal at a host."""
+        keys = dict.fromkeys(product((principal, EVERYBODY), (plain_host(host), WILDCARD)))
+        return [self._rules[key] for key in keys if key in self._rules]

@@ -20,8 +20,15 @@ class Rights:
     """What one principal at one host may do, by one state of the rules."""
 
     __slots__ = (
-        *("_decided", "_decided_of_all", "_table"),
-        *("host", "principal", "readable", "short", "writable"),
+        "_decided",
+        "_decided_any",
+        "_decided_of_all",
+        "_table",
+        "host",
+        "principal",
+        "readable",
+        "short",
+        "writable",
     )
 
     def __init__(self, table: "AclTable", principal: str, host: str) -> None:
@@ -30,6 +37,7 @@ class Rights:
         self.host = host
         self._decided: dict[tuple[Operation, ResourceType, str], bool] = {}
         self._decided_of_all: dict[tuple[Operation, ResourceType], bool] = {}
+        self._decided_any: dict[tuple[Operation, ResourceType], bool] = {}
         self.readable: set[str] = set()
         """Topics of which it was decided that they may be read."""
         self.writable: set[str] = set()
@@ -66,7 +74,12 @@ class Rights:
 
     def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether there can be a resource to which it may do that."""
-        return self._table.decide_any(self.principal, self.host, operation, resource_type)
+        key = operation, resource_type
+        known = self._decided_any.get(key)
+        if known is None:
+            known = self._table.decide_any(self.principal, self.host, operation, resource_type)
+            self._decided_any[key] = known
+        return known
 
 
 class Authorizer:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from ...protocol.errors import StorageError, TopicAlreadyExists
 from ..names import BROKEN_SUFFIX, folder_name
@@ -23,6 +24,9 @@ from .startup import rename_deleted
 from .stepped_change import SteppedChange, Steps, Work
 from .topic_registry import TopicRegistry
 from .topics import TopicEntry
+
+_FOLDERS_AT_ONCE: Final = 16
+"""New folders that are looked at in the thread that owns the data."""
 
 
 class TopicChanges:
@@ -100,7 +104,7 @@ class TopicChanges:
         broker's topic has its `topic_id`, and its `gaps`."""
         entry = self._registry.check_new(name, partitions, overrides)
         if validate_only:
-            self._check_folders(name, range(partitions))
+            yield from self._folders_checked(name, range(partitions))
             return entry
         topic_id = topic_id or random_id(self._seams.random)
         entry = replace(entry, topic_id=topic_id, gaps=gaps)
@@ -115,7 +119,7 @@ class TopicChanges:
         entry = self._registry.check_raise(name, partitions)
         new = range(self._registry.get(name).partitions, partitions)
         if validate_only:
-            self._check_folders(name, new)
+            yield from self._folders_checked(name, new)
             return entry
         yield from self._add(entry, new, f"topic {name!r} cannot be given more partitions")
         self._seams.observe("partitions_created", topic=name, partitions=partitions)
@@ -159,6 +163,16 @@ class TopicChanges:
                     f"there is a folder {path} with files in it; a restart adopts it as a topic"
                 )
         return paths
+
+    def _folders_checked(self, name: str, partitions: Sequence[int]) -> Steps[None]:
+        """As `_check_folders`; many are looked at in another thread."""
+        if len(partitions) <= _FOLDERS_AT_ONCE:
+            self._check_folders(name, partitions)
+        else:
+            yield partial(self._look_at_folders, name, partitions)
+
+    def _look_at_folders(self, name: str, partitions: Sequence[int]) -> None:
+        self._check_folders(name, partitions)
 
     def _make_folders(self, name: str, partitions: Sequence[int], made: list[Path]) -> None:
         for path in self._check_folders(name, partitions):
@@ -212,16 +226,19 @@ class TopicChanges:
 
     # What the metadata log says, and what may be said there.
 
-    def new_entry(self, name: str, partitions: int, overrides: Mapping[str, str]) -> TopicEntry:
+    def new_entry(
+        self, name: str, partitions: int, overrides: Mapping[str, str]
+    ) -> Steps[TopicEntry]:
         """A topic that may be made. Raises as `create`; changes nothing, as those below."""
         entry = self._registry.check_new(name, partitions, overrides)
-        self._check_folders(name, range(partitions))
+        yield from self._folders_checked(name, range(partitions))
         return replace(entry, topic_id=random_id(self._seams.random))
 
-    def raised_entry(self, name: str, partitions: int) -> TopicEntry:
+    def raised_entry(self, name: str, partitions: int) -> Steps[TopicEntry]:
         """A topic as it would be with more partitions. Raises as `raise_partitions`."""
         entry = self._registry.check_raise(name, partitions)
-        self._check_folders(name, range(self._registry.get(name).partitions, partitions))
+        new = range(self._registry.get(name).partitions, partitions)
+        yield from self._folders_checked(name, new)
         return entry
 
     def altered_entry(self, name: str, overrides: Mapping[str, str]) -> TopicEntry:

@@ -43,6 +43,7 @@ class TopicRegistry:
         self._topic_settings: dict[str, TopicSettings | InvalidConfig] = {}
         self.visible = MappingProxyType(self._visible)
         """The topics by name, as they are now and will be."""
+        self._partitions = _partitions_of(entries)
         self.changes = 0
         """How often they changed."""
         for entry in entries.values():
@@ -139,7 +140,7 @@ class TopicRegistry:
 
     def _check_partitions(self, name: str, partitions: int, own: int = 0) -> None:
         """Raise `InvalidPartitions` unless a topic that has `own` may have `partitions`."""
-        present = sum(entry.partitions for entry in self._entries.values())
+        present = self._partitions
         limit = self._settings.max_partitions
         most = limit - present + own
         if not 1 <= partitions <= most:
@@ -183,6 +184,7 @@ class TopicRegistry:
     def adopt(self, entries: Mapping[str, TopicEntry]) -> None:
         """Go by `entries`, which have been written; what is being deleted becomes invisible."""
         before, self._entries = self._entries, dict(entries)
+        self._partitions = _partitions_of(entries)
         self.changes += 1
         for name in before.keys() | self._entries.keys():
             entry = self._entries.get(name)
@@ -203,3 +205,7 @@ class TopicRegistry:
                 f"topic {entry.name!r} has settings in {self._path} that are not allowed: "
                 f"{error.message}; alter the topic"
             )
+
+
+def _partitions_of(entries: Mapping[str, TopicEntry]) -> int:
+    return sum(entry.partitions for entry in entries.values())

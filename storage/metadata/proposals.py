@@ -1,7 +1,8 @@
 """Changes of topics at the leader: each becomes a record, and is made when that is applied.
 
-The generators have the names and answers of those of `TopicChanges`. What they yield is not work
-but a `Proposal`: the caller waits until its record is applied, and reports the result.
+The generators have the names and answers of those of `TopicChanges`. What they yield is work that
+changes nothing, or a `Proposal`: the caller waits until its record is applied, and reports the
+result.
 """
 
 from collections.abc import Callable, Mapping
@@ -62,7 +63,7 @@ class ProposedChanges:
     ) -> Steps[TopicEntry]:
         """As `TopicChanges.create`."""
         self._check()
-        entry = self._changes.new_entry(name, partitions, overrides)
+        entry = yield from self._changes.new_entry(name, partitions, overrides)
         if not validate_only:
             yield self._propose(name, TopicCreated(entry))
         return entry
@@ -72,7 +73,7 @@ class ProposedChanges:
     ) -> Steps[TopicEntry]:
         """As `TopicChanges.raise_partitions`."""
         self._check()
-        entry = self._changes.raised_entry(name, partitions)
+        entry = yield from self._changes.raised_entry(name, partitions)
         if not validate_only:
             yield self._propose(name, PartitionsAdded(name, entry.topic_id, partitions))
         return entry

@@ -427,10 +427,10 @@ def _message_reader(kernel: ModuleType, these: Drawn) -> Any:
 
 def _read_or_not(reader: Any, data: bytes, at: int, room: int) -> Any:
     try:
-        message, end = reader.read(data, at, room)
+        message, end, left = reader.read(data, at, room)
     except (Unreadable, UnicodeDecodeError) as error:
         return type(error).__name__
-    return sorted(message.items(), key=itemgetter(0)), end
+    return sorted(message.items(), key=itemgetter(0)), end, left
 
 
 def _fields(these: Drawn) -> Iterator[tuple[FieldKind, Any]]:
@@ -528,13 +528,29 @@ def _request_reader(kernel: ModuleType, these: Drawn) -> Any:
             lambda frame: SimpleNamespace(real=msgspec.msgpack.decode(frame)[1], imag=None),
             (msgspec.DecodeError, RecursionError, TypeError, ValueError, LookupError),
             these.data[: these.cut % 4] if these.flag else b"\x92\x01",
-            abs(these.count) % 600,
+            abs(these.count) % 9,
+            abs(these.end) % 35,
             kernel.TextLimits([("real", limit), ("imag", limit)]),
         )
         text = msgspec.msgpack.encode([1, "\u00fc" * (size // 3)])
         for frame in (these.data[:size], text, text[:-1]):
             said += [outcome(reader.read, each(frame)) for each in (bytes, bytearray, memoryview)]
     return [str(one) for one in said]
+
+
+def _packed(kernel: ModuleType, these: Drawn) -> Any:
+    """Any bytes, and values that are nested, cut off or followed by others."""
+    nested: Any = [these.number, "a" * (abs(these.count) % 300), None, these.flag, 0.5]
+    for depth in range(abs(these.cut) % 20):
+        nested = {"of": nested} if depth % 3 else [nested] * (depth % 2 + 1)
+    packed = msgspec.msgpack.encode(nested)
+    whole = [these.data, packed, packed + these.data[:3], packed[: abs(these.end) % len(packed)]]
+    return [outcome(kernel.packed_places, data) for data in (*whole, b"")] + [
+        outcome(kernel.packed_fault, data, values, depth)
+        for data in whole
+        for values in (abs(these.count) % 70, 10_000)
+        for depth in (abs(these.offset) % 34, 16)
+    ]
 
 
 def _text_limits(kernel: ModuleType, these: Drawn) -> Any:
@@ -637,6 +653,8 @@ CALLS: Final[dict[str, Call]] = {
         now_ms=these.other,
     ),
     "columns_for": _columns_for,
+    "packed_fault": _packed,
+    "packed_places": _packed,
     "crc32": lambda kernel, these: outcome(kernel.crc32, these.data),
     "crc32c": lambda kernel, these: outcome(kernel.crc32c, these.data, *these.window),
     "find_first_time": lambda kernel, these: outcome(

@@ -19,7 +19,7 @@ from horolog.protocol.api.security.acl_terms import (
 )
 from horolog.protocol.errors import InvalidRequest, StorageError
 from horolog.server.security.acl_store import Acls, problem_of
-from horolog.server.security.acls import Acl, AclTable, Reason, Resource
+from horolog.server.security.acls import Acl, AclTable, Reason, Resource, covers
 from horolog.server.security.authorizer import Authorizer
 from horolog.server.security.documents import FILE_MODE
 from horolog.storage.files import SystemFiles
@@ -130,6 +130,28 @@ def test_every_resource_of_a_type(
     to_all = all(may(acls, (principal, host, operation, kind, name)) for name in tried)
     assert AclTable(acls).decide_all(principal, host, operation, kind) == to_all
     assert AclTable(acls, [principal]).decide_all(principal, host, operation, kind)
+
+
+def test_a_decision_looks_at_no_rule_of_another_principal_host_or_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at: list[Acl] = []
+
+    def counted(acl: Acl, operation: Operation) -> bool:
+        looked_at.append(acl)
+        return covers(acl, operation)
+
+    monkeypatch.setattr("horolog.server.security.acls.covers", counted)
+    others = [rule("*", principal=f"User:u{number}") for number in range(1000)]
+    elsewhere = [rule("*", host=f"10.0.{number}.1") for number in range(250)]
+    unlike = [rule(f"other-{number}") for number in range(1000)]
+    table = AclTable([*others, *elsewhere, *unlike, rule(), rule("*", principal="User:*")])
+    topic = Resource(ResourceType.TOPIC, "clicks")
+    assert table.decide("User:alice", "127.0.0.1", Operation.READ, topic).rule == rule()
+    assert looked_at == [rule(), rule("*", principal="User:*")]
+    looked_at.clear()
+    table.decide("User:bob", "127.0.0.1", Operation.WRITE, topic)
+    assert looked_at == [rule("*", principal="User:*")]
 
 
 def rule(name: str = "clicks", **changed: Any) -> Acl:

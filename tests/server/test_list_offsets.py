@@ -200,7 +200,7 @@ async def test_version_0_refuses_a_negative_count(client: Wire) -> None:
     assert "max_num_offsets" in got.error_message
 
 
-async def test_a_hundred_thousand_partitions_do_not_stop_the_others(
+async def test_as_many_partitions_as_a_request_can_name_do_not_stop_the_others(
     broker: Broker, client: Wire
 ) -> None:
     """fault13 and decision 10."""
@@ -209,8 +209,7 @@ async def test_a_hundred_thousand_partitions_do_not_stop_the_others(
         ListOffsetsTopic(
             name="a",
             partitions=[
-                ListOffsetsPartition(partition=number, timestamp=LATEST)
-                for number in range(100_000)
+                ListOffsetsPartition(partition=number, timestamp=LATEST) for number in range(19_000)
             ],
         )
     ]
@@ -224,7 +223,7 @@ async def test_a_hundred_thousand_partitions_do_not_stop_the_others(
         _, response = await answer
     assert between > 10
     codes = [got.error_code for got in results(response)]
-    assert codes == [0] * 100 + [UnknownTopicOrPartition.code] * 99_900
+    assert codes == [0] * 100 + [UnknownTopicOrPartition.code] * 18_900
 
 
 @pytest.mark.both_loops

@@ -18,6 +18,7 @@ from ...limits import (
     MAX_PARTITIONS,
     MAX_PRODUCER_STATE_PIECES,
     MAX_REPLICAS,
+    MAX_REPLICATE_VALUES,
     MAX_TOPICS,
 )
 from ..schema import (
@@ -29,6 +30,7 @@ from ..schema import (
     boolean,
     data,
     error_text,
+    holds_values,
     int8,
     int16,
     int32,
@@ -69,6 +71,7 @@ class ReplicaPosition:
     log_start_offset: int = int64(doc="First offset that it has.")
 
 
+@holds_values(MAX_REPLICATE_VALUES)
 @message
 class ReplicateRequest:
     says: int = int8(doc="0 hello, 1 fetch, 2 confirm, 3 make.")

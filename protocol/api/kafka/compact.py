@@ -9,12 +9,14 @@ tagged fields too; they stand in front of what is read and written here. Tagged 
 none is declared. These requests are rare, so all this is plain Python.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from struct import Struct
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from ...limits import LENGTH_BYTES
 from ..framing import Frame
+from ..pieces import Output, Pieces, chunks, is_large
 from ..schema import (
     Array,
     Boolean,
@@ -27,7 +29,7 @@ from ..schema import (
     WireType,
     fields_of,
 )
-from ..writing import clip_of
+from ..writing import Written, clip_of
 from .fields import text_limit
 
 T = TypeVar("T")
@@ -36,7 +38,16 @@ _VARINT_BYTES: Final = 5
 _NO_TAGS: Final = b"\0"
 _FLOAT: Final = Struct(">d")
 
+_PIECE_ITEMS: Final = 64
+_PIECE_BYTES: Final = 64 * 1024
+"""Items, and bytes of one, that are read without a break."""
+
 Type = WireType | type[Any]
+
+_fields_of: Final = cast(
+    Callable[[type[Any], int], Sequence[Field]],
+    cache(lambda struct, version: fields_of(struct, version, native=False)),
+)
 
 
 class Wrong(Exception):
@@ -51,6 +62,58 @@ def read(struct: type[T], version: int, content: Frame, max_values: int) -> T:
     reader = _Reader(content, version, max_values)
     reader.tags("the head")
     return reader.message(struct, "")  # type: ignore[no-any-return]
+
+
+def read_pieces(struct: type[T], version: int, content: Frame, max_values: int) -> Pieces[T]:
+    """As `read`, in pieces."""
+    reader = _Reader(content, version, max_values)
+    reader.tags("the head")
+    found: dict[str, Any] = {}
+    for spec in _fields_of(struct, version):
+        if not isinstance(spec.type, Array):
+            found[spec.name] = reader.value(spec.type, spec.name)
+            continue
+        count = reader.count(spec.type, spec.name)
+        items: list[Any] | None = None if count is None else []
+        found[spec.name] = items
+        for place in range(count or 0):
+            assert items is not None
+            begin = reader.at
+            items.append(reader.value(spec.type.of, f"{spec.name}[{place}]"))
+            if place % _PIECE_ITEMS == 0 or reader.at - begin > _PIECE_BYTES:
+                yield
+    reader.tags("the body")
+    return struct(**found)
+
+
+def write_pieces(head: bytes, message: object, version: int) -> Pieces[Written]:
+    """As `write`, in pieces; the frame may be in parts."""
+    output = Output()
+    output.put(head + _NO_TAGS)
+    yield from _write_message(output, message, version)
+    return output.frame(LENGTH_BYTES)
+
+
+def _write_message(output: Output, message: Any, version: int) -> Pieces[None]:
+    for spec in _fields_of(type(message), version):
+        value = getattr(message, spec.name)
+        written = bytearray()
+        if not isinstance(spec.type, Array) or value is None:
+            _write(written, spec.type, value, version)
+            output.put(written)
+            continue
+        _write_varint(written, len(value) + 1)
+        of = spec.type.of
+        for chunk in chunks(of, value):
+            if is_large(of, chunk):
+                output.put(written)
+                yield from _write_message(output, chunk[0], version)
+                written = bytearray()
+            for item in () if is_large(of, chunk) else chunk:
+                _write(written, of, item, version)
+            yield
+        output.put(written)
+    output.put(_NO_TAGS)
 
 
 def write(head: bytes, message: object, version: int) -> bytes:
@@ -71,8 +134,8 @@ class _Reader:
         self.at = 0
 
     def message(self, struct: type[Any], path: str) -> Any:
-        specs = fields_of(struct, self._version, native=False)
-        found = {spec.name: self._value(spec.type, _joined(path, spec)) for spec in specs}
+        specs = _fields_of(struct, self._version)
+        found = {spec.name: self.value(spec.type, _joined(path, spec)) for spec in specs}
         self.tags(path or "the body")
         return struct(**found)
 
@@ -82,7 +145,7 @@ class _Reader:
             self._varint(path)
             self._take(self._varint(path), path)
 
-    def _value(self, wire_type: Type, path: str) -> Any:
+    def value(self, wire_type: Type, path: str) -> Any:
         match wire_type:
             case Integer():
                 content = self._take(wire_type.bits // 8, path)
@@ -114,6 +177,13 @@ class _Reader:
             raise Wrong(f"`{path}` is not UTF-8") from None
 
     def _items(self, wire_type: Array, path: str) -> list[Any] | None:
+        count = self.count(wire_type, path)
+        if count is None:
+            return None
+        return [self.value(wire_type.of, f"{path}[{place}]") for place in range(count)]
+
+    def count(self, wire_type: Array, path: str) -> int | None:
+        """How many items follow; `None` for null."""
         count = self._varint(path) - 1
         if count < 0:
             if wire_type.nullable:
@@ -127,7 +197,7 @@ class _Reader:
         self._room -= count
         if self._room < 0:
             raise Wrong("it holds too many values")
-        return [self._value(wire_type.of, f"{path}[{place}]") for place in range(count)]
+        return count
 
     def _size(self, limit: int, nullable: bool, path: str) -> int | None:
         size = self._varint(path) - 1
@@ -182,8 +252,7 @@ def _write(output: bytearray, wire_type: Type, value: Any, version: int) -> None
             for item in value or ():
                 _write(output, wire_type.of, item, version)
         case type():
-            specs: Sequence[Field] = fields_of(wire_type, version, native=False)
-            for spec in specs:
+            for spec in _fields_of(wire_type, version):
                 _write(output, spec.type, getattr(value, spec.name), version)
             output += _NO_TAGS
 

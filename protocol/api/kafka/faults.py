@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, cast
 
+from ...limits import MAX_WALKED_VALUES
 from ...records.kernel.terms import NULL_LENGTH
 from ..framing import Frame
 from ..schema import (
@@ -25,9 +26,6 @@ from ..schema import (
     fields_of,
 )
 from .fields import smallest_size, text_limit, values_in
-
-_MAX_WALKED: Final = 10_000
-"""Values that are looked at, which takes some 10 ms."""
 
 _fields_of: Final = cast(
     Callable[[type[Any], int], list[Field]],
@@ -67,8 +65,8 @@ class _Walk:
 
     def _value(self, wire_type: WireType | type[Any], path: str) -> None:
         self._walked += 1
-        if self._walked > _MAX_WALKED:
-            raise _Found(f"something is wrong behind its first {_MAX_WALKED} values")
+        if self._walked > MAX_WALKED_VALUES:
+            raise _Found(f"something is wrong behind its first {MAX_WALKED_VALUES} values")
         match wire_type:
             case Integer():
                 self._take(wire_type.bits // 8, path)

@@ -15,16 +15,31 @@ from struct import error as StructError  # noqa: N812 - it is an exception
 from typing import Any, Final, TypeVar, cast
 
 from ...errors import CorruptMessage, InvalidRecord, InvalidRequest, StorageError
-from ...limits import MAX_CLIENT_ID_BYTES, MAX_REQUEST_VALUES, MAX_RESPONSE_VALUES
+from ...limits import (
+    LENGTH_BYTES,
+    MAX_CLIENT_ID_BYTES,
+    MAX_RESPONSE_VALUES,
+    MAX_SMALL_REQUEST_VALUES,
+)
 from ...records.kernel import MessageReader, MessageWriter
 from ...records.kernel.terms import NULL_LENGTH
 from ..framing import Frame, ProtocolError
 from ..log.fetch import FETCH
 from ..log.produce import PRODUCE
 from ..native.frames import Body, Request, RequestHead, ResponseHead
-from ..schema import INT16, INT32, Api, Text, WireType, has_record_sets, is_flexible
+from ..pieces import Output, Pieces
+from ..schema import (
+    INT16,
+    INT32,
+    Api,
+    Text,
+    WireType,
+    has_record_sets,
+    is_flexible,
+    most_values,
+)
 from ..writing import AnswersEncoder, InMemory, Written, in_memory
-from . import compact
+from . import compact, pieces
 from .faults import find_fault
 from .fields import (
     UNREADABLE,
@@ -32,7 +47,7 @@ from .fields import (
     field_writer,
     message_reader,
 )
-from .refusals import refusal
+from .refusals import refusal, refusal_in_pieces
 
 T = TypeVar("T")
 
@@ -100,14 +115,14 @@ def kind_of(frame: Frame) -> int | None:
 
 
 def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
-    """A function that gives the whole request of a frame; `None` where it is of another kind or not
-    as it should be: then `open_request` tells."""
+    """A function that gives the whole request of a frame; `None` where it is of another kind, not
+    as it should be, or not a small one: then `open_request` tells."""
     if is_flexible(api.request, version):
         return _never
     head = [(name, field_reader(wire_type, version)) for name, wire_type in _HEAD]
     whole = MessageReader(Request, [*head, ("body", field_reader(api.request, version))])
     begin = _REQUEST_BEGIN.pack(api.key, version)
-    return partial(whole.whole, begin, MAX_REQUEST_VALUES)
+    return partial(whole.whole, begin, MAX_SMALL_REQUEST_VALUES)
 
 
 def _never(_: Frame) -> None:
@@ -153,15 +168,39 @@ def decode_body(struct: type[T], version: int, raw: Body) -> T:
 
     Record sets are views of the frame: whoever keeps one keeps the frame.
     """
+    values = most_values(struct)
     if is_flexible(struct, version):
         try:
-            return compact.read(struct, version, raw.content, MAX_REQUEST_VALUES)
+            return compact.read(struct, version, raw.content, values)
         except compact.Wrong as wrong:
             raise InvalidRequest(str(wrong)) from None
-    found, end = _decoded(struct, version, raw, MAX_REQUEST_VALUES)
+    found, end = _decoded(struct, version, raw, values)
     if found is None or end != len(raw.frame):
-        raise InvalidRequest(_fault(struct, version, raw, MAX_REQUEST_VALUES))
+        raise InvalidRequest(_fault(struct, version, raw, values))
     return found
+
+
+def decode_in_pieces(struct: type[T], version: int, raw: Body) -> Pieces[T]:
+    """As `decode_body`, in pieces."""
+    values = most_values(struct)
+    if is_flexible(struct, version):
+        try:
+            return (yield from compact.read_pieces(struct, version, raw.content, values))
+        except compact.Wrong as wrong:
+            raise InvalidRequest(str(wrong)) from None
+    place = pieces.Place(raw.frame, raw.start, values)
+    try:
+        found = yield from pieces.read_message(struct, version, place)
+    except UNREADABLE:
+        found = None
+    if found is None or place.at != len(raw.frame):
+        raise InvalidRequest(_fault(struct, version, raw, values))
+    return found
+
+
+def decodes_slowly(struct: type[Any], version: int) -> bool:
+    """Whether a request of some KiB takes long to decode already."""
+    return is_flexible(struct, version)
 
 
 def encode_request(
@@ -215,6 +254,21 @@ def answers_encoder(api: Api, version: int) -> AnswersEncoder:
     return encode
 
 
+def answer_in_pieces(api: Api, version: int, correlation_id: int, body: object) -> Pieces[Written]:
+    """As `answers_encoder` does for one response, in pieces."""
+    replaced = _REPLACED.get((api.key, version))
+    if replaced is not None:
+        _use_known_codes(body, replaced)
+        yield
+    head = _RESPONSE_HEAD.pack(correlation_id)
+    if is_flexible(api.response, version):
+        return (yield from compact.write_pieces(head, body, version))
+    output = Output()
+    output.put(head)
+    yield from pieces.write_message(api.response, version, body, output)
+    return output.frame(LENGTH_BYTES)
+
+
 def _compact_encoder(version: int) -> AnswersEncoder:
     def encode(
         correlation_ids: Iterable[int], bodies: Sequence[object], *, faulty: bool = True
@@ -239,6 +293,16 @@ def encode_refusal(
         name = f"request {head.api_key}" if api is None else api.name
         raise ProtocolError(f"{name} version {head.version} was refused: {message}")
     return encode_response(head.correlation_id, api, head.version, refused)
+
+
+def refuse_in_pieces(
+    head: RequestHead, api: Api, request: object, code: int, message: str
+) -> Pieces[Written]:
+    """As `encode_refusal`, in pieces."""
+    refused = yield from refusal_in_pieces(api.response, request, code, message)
+    if refused is None:
+        raise ProtocolError(f"{api.name} version {head.version} was refused: {message}")
+    return (yield from answer_in_pieces(api, head.version, head.correlation_id, refused))
 
 
 def open_response(frame: Frame) -> tuple[ResponseHead, Body]:
@@ -273,9 +337,10 @@ def error_message(raw: Body) -> None:
 
 def _decoded(struct: type[T], version: int, raw: Body, max_values: int) -> tuple[T | None, int]:
     try:
-        return message_reader(struct, version).read(raw.frame, raw.start, max_values)
+        found, end, _ = message_reader(struct, version).read(raw.frame, raw.start, max_values)
     except UNREADABLE:
         return None, 0
+    return found, end
 
 
 def _fault(struct: type[Any], version: int, raw: Body, max_values: int) -> str:

@@ -6,20 +6,23 @@ item of the response answers which of the request is seen from the declarations:
 first array whose items have an error code, and in that of the request's that comes first.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, Final, cast
 
 import msgspec
 
+from ....values import value_class
 from ...errors import CodedError
 from ..log.fetch import FetchResponse
+from ..pieces import Pieces, finish
 from ..schema import Array, Boolean, Field, Float, Integer, Text, WireType, all_fields
 from ..security.client_quotas import QuotaEntityPart
 from ..security.scram_credentials import AlterUserScramCredentialsRequest
 
 _CODE: Final = "error_code"
 _MESSAGE: Final = "error_message"
+_PIECE_ITEMS: Final = 200
 
 Named = Any
 """What a request names: a message object, or a number or a text."""
@@ -30,14 +33,19 @@ def refusal(struct: type[Any], request: Any, code: int, message: str) -> Any:
 
     `request` is `None` when it is not known what it named.
     """
+    return finish(refusal_in_pieces(struct, request, code, message))
+
+
+def refusal_in_pieces(struct: type[Any], request: Any, code: int, message: str) -> Pieces[Any]:
+    """As `refusal`, in pieces."""
     if struct is FetchResponse and request is None:
         return FetchResponse(error_code=code, topics=[])
     if _has(struct, _CODE) and struct is not FetchResponse:
-        return _item(struct, request, code, message)
+        return (yield from _item(struct, request, code, message))
     array = _array_of_codes(struct)
     if array is None or request is None:
         return None
-    response = _item(struct, request, code, message)
+    response = yield from _item(struct, request, code, message)
     return response if getattr(response, array.name) else None
 
 
@@ -48,52 +56,90 @@ def named_field(struct: type[Any]) -> str:
 
 def refused_each(
     struct: type[Any], refused: Iterable[tuple[Named, CodedError]]
-) -> tuple[str, list[Any]]:
+) -> Pieces[tuple[str, list[Any]]]:
     """The field of a response whose items have the errors of what a request named, and the items
     that refuse these."""
     array = _array_of_codes(struct)
     assert array is not None
     inner = cast(type[Any], array.type.of)  # type: ignore[union-attr]
-    return array.name, [_item(inner, named, error.code, error.message) for named, error in refused]
+    items = []
+    for named, error in refused:
+        items.append((yield from _item(inner, named, error.code, error.message)))
+        if len(items) % _PIECE_ITEMS == 0:
+            yield
+    return array.name, items
 
 
-def _item(struct: type[Any], named: Named, code: int, message: str) -> Any:
+def _item(struct: type[Any], named: Named, code: int, message: str) -> Pieces[Any]:
     """The message of `struct` that answers `named`."""
-    values: dict[str, Any] = {}
-    in_all = False  # whether the code has a place here in every version
-    for spec in all_fields(struct):
-        if spec.name == _CODE:
-            if struct is FetchResponse:
-                continue  # It is about sessions: no client asks another broker because of it.
-            values[_CODE] = code
-            in_all = spec.since == 0
-        elif spec.name == _MESSAGE:
-            values[_MESSAGE] = message
-        elif spec.required:
-            values[spec.name] = _same(spec, named)
-    array = _array_of_codes(struct)
-    if array is not None and not in_all:
-        inner = cast(type[Any], array.type.of)  # type: ignore[union-attr]
-        values[array.name] = [_item(inner, each, code, message) for each in _named_in(named)]
+    shape = _shape_of(struct)
+    values: dict[str, Any] = {name: same(named) for name, same in shape.copied}
+    if shape.has_code:
+        values[_CODE] = code
+    if shape.has_message:
+        values[_MESSAGE] = message
+    if shape.items is not None:
+        name, inner = shape.items
+        items: list[Any] = []
+        values[name] = items
+        for each in _named_in(named):
+            items.append((yield from _item(inner, each, code, message)))
+            if len(items) % _PIECE_ITEMS == 0:
+                yield
     return struct(**values)
 
 
-def _same(spec: Field, named: Named) -> Any:
-    """The value that the answer to `named` has in a field that has to be there."""
-    found = getattr(named, spec.name, None)
-    if found is None and isinstance(named, int | str):
-        found = named
-    if found is None and spec.name == "user":
-        found = getattr(named, "name", None)
-    if found is None and spec.name == "group_id" and hasattr(named, "group"):
-        found = named.group
+@value_class
+class _Shape:
+    """How a message answers what was named."""
+
+    has_code: bool
+    has_message: bool
+    copied: Sequence[tuple[str, Callable[[Named], Any]]]
+    """The other fields that have to be there, and their values by what was named."""
+    items: tuple[str, type[Any]] | None
+    """The field with messages that answer what was named in that, where the code has no place in
+    the message itself in every version."""
+
+
+def _make_shape(struct: type[Any]) -> _Shape:
+    codes = [spec for spec in all_fields(struct) if spec.name == _CODE]
+    has_code = bool(codes) and struct is not FetchResponse  # There it is about sessions.
+    in_all = has_code and codes[0].since == 0
+    array = None if in_all else _array_of_codes(struct)
+    return _Shape(
+        has_code=has_code,
+        has_message=_has(struct, _MESSAGE),
+        copied=[
+            (spec.name, _same(spec))
+            for spec in all_fields(struct)
+            if spec.required
+            and spec.name not in (_CODE, _MESSAGE)
+            and (array is None or spec.name != array.name)
+        ],
+        items=None if array is None else (array.name, cast(Array, array.type).of),  # type: ignore[arg-type]
+    )
+
+
+def _same(spec: Field) -> Callable[[Named], Any]:
+    """The value that the answer to what was named has in a field that has to be there."""
     kinds: dict[type[Any], type[Any]] = {Integer: int, Boolean: bool, Text: str}
-    if isinstance(spec.type, Array) and spec.type.of is QuotaEntityPart:
-        return found or []
     kind = kinds.get(type(spec.type))
-    if kind is not None and isinstance(found, kind):
-        return found
-    return _blank(spec.type)
+    entity = isinstance(spec.type, Array) and spec.type.of is QuotaEntityPart
+
+    def same(named: Named) -> Any:
+        found = getattr(named, spec.name, None)
+        if found is None and isinstance(named, int | str):
+            found = named
+        if found is None and spec.name == "user":
+            found = getattr(named, "name", None)
+        if found is None and spec.name == "group_id" and hasattr(named, "group"):
+            found = named.group
+        if entity:
+            return found or []
+        return found if kind is not None and isinstance(found, kind) else _blank(spec.type)
+
+    return same
 
 
 def _blank(wire_type: WireType) -> Any:
@@ -137,5 +183,7 @@ def _find_array_of_codes(struct: type[Any]) -> Field | None:
                 return spec
     return None
 
+
+_shape_of: Final = cast(Callable[[type[Any]], _Shape], cache(_make_shape))
 
 _array_of_codes: Final = cast(Callable[[type[Any]], Field | None], cache(_find_array_of_codes))

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, cast
 import msgspec
 from msgspec.msgpack import Decoder
 
+from ...limits import MAX_DEPTH
 from ...records.kernel import RequestReader, TextLimits
 from ..framing import Frame
 from ..schema import (
@@ -41,7 +42,7 @@ Decode = Callable[[Frame], Any]
 
 
 def _make_decoder(struct: type[Any], version: int, strict: bool) -> Decode:
-    decode: Decode = Decoder(_in_version(struct, version, strict)).decode
+    decode: Decode = Decoder(struct_in_version(struct, version, strict)).decode
     texts = _texts_of(struct, version)
     shortest = texts.shortest
 
@@ -60,28 +61,90 @@ decoder: Final = cast(Callable[[type[Any], int, bool], Decode], cache(_make_deco
 refused; otherwise it is skipped."""
 
 
+def _make_item_decoder(of: WireType | type[Any], version: int) -> Decode:
+    if isinstance(of, type):
+        return decoder(of, version, True)
+    decode: Decode = Decoder(_python_type(of, version, True)).decode
+    if not isinstance(of, Text):
+        return decode
+    most_bytes = of.max_bytes
+
+    def checked(content: Frame) -> Any:
+        text = decode(content)
+        if text is not None and len(text.encode()) > most_bytes:
+            raise ValueError(f"a text has more than {most_bytes} bytes")
+        return text
+
+    return checked
+
+
+item_decoder: Final = cast(Callable[[WireType | type[Any], int], Decode], cache(_make_item_decoder))
+"""The decoder of one item of an array in a request."""
+
+
+def _make_splitter(struct: type[Any], version: int) -> Decode:
+    decode: Decode = Decoder(_split_struct(struct, version)).decode
+    specs = fields_of(struct, version, native=True)
+    texts = [(spec.name, spec.type.max_bytes) for spec in specs if isinstance(spec.type, Text)]
+    limits = TextLimits(texts)
+
+    def checked(content: Frame) -> Any:
+        message = decode(content)
+        limits.check(message)
+        return message
+
+    return checked
+
+
+splitter: Final = cast(Callable[[type[Any], int], Decode], cache(_make_splitter))
+"""A decoder of a request that leaves its arrays as their bytes; `item_decoder` is for their items.
+What it gives is no message of the class, but has its fields."""
+
+
+def _split_struct(struct: type[Any], version: int) -> type[Any]:
+    in_version = {spec.name for spec in fields_of(struct, version, native=True)}
+    specs = all_fields(struct)
+
+    return msgspec.defstruct(
+        struct.__name__,
+        [
+            spec.declared(
+                msgspec.Raw
+                if isinstance(spec.type, Array)
+                else _python_type(spec.type, version, True)
+            )
+            for spec in specs
+        ],
+        kw_only=True,
+        gc=False,
+        forbid_unknown_fields=True,
+        rename={spec.name: f"-{spec.name}" for spec in specs if spec.name not in in_version},
+        module=struct.__module__,
+    )
+
+
 def request_reader(
     struct: type[Any],
     version: int,
     around: type[Any],
     begin: bytes,
-    most_bytes: int,
+    most_values: int,
     client_id_bytes: int,
 ) -> RequestReader:
-    """The reader of whole requests that begin with `begin` and have at most so many bytes: of
+    """The reader of whole requests that begin with `begin` and have at most so many values: of
     structs like `around`, whose body is a message of the class in the version."""
     decode = Decoder(whole_request(struct, version, around)).decode
     texts = TextLimits([("client_id", client_id_bytes), ("body", _texts_of(struct, version))])
-    return RequestReader(decode, WRONG, begin, most_bytes, texts)
+    return RequestReader(decode, WRONG, begin, most_values, MAX_DEPTH, texts)
 
 
 def whole_request(struct: type[Any], version: int, around: type[Any]) -> type[Any]:
     """What `request_reader` has decoded."""
-    body = _in_version(struct, version, True)
+    body = struct_in_version(struct, version, True)
     return msgspec.defstruct(around.__name__, [("body", body)], bases=(around,), gc=False)
 
 
-def _struct_in_version(struct: type[Any], version: int, strict: bool) -> type[Any]:
+def _make_struct(struct: type[Any], version: int, strict: bool) -> type[Any]:
     in_version = {spec.name for spec in fields_of(struct, version, native=True)}
     specs = all_fields(struct)
     return msgspec.defstruct(
@@ -97,7 +160,7 @@ def _struct_in_version(struct: type[Any], version: int, strict: bool) -> type[An
     )
 
 
-_in_version: Final = cast(Callable[[type[Any], int, bool], type[Any]], cache(_struct_in_version))
+struct_in_version: Final = cast(Callable[[type[Any], int, bool], type[Any]], cache(_make_struct))
 
 
 def _python_type(wire_type: WireType | type[Any], version: int, strict: bool) -> Any:
@@ -121,7 +184,7 @@ def _python_type(wire_type: WireType | type[Any], version: int, strict: bool) ->
             items: Any = list.__class_getitem__(_python_type(wire_type.of, version, strict))
             found = Annotated[items, msgspec.Meta(max_length=wire_type.max_items)]
         case type():
-            return _in_version(wire_type, version, strict)
+            return struct_in_version(wire_type, version, strict)
     return found | None if wire_type.nullable else found
 
 

@@ -1,15 +1,28 @@
-"""What is wrong with a message in the native encoding that its decoder did not take, in words."""
+"""What is wrong with a message in the native encoding that its decoder did not take, in words.
+
+A container is opened one level at a time, and only so many values are looked at: the broker has
+others to serve.
+"""
 
 from typing import Any, Final
 
-from msgspec import msgpack
+from msgspec import Raw, msgpack
 
+from ...limits import MAX_WALKED_VALUES
 from ..framing import Frame
 from ..schema import Array, Boolean, Data, Float, Integer, Records, Text, WireType, fields_of
 from .decoding import WRONG
 from .shape import find_fault
 
 _MAX_QUOTED_CHARS: Final = 60
+_read_map: Final = msgpack.Decoder(dict[Any, Raw]).decode
+_read_array: Final = msgpack.Decoder(list[Raw]).decode
+_NIL: Final = 0xC0
+_STRINGS: Final = (range(0xA0, 0xC0), range(0xD9, 0xDC))
+_BINARIES: Final = (range(0xC4, 0xC7),)
+_MAPS: Final = (range(0x80, 0x90), range(0xDE, 0xE0))
+_ARRAYS: Final = (range(0x90, 0xA0), range(0xDC, 0xDE))
+"""The first bytes of values, by their type."""
 
 
 class Wrong(Exception):
@@ -21,80 +34,143 @@ class Wrong(Exception):
         self.path: list[str] = []
 
 
+class _TooFar(Exception):
+    """So many values were looked at that the rest is not."""
+
+
 def fault_of(body: Frame, struct: type[Any], version: int, *, strict: bool, max_values: int) -> str:
     """A sentence that names the field. `strict` as at `decoder`."""
     fault = find_fault(body, max_values, outer_depth=1)
     if fault is not None:
         return f"the body is not valid msgpack: {fault}"
     try:
-        _check(msgpack.decode(body), struct, version, strict)
+        _Walk(version, strict).check(memoryview(body), struct)
     except Wrong as wrong:
         where = "".join(reversed(wrong.path)).removeprefix(".")
         return f"`{where}` {wrong.problem}" if where else f"the body {wrong.problem}"
+    except _TooFar:
+        return f"something is wrong behind its first {MAX_WALKED_VALUES} values"
     except WRONG as error:
         return f"the body is not valid msgpack: {error}"
     return "the body is not as declared"
 
 
-def _check(value: Any, wire_type: WireType | type[Any], version: int, strict: bool) -> None:  # noqa: C901 - a case a type
-    match wire_type:
-        case Integer():
-            if type(value) is int and not wire_type.low <= value <= wire_type.high:
-                raise Wrong(f"must be from {wire_type.low} to {wire_type.high}, not {value}")
-            _expect(type(value) is int, f"an {wire_type}", value)
-        case Float():
-            _expect(type(value) in (int, float), "a number", value)
-        case Boolean():
-            _expect(type(value) is bool, "true or false", value)
-        case Records():
-            _expect(value is None or type(value) is bytes, "bytes or null", value)
-        case Text() | Data():
-            if not (value is None and wire_type.nullable):
-                kind, what = (str, "a ") if isinstance(wire_type, Text) else (bytes, "")
-                _expect(type(value) is kind, f"{what}{wire_type}", value)
-                size = len(value.encode()) if isinstance(value, str) else len(value)
-                if size > wire_type.max_bytes:
-                    raise Wrong(f"must be at most {wire_type.max_bytes} bytes long, not {size}")
-        case Array():
-            if not (value is None and wire_type.nullable):
-                _expect(type(value) is list, "an array", value)
-                _check_items(value, wire_type, version, strict)
-        case type():
-            _check_fields(value, wire_type, version, strict)
+class _Walk:
+    """Looks at values, each given as its bytes."""
 
+    def __init__(self, version: int, strict: bool) -> None:
+        self._version = version
+        self._strict = strict
+        self._walked = 0
 
-def _check_items(value: list[Any], wire_type: Array, version: int, strict: bool) -> None:
-    if len(value) > wire_type.max_items:
-        raise Wrong(f"must have at most {wire_type.max_items} items, not {len(value)}")
-    for number, item in enumerate(value):
+    def check(self, value: memoryview, wire_type: WireType | type[Any]) -> None:  # noqa: C901 - a case a type
+        self._walked += 1
+        if self._walked > MAX_WALKED_VALUES:
+            raise _TooFar
+        match wire_type:
+            case Integer():
+                number = _scalar(value)
+                if type(number) is int and not wire_type.low <= number <= wire_type.high:
+                    raise Wrong(f"must be from {wire_type.low} to {wire_type.high}, not {number}")
+                _expect(type(number) is int, f"an {wire_type}", value)
+            case Float():
+                _expect(type(_scalar(value)) in (int, float), "a number", value)
+            case Boolean():
+                _expect(type(_scalar(value)) is bool, "true or false", value)
+            case Records():
+                _expect(_is_null(value) or _is(value, _BINARIES), "bytes or null", value)
+            case Text() | Data():
+                if not (_is_null(value) and wire_type.nullable):
+                    self._check_sized(value, wire_type)
+            case Array():
+                if not (_is_null(value) and wire_type.nullable):
+                    _expect(_is(value, _ARRAYS), "an array", value)
+                    self._check_items(value, wire_type)
+            case type():
+                _expect(_is(value, _MAPS), "a map", value)
+                self._check_fields(value, wire_type)
+
+    def _check_sized(self, value: memoryview, wire_type: Text | Data) -> None:
+        is_text = isinstance(wire_type, Text)
+        what = f"a {wire_type}" if is_text else f"{wire_type}"
+        _expect(_is(value, _STRINGS if is_text else _BINARIES), what, value)
+        size = _content_size(value)
+        if size > wire_type.max_bytes:
+            raise Wrong(f"must be at most {wire_type.max_bytes} bytes long, not {size}")
+        if is_text:
+            msgpack.decode(value)
+
+    def _check_items(self, value: memoryview, wire_type: Array) -> None:
+        items = _read_array(value)
+        if len(items) > wire_type.max_items:
+            raise Wrong(f"must have at most {wire_type.max_items} items, not {len(items)}")
+        for number, item in enumerate(items):
+            try:
+                self.check(memoryview(item), wire_type.of)
+            except Wrong as wrong:
+                wrong.path.append(f"[{number}]")
+                raise
+
+    def _check_fields(self, value: memoryview, struct: type[Any]) -> None:
+        left = _read_map(value)
+        name = ""
         try:
-            _check(item, wire_type.of, version, strict)
+            for spec in fields_of(struct, self._version, native=True):
+                name = spec.name
+                if name in left:
+                    self.check(memoryview(left.pop(name)), spec.type)
+                elif spec.required:
+                    raise Wrong("is missing")
         except Wrong as wrong:
-            wrong.path.append(f"[{number}]")
+            wrong.path.append(f".{name}")
             raise
+        if left and (self._strict or not all(isinstance(key, str) for key in left)):
+            raise Wrong(f"has no field {quoted(next(iter(left)))} in version {self._version}")
 
 
-def _check_fields(value: Any, struct: type[Any], version: int, strict: bool) -> None:
-    _expect(type(value) is dict, "a map", value)
-    left = dict(value)
-    name = ""
-    try:
-        for spec in fields_of(struct, version, native=True):
-            name = spec.name
-            if name in left:
-                _check(left.pop(name), spec.type, version, strict)
-            elif spec.required:
-                raise Wrong("is missing")
-    except Wrong as wrong:
-        wrong.path.append(f".{name}")
-        raise
-    if left and (strict or not all(isinstance(key, str) for key in left)):
-        raise Wrong(f"has no field {quoted(next(iter(left)))} in version {version}")
+def _is(value: memoryview, types: tuple[range, ...]) -> bool:
+    return any(value[0] in firsts for firsts in types)
 
 
-def _expect(condition: bool, what: str, value: Any) -> None:
+def _is_null(value: memoryview) -> bool:
+    return value[0] == _NIL
+
+
+def _content_size(value: memoryview) -> int:
+    """Bytes of a string or a binary."""
+    first = value[0]
+    if first < _NIL:
+        return len(value) - 1
+    return len(value) - 1 - (1 << (first - (0xD9 if first >= 0xD9 else 0xC4)))
+
+
+def _scalar(value: memoryview) -> Any:
+    """A number, true, false or null; something else for what is none."""
+    return value if _has_content(value) else msgpack.decode(value)
+
+
+def _has_content(value: memoryview) -> bool:
+    return _is(value, (*_STRINGS, *_BINARIES, *_MAPS, *_ARRAYS))
+
+
+def _expect(condition: bool, what: str, value: memoryview) -> None:
     if not condition:
-        raise Wrong(f"must be {what}, not {quoted(value)}")
+        raise Wrong(f"must be {what}, not {_described(value)}")
+
+
+def _described(value: memoryview) -> str:
+    """As `quoted`, of a value's bytes; only its beginning is opened."""
+    if _is(value, _MAPS):
+        return f"a map of {len(_read_map(value))}"
+    if _is(value, _ARRAYS):
+        return f"an array of {len(_read_array(value))}"
+    if _is(value, _BINARIES):
+        return f"{_content_size(value)} bytes"
+    if _is(value, _STRINGS):
+        size = _content_size(value)
+        text = bytes(value[len(value) - size :][: 4 * _MAX_QUOTED_CHARS])
+        return quoted(text.decode("utf-8", "replace"))
+    return quoted(msgpack.decode(value))
 
 
 def quoted(value: object) -> str:

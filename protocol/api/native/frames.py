@@ -21,48 +21,24 @@ from msgspec.msgpack import Decoder
 
 from ...errors import NO_ERROR, InvalidRequest
 from ...limits import (
+    LARGE_REQUEST_BYTES,
     LENGTH_BYTES,
     MAX_CLIENT_ID_BYTES,
     MAX_ERROR_TEXT_BYTES,
     MAX_REQUEST_VALUES,
     MAX_RESPONSE_VALUES,
+    MAX_SMALL_REQUEST_VALUES,
 )
 from ...records.kernel import PackedField, PackedMessage
 from ..framing import Frame, ProtocolError
-from ..schema import INT16, INT32, INT64, Api, Array, Text, WireType, fields_of, has_record_sets
-from ..writing import AnswersEncoder, InMemory, Written, clip, clip_of, field_kind, in_memory
+from ..pieces import Output, Pieces
+from ..schema import INT16, INT32, INT64, Api, Text, has_record_sets, most_values
+from ..writing import AnswersEncoder, InMemory, Written, clip, in_memory
+from . import pieces
 from .decoding import WRONG, decoder, request_reader
 from .faults import fault_of, quoted
+from .fields import packed_field
 from .shape import find_fault
-
-
-def _make_writer(struct: type[Any], version: int) -> PackedMessage:
-    fields = [
-        (
-            spec.name,
-            packed_field(spec.type, version),
-            (spec.default_value(),) if spec.native else (),
-        )
-        for spec in fields_of(struct, version, native=True)
-    ]
-    return PackedMessage(fields)
-
-
-# The cast is there because mypy does not take a class for something hashable.
-packed_message: Final = cast(Callable[[type[Any], int], PackedMessage], cache(_make_writer))
-"""The writer of a message class in a version."""
-
-
-def packed_field(wire_type: WireType | type[Any], version: int) -> PackedField:
-    """The writer of values of a type."""
-    message = item = None
-    match wire_type:
-        case Array():
-            item = packed_field(wire_type.of, version)
-        case type():
-            message = packed_message(wire_type, version)
-    return PackedField(field_kind(wire_type), clip_of(wire_type), message, item)
-
 
 T = TypeVar("T")
 
@@ -141,6 +117,8 @@ _response_encoder: Final = cast(
 )
 
 _REQUEST: Final = 0x95
+_ANSWER: Final = b"\x93"
+"""The arrays that a request and a response are."""
 _KIND_BYTES: Final = 3
 _KIND: Final = 0x7F7F
 """The bits of the api key and the version, if each of them takes a byte."""
@@ -180,12 +158,12 @@ def kind_of(frame: Frame) -> int | None:
 def reader(api: Api, version: int) -> Callable[[Frame], Request | None]:
     """A function that gives the whole request of a frame, in one step.
 
-    `None` where it is of another kind, not as it should be, or longer than is read without a look
-    at its values first: then `open_request` tells.
+    `None` where it is of another kind, not as it should be, or not a small one: then `open_request`
+    tells.
     """
     begin = bytes((_REQUEST, api.key, version))
     whole = request_reader(
-        api.request, version, Request, begin, MAX_REQUEST_VALUES, MAX_CLIENT_ID_BYTES
+        api.request, version, Request, begin, MAX_SMALL_REQUEST_VALUES, MAX_CLIENT_ID_BYTES
     )
     read: Callable[[Frame], Request | None] = whole.read
     return read
@@ -195,8 +173,11 @@ def open_request(frame: Frame) -> tuple[RequestHead, Body]:
     """Take the head off a request.
 
     Raises ProtocolError when there is no telling what to answer to: the connection is to be
-    closed. A broken body is no error yet.
+    closed. A broken body is no error yet; that of a large request is not looked at.
     """
+    if len(frame) > LARGE_REQUEST_BYTES:
+        values, start = _salvage(frame, 5, "its head is not readable")
+        return _head(values), Body(frame, start)
     try:
         found = _read_request(frame)
         if found.client_id is None or len(found.client_id.encode()) <= MAX_CLIENT_ID_BYTES:
@@ -211,8 +192,8 @@ def _doubtful_request(frame: Frame) -> tuple[RequestHead, Body]:
     """The head of a request that is not good as a whole; `ProtocolError` if that is not either."""
     fault = _fault_in(frame, MAX_REQUEST_VALUES)
     if fault is not None:
-        head = _head(_salvage(frame, 5, fault))
-        return head, Body(frame, 0, f"the body is not valid msgpack: {fault}")
+        values, _ = _salvage(frame, 5, fault)
+        return _head(values), Body(frame, 0, f"the body is not valid msgpack: {fault}")
     outer = msgspec.msgpack.decode(frame)
     if type(outer) is not list or len(outer) != 5:
         raise ProtocolError(
@@ -261,7 +242,26 @@ def decode_body(struct: type[T], version: int, body: Body) -> T:
     """
     if body.fault is not None:
         raise InvalidRequest(body.fault)
-    return _decoded(struct, version, body.content, MAX_REQUEST_VALUES, InvalidRequest)
+    return _decoded(struct, version, body.content, most_values(struct), InvalidRequest)
+
+
+def decode_in_pieces(struct: type[T], version: int, body: Body) -> Pieces[T]:
+    """As `decode_body`, in pieces."""
+    if body.fault is not None:
+        raise InvalidRequest(body.fault)
+    content, values = body.content, most_values(struct)
+    if find_fault(content, values, outer_depth=1) is None:
+        yield
+        try:
+            return (yield from pieces.read_message(struct, version, content))
+        except WRONG:
+            yield
+    raise InvalidRequest(fault_of(content, struct, version, strict=True, max_values=values))
+
+
+def decodes_slowly(struct: type[Any], version: int) -> bool:
+    """Whether a request of some KiB takes long to decode already."""
+    return False
 
 
 def _decoded(
@@ -310,6 +310,16 @@ def answers_encoder(api: Api, version: int) -> AnswersEncoder:
     return _response_encoder(api.response, version)
 
 
+def answer_in_pieces(api: Api, version: int, correlation_id: int, body: object) -> Pieces[Written]:
+    """As `answers_encoder` does for one response, in pieces."""
+    output = Output()
+    output.put(_ANSWER)
+    pieces.put_value(output, INT64, version, correlation_id)
+    pieces.put_value(output, INT64, version, NO_ERROR)
+    yield from pieces.write_message(api.response, version, body, output)
+    return output.frame(LENGTH_BYTES)
+
+
 def encode_error(correlation_id: int, code: int, message: str) -> bytes:
     """The frame of a response that is an error as a whole, with its length in front."""
     error = {"error_message": clip(message, MAX_ERROR_TEXT_BYTES)}
@@ -322,6 +332,14 @@ def encode_refusal(
 ) -> bytes:
     """The frame that refuses a request as a whole, with its length in front."""
     return encode_error(head.correlation_id, code, message)
+
+
+def refuse_in_pieces(
+    head: RequestHead, api: Api, request: object, code: int, message: str
+) -> Pieces[Written]:
+    """As `encode_refusal`."""
+    return encode_refusal(head, api, request, code, message)
+    yield
 
 
 def open_response(frame: Frame) -> tuple[ResponseHead, Body]:
@@ -374,15 +392,16 @@ class _Error(msgspec.Struct, gc=False):
 _read_error: Final = Decoder(_Error).decode
 
 
-def _salvage(frame: Frame, length: int, fault: str) -> list[Any]:
-    """All but the last value of an array of `length`, when the last is what is unreadable."""
+def _salvage(frame: Frame, length: int, fault: str) -> tuple[list[Any], int]:
+    """All but the last value of an array of `length`, and where the last one begins, which is not
+    read. Raises `ProtocolError` that says `fault` where there are no such values."""
     import msgpack  # the one who reads value by value; most brokers never need it here
 
     unpacker = msgpack.Unpacker(max_buffer_size=_HEAD_BYTES, max_ext_len=0)
     unpacker.feed(frame[:_HEAD_BYTES])
     try:
         if unpacker.read_array_header() == length:
-            return [unpacker.unpack() for _ in range(length - 1)]
+            return [unpacker.unpack() for _ in range(length - 1)], unpacker.tell()
     except (ValueError, msgpack.OutOfData):
         pass
     if frame[:1] == b"\x00":

@@ -152,7 +152,8 @@ cdef class MessageReader:
         self.readers = [reader for _, reader in fields]
 
     def read(self, object data not None, Py_ssize_t at, long long room):
-        """The message at `at` of a frame, of which views go into it, and the position behind it.
+        """The message at `at` of a frame, of which views go into it, the position behind it, and how
+        much of `room` is left.
 
         `room` is how many values arrays may have. Raises `Unreadable` or `UnicodeDecodeError`.
         """
@@ -165,7 +166,7 @@ cdef class MessageReader:
         if not 0 <= at <= place.size:
             raise Unreadable
         message = self.fields(&place, memoryview(data))
-        return message, place.at
+        return message, place.at, place.room
 
     def whole(self, bytes begin not None, long long room, object data not None):
         """The message that is a frame from its begin to its end; `None` where the frame does not

@@ -150,26 +150,29 @@ cdef class RequestReader:
     cdef object decode, wrong
     cdef TextLimits texts
     cdef bytes begin
-    cdef Py_ssize_t most_bytes
+    cdef Py_ssize_t most_values, most_depth
 
     def __init__(
-        self, decode, wrong, bytes begin not None, most_bytes, TextLimits texts not None
+        self, decode, wrong, bytes begin not None, most_values, most_depth, TextLimits texts not None
     ):
         """`reference.RequestReader`."""
         self.decode, self.wrong, self.texts = decode, wrong, texts
-        self.begin, self.most_bytes = begin, most_bytes
+        self.begin, self.most_values, self.most_depth = begin, most_values, most_depth
 
     def read(self, frame):
         cdef Py_buffer content
-        cdef Py_ssize_t size
-        cdef bint begins
+        cdef Py_ssize_t size, at
+        cdef bint fits
+        check_depth(self.most_depth)
         PyObject_GetBuffer(frame, &content, PyBUF_SIMPLE)
         size = content.len
-        begins = size >= len(self.begin) and not memcmp(
+        fits = size >= len(self.begin) and not memcmp(
             content.buf, PyBytes_AS_STRING(self.begin), len(self.begin)
-        )
+        ) and find_shape_fault(
+            <const unsigned char *> content.buf, size, self.most_values, self.most_depth, &at
+        ) == SHAPE_FITS
         PyBuffer_Release(&content)
-        if not begins or size > self.most_bytes:
+        if not fits:
             return None
         try:
             found = self.decode(frame)
@@ -178,6 +181,195 @@ cdef class RequestReader:
         except self.wrong:
             return None
         return found
+
+
+cdef enum:
+    MOST_DEPTH = 32
+
+    SHAPE_FITS = 0
+    SHAPE_CUT = 1
+    SHAPE_LONG = 2
+    SHAPE_FOREIGN = 3
+    SHAPE_CUT_ITEMS = 4
+    SHAPE_MANY = 5
+    SHAPE_DEEP = 6
+
+
+cdef int check_depth(Py_ssize_t most_depth) except -1:
+    if not 0 <= most_depth <= MOST_DEPTH:
+        raise ValueError(f"the depth is {most_depth}; it may be 0 to {MOST_DEPTH}")
+    return 0
+
+
+def packed_fault(object data not None, Py_ssize_t most_values, Py_ssize_t most_depth):
+    """`reference.packed_fault`."""
+    cdef Py_buffer content
+    cdef Py_ssize_t at = 0, size
+    cdef int fault, first = 0
+    check_depth(most_depth)
+    PyObject_GetBuffer(data, &content, PyBUF_SIMPLE)
+    size = content.len
+    fault = find_shape_fault(
+        <const unsigned char *> content.buf, size, most_values, most_depth, &at
+    )
+    if fault == SHAPE_FOREIGN:
+        first = (<const unsigned char *> content.buf)[at]
+    PyBuffer_Release(&content)
+    if fault == SHAPE_FITS:
+        return None
+    if fault == SHAPE_CUT:
+        return "it ends in the middle of a value"
+    if fault == SHAPE_LONG:
+        return f"{size - at} bytes follow its end"
+    if fault == SHAPE_FOREIGN:
+        return f"it holds a value of type 0x{first:02x}, which the protocol does not use"
+    if fault == SHAPE_CUT_ITEMS:
+        return "it ends in the middle of an array or a map"
+    if fault == SHAPE_MANY:
+        return f"it holds more than {most_values} values"
+    return f"it is nested more than {most_depth} deep"
+
+
+def packed_places(object data not None):
+    """`reference.packed_places`."""
+    cdef Py_buffer content
+    cdef Py_ssize_t size, position = 1
+    cdef long long count
+    cdef const unsigned char *bytes_of
+    cdef int first, width = 0
+    cdef list places = []
+    PyObject_GetBuffer(data, &content, PyBUF_SIMPLE)
+    try:
+        bytes_of, size = <const unsigned char *> content.buf, content.len
+        first = bytes_of[0] if size else 0
+        if 0x80 <= first < 0xA0:
+            count = first & 0x0F
+        elif first >= 0xDC and first < 0xE0:
+            width = 4 if first & 1 else 2
+            count = big_endian(bytes_of, size, 1, width)
+        else:
+            raise ValueError("it is no array and no map")
+        if first < 0x90 or 0xDE <= first < 0xE0:
+            count *= 2
+        position += width
+        if count > size - position:
+            raise ValueError("it ends in the middle of an array or a map")
+        for _ in range(count):
+            places.append(position)
+            position = behind_value(bytes_of, size, position)
+            if position > size:
+                raise ValueError("it ends in the middle of a value")
+        places.append(position)
+        return places
+    finally:
+        PyBuffer_Release(&content)
+
+
+# Where a value ends; behind the end of all where that is not there.
+cdef Py_ssize_t behind_value(
+    const unsigned char *data, Py_ssize_t size, Py_ssize_t position
+) noexcept:
+    cdef long long due = 1
+    cdef int first, width
+    while due:
+        if position >= size:
+            return size + 1
+        due -= 1
+        first = data[position]
+        position += 1
+        if first < 0x80 or first >= 0xE0:
+            continue
+        if first < 0x90:
+            due += 2 * (first & 0x0F)
+        elif first < 0xA0:
+            due += first & 0x0F
+        elif first < 0xC0:
+            position += first & 0x1F
+        elif 0xCA <= first <= 0xD3:
+            position += 4 << (first - 0xCA) if first < 0xCC else 1 << ((first - 0xCC) & 3)
+        elif 0xC4 <= first <= 0xC6 or 0xD9 <= first <= 0xDB:
+            width = 1 << (first - 0xC4) if first < 0xD9 else 1 << (first - 0xD9)
+            position += width + big_endian(data, size, position, width)
+        elif first >= 0xDC:
+            width = 4 if first & 1 else 2
+            due += big_endian(data, size, position, width) * (2 if first >= 0xDE else 1)
+            position += width
+        elif first != 0xC0 and first != 0xC2 and first != 0xC3:
+            return size + 1
+    return position
+
+
+# What is wrong with the values of `data`, and where that was seen. No more than `most_values` are
+# looked at. A number of which not all bytes are there is that of those that are.
+cdef int find_shape_fault(
+    const unsigned char *data,
+    Py_ssize_t size,
+    Py_ssize_t most_values,
+    Py_ssize_t most_depth,
+    Py_ssize_t *at,
+) noexcept:
+    cdef long long outer[MOST_DEPTH]
+    cdef Py_ssize_t depth = 0, position = 0
+    cdef long long due = 1, values = 0, count
+    cdef int first, width
+    while True:
+        while due == 0:
+            if not depth:
+                at[0] = position
+                if position > size:
+                    return SHAPE_CUT
+                return SHAPE_FITS if position == size else SHAPE_LONG
+            depth -= 1
+            due = outer[depth]
+        due -= 1
+        values += 1
+        if position >= size:
+            return SHAPE_CUT
+        first = data[position]
+        position += 1
+        if first < 0x80 or first >= 0xE0 or first == 0xC0 or first == 0xC2 or first == 0xC3:
+            continue
+        if 0xA0 <= first < 0xC0:
+            position += first & 0x1F
+            continue
+        if 0xCA <= first <= 0xD3:
+            # Two floats, then unsigned and signed integers of 1, 2, 4 and 8 bytes.
+            position += 4 << (first - 0xCA) if first < 0xCC else 1 << ((first - 0xCC) & 3)
+            continue
+        if 0xC4 <= first <= 0xC6 or 0xD9 <= first <= 0xDB:
+            width = 1 << (first - 0xC4) if first < 0xD9 else 1 << (first - 0xD9)
+            position += width + big_endian(data, size, position, width)
+            continue
+        if first < 0x90:
+            count = 2 * (first & 0x0F)
+        elif first < 0xA0:
+            count = first & 0x0F
+        elif first >= 0xDC:
+            width = 4 if first & 1 else 2
+            count = big_endian(data, size, position, width) * (2 if first >= 0xDE else 1)
+            position += width
+        else:
+            at[0] = position - 1
+            return SHAPE_FOREIGN
+        if count > size - position:
+            return SHAPE_CUT_ITEMS
+        if values + count > most_values:
+            return SHAPE_MANY
+        if depth == most_depth:
+            return SHAPE_DEEP
+        outer[depth] = due
+        depth += 1
+        due = count
+
+
+cdef inline long long big_endian(
+    const unsigned char *data, Py_ssize_t size, Py_ssize_t begin, int width
+) noexcept:
+    cdef long long found = 0
+    cdef Py_ssize_t position
+    for position in range(begin, min(begin + width, size)):
+        found = found << 8 | data[position]
+    return found
 
 
 cdef inline int put_head(Output output, int first, unsigned long long number, int size) except -1:

@@ -19,7 +19,14 @@ from .columns import (
 )
 from .fields import FieldReader, FieldWriter, MessageReader, MessageWriter, split_frames
 from .messages import SetEncoder, plain_end, rewrite, stamp
-from .packed import PackedField, PackedMessage, RequestReader, TextLimits
+from .packed import (
+    PackedField,
+    PackedMessage,
+    RequestReader,
+    TextLimits,
+    packed_fault,
+    packed_places,
+)
 from .records import (
     RecordCursor,
     RecordEncoder,
@@ -83,6 +90,8 @@ __all__ = [
     "gather_records",
     "only_bytes",
     "only_times",
+    "packed_fault",
+    "packed_places",
     "plain_end",
     "producer_numbers",
     "records_to_messages",

@@ -110,13 +110,14 @@ class MessageReader:
         self._struct = struct
         self._fields = fields
 
-    def read(self, data: Frame, at: int, room: int) -> tuple[Any, int]:
-        """The message at `at` of a frame, of which views go into it, and the position behind it.
+    def read(self, data: Frame, at: int, room: int) -> tuple[Any, int, int]:
+        """The message at `at` of a frame, of which views go into it, the position behind it, and
+        how much of `room` is left.
 
         `room` is how many values arrays may have. Raises `Unreadable` or `UnicodeDecodeError`.
         """
         place = _Place(data, at, room)
-        return self.fields(place), place.at
+        return self.fields(place), place.at, place.room
 
     def whole(self, begin: bytes, room: int, data: Frame) -> Any:
         """The message that is a frame from its begin to its end; `None` where the frame does not
@@ -125,7 +126,7 @@ class MessageReader:
         if len(data) <= size or data[:size] != begin:
             return None
         try:
-            message, end = self.read(data, 0, room)
+            message, end, _ = self.read(data, 0, room)
         except (Unreadable, UnicodeDecodeError):
             return None
         return message if end == len(data) else None

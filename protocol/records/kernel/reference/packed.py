@@ -14,6 +14,31 @@ _NIL: Final = b"\xc0"
 _FALSE, _TRUE = b"\xc2", b"\xc3"
 _MOST_NAME_BYTES: Final = 31
 
+_FIXED_BYTES: Final = {
+    0xC0: 0,  # nil
+    0xC2: 0,  # false
+    0xC3: 0,  # true
+    0xCA: 4,  # float
+    0xCB: 8,
+    0xCC: 1,  # unsigned
+    0xCD: 2,
+    0xCE: 4,
+    0xCF: 8,
+    0xD0: 1,  # signed
+    0xD1: 2,
+    0xD2: 4,
+    0xD3: 8,
+}
+"""Bytes that follow the first one of a value of fixed size."""
+
+_SIZE_BYTES: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
+"""Bytes of the size field of binary and string values."""
+
+_COUNT_BYTES: Final = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
+"""Bytes of the count field of arrays and maps, and values an item stands for."""
+_MOST_DEPTH: Final = 32
+"""The deepest nesting that `packed_fault` can be asked for."""
+
 
 class PackedField:
     """Writes one field, or one item of an array."""
@@ -125,18 +150,21 @@ class RequestReader:
         decode: Callable[[Any], Any],
         wrong: tuple[type[Exception], ...],
         begin: bytes,
-        most_bytes: int,
+        most_values: int,
+        most_depth: int,
         texts: TextLimits,
     ) -> None:
-        """Frames begin with `begin`, have up to `most_bytes`, and are what `decode` gives, with
-        `texts` that are short enough. It raises one of `wrong` for what is none, of which
-        `ValueError` is one."""
+        """Frames begin with `begin`, are one value within the limits of `packed_fault`, and are
+        what `decode` gives, with `texts` that are short enough. It raises one of `wrong` for what
+        is none, of which `ValueError` is one."""
         self._decode, self._wrong, self._texts = decode, wrong, texts
-        self._begin, self._most_bytes = begin, most_bytes
+        self._begin, self._most_values, self._most_depth = begin, most_values, most_depth
 
     def read(self, frame: bytes | bytearray | memoryview) -> Any:
         """The request of a frame; `None` where it is none of this kind."""
-        if frame[: len(self._begin)] != self._begin or len(frame) > self._most_bytes:
+        if frame[: len(self._begin)] != self._begin:
+            return None
+        if packed_fault(frame, self._most_values, self._most_depth) is not None:
             return None
         try:
             found = self._decode(frame)
@@ -145,6 +173,116 @@ class RequestReader:
         except self._wrong:
             return None
         return found
+
+
+def packed_fault(  # noqa: C901, PLR0912 - one loop over bytes
+    data: bytes | bytearray | memoryview, most_values: int, most_depth: int
+) -> str | None:
+    """Say what keeps `data` from being one value of at most `most_values`, itself counted, that
+    are nested at most `most_depth` deep; `None` when it is. Nothing is made of the values.
+
+    Extension types are a fault too: the protocol has none.
+    """
+    if not 0 <= most_depth <= _MOST_DEPTH:
+        raise ValueError(f"the depth is {most_depth}; it may be 0 to {_MOST_DEPTH}")
+    size = len(data)
+    position = 0
+    values = 0
+    due = 1  # values still to come in the innermost container
+    outer: list[int] = []  # the same of the containers around it
+    while True:
+        while due == 0:
+            if not outer:
+                if position > size:
+                    return "it ends in the middle of a value"
+                return None if position == size else f"{size - position} bytes follow its end"
+            due = outer.pop()
+        due -= 1
+        values += 1
+        if position >= size:
+            return "it ends in the middle of a value"
+        first = data[position]
+        position += 1
+        if first < 0x80 or first >= 0xE0:
+            continue
+        if first >= 0xA0:
+            if first < 0xC0:
+                position += first & 0x1F
+                continue
+            if (fixed := _FIXED_BYTES.get(first)) is not None:
+                position += fixed
+                continue
+            if (width := _SIZE_BYTES.get(first)) is not None:
+                position += width + int.from_bytes(data[position : position + width], "big")
+                continue
+            if first not in _COUNT_BYTES:
+                return f"it holds a value of type 0x{first:02x}, which the protocol does not use"
+            width, per_item = _COUNT_BYTES[first]
+            count = per_item * int.from_bytes(data[position : position + width], "big")
+            position += width
+        elif first < 0x90:
+            count = 2 * (first & 0x0F)
+        else:
+            count = first & 0x0F
+        if count > size - position:
+            return "it ends in the middle of an array or a map"
+        if values + count > most_values:
+            return f"it holds more than {most_values} values"
+        if len(outer) == most_depth:
+            return f"it is nested more than {most_depth} deep"
+        outer.append(due)
+        due = count
+
+
+def packed_places(data: bytes | bytearray | memoryview) -> list[int]:
+    """Where each item of an array begins, or each key and each value of a map; and the end.
+
+    Raises `ValueError` for what is none, or not all there.
+    """
+    first = data[0] if len(data) else 0
+    if first not in _COUNT_BYTES and not 0x80 <= first < 0xA0:
+        raise ValueError("it is no array and no map")
+    width, per_item = _COUNT_BYTES.get(first, (0, 2 if first < 0x90 else 1))
+    position = 1 + width
+    count = per_item * (int.from_bytes(data[1:position], "big") if width else first & 0x0F)
+    if count > len(data) - position:
+        raise ValueError("it ends in the middle of an array or a map")
+    places = [position]
+    for _ in range(count):
+        position = _behind_value(data, position)
+        if position > len(data):
+            raise ValueError("it ends in the middle of a value")
+        places.append(position)
+    return places
+
+
+def _behind_value(data: bytes | bytearray | memoryview, position: int) -> int:
+    """Where a value ends; behind the end of all where that is not there."""
+    due = 1
+    while due:
+        if position >= len(data):
+            return len(data) + 1
+        due -= 1
+        first = data[position]
+        position += 1
+        if first < 0x80 or first >= 0xE0:
+            continue
+        if first < 0xA0:
+            due += 2 * (first & 0x0F) if first < 0x90 else first & 0x0F
+        elif first < 0xC0:
+            position += first & 0x1F
+        elif first in _FIXED_BYTES:
+            position += _FIXED_BYTES[first]
+        elif first in _SIZE_BYTES:
+            end = position + _SIZE_BYTES[first]
+            position = end + int.from_bytes(data[position:end], "big")
+        elif first in _COUNT_BYTES:
+            width, per_item = _COUNT_BYTES[first]
+            due += per_item * int.from_bytes(data[position : position + width], "big")
+            position += width
+        else:
+            return len(data) + 1
+    return position
 
 
 def _items_head(few: int, many: int, count: int) -> bytes:

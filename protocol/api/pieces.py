@@ -1,0 +1,154 @@
+"""Work in pieces that are short each, so that the caller can serve others in between.
+
+A message of any size is read and written so: by generators that yield after each piece, and return
+what came of all of them. `weigh` tells for which messages that is worth its price.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import cache
+from typing import Any, Final, TypeVar, cast
+
+from ..limits import MAX_PIECE_VALUES
+from .schema import Array, Data, WireType, all_fields
+from .source import Source
+from .writing import InMemory, Part, Written
+
+T = TypeVar("T")
+
+Pieces = Generator[None, None, T]
+
+VALUE_BYTES: Final = 128
+"""So many bytes take about as long to copy as it takes to read or write one value."""
+
+JOINED_BYTES: Final = 256 * 1024
+"""Larger frames stay in parts: to join them is to copy them once more."""
+
+_PART_BYTES: Final = 64 * 1024
+
+
+def finish(pieces: Pieces[T]) -> T:
+    """Do all the pieces at once."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            return cast(T, end.value)
+
+
+class Output:
+    """A frame that is written piece by piece."""
+
+    def __init__(self) -> None:
+        self._parts: list[Part] = []
+        self._held: list[InMemory] = []
+        self._held_bytes = 0
+
+    def put(self, data: InMemory) -> None:
+        """Add bytes."""
+        self._held.append(data)
+        self._held_bytes += len(data)
+        if self._held_bytes >= _PART_BYTES:
+            self._close_part()
+
+    def put_parts(self, parts: Sequence[Part], skipped_bytes: int) -> None:
+        """Add what a writer gave, without its first bytes; record sets stay what they are."""
+        first, *others = parts
+        self.put(memoryview(cast(InMemory, first))[skipped_bytes:])
+        for part in others:
+            if isinstance(part, bytes):
+                self.put(part)
+            else:
+                self._close_part()
+                self._parts.append(part)
+
+    def frame(self, length_bytes: int) -> Written:
+        """All of it, with its length in front; in parts where it is long or not all in memory."""
+        self._close_part()
+        size = sum(map(len, self._parts))
+        parts: list[Part] = [size.to_bytes(length_bytes, "big"), *self._parts]
+        if size <= JOINED_BYTES and all(isinstance(part, InMemory) for part in parts):
+            return b"".join(cast(list[InMemory], parts))
+        return parts
+
+    def _close_part(self) -> None:
+        if self._held:
+            self._parts.append(b"".join(self._held))
+            self._held.clear()
+            self._held_bytes = 0
+
+
+def chunks(of: WireType | type[Any], items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """The items of an array in lists that are short work to write; a message that is not so is
+    alone in its list."""
+    weigh = _item_weigher(of)
+    begin, weight = 0, 0
+    for number, item in enumerate(items):
+        own = weigh(item, MAX_PIECE_VALUES)
+        if weight and weight + own > MAX_PIECE_VALUES:
+            yield items[begin:number]
+            begin, weight = number, 0
+        weight += own
+    if weight:
+        yield items[begin:]
+
+
+def is_large(of: WireType | type[Any], chunk: Sequence[Any]) -> bool:
+    """Whether a list that `chunks` gave is one message that is to be written piece by piece."""
+    if len(chunk) != 1 or not has_arrays(of):
+        return False
+    return _item_weigher(of)(chunk[0], MAX_PIECE_VALUES) > MAX_PIECE_VALUES
+
+
+Weigh = Callable[[Any, int], int]
+
+
+@cache
+def weigher(struct: type[Any]) -> Weigh:
+    """A function that says how much of reading or writing a message of this class is: about its
+    number of values, without fields that it has anyway. It stops counting above a limit."""
+    source = Source("def weigh(message, limit):", {})
+    source.add("weight = 0")
+    _add_weights(source, struct, "message")
+    source.add("return weight")
+    weigh: Weigh = source.function(f"weight of {struct.__name__}")
+    return weigh
+
+
+def _item_weigher(of: WireType | type[Any]) -> Weigh:
+    """As `weigher`, for items of an array, which are values themselves."""
+    if isinstance(of, Data):
+        return lambda item, _: 1 + len(item) // VALUE_BYTES
+    if not isinstance(of, type):
+        return lambda _, __: 1
+    weigh, values = weigher(of), len(all_fields(of))
+    if not has_arrays(of):
+        return lambda _, __: values
+    return lambda item, limit: values + weigh(item, limit)
+
+
+def has_arrays(wire_type: WireType | type[Any]) -> bool:
+    """Whether a type is a message of which the size has no bound of its own."""
+    if not isinstance(wire_type, type):
+        return False
+    specs = all_fields(cast(object, wire_type))
+    return any(isinstance(spec.type, Array | Data) for spec in specs)
+
+
+def _add_weights(source: Source, struct: type[Any], value: str) -> None:
+    for spec in all_fields(struct):
+        field = f"{value}.{spec.name}"
+        if isinstance(spec.type, Data):
+            source.add(f"weight += len({field} or b'') // {VALUE_BYTES}")
+        elif isinstance(spec.type, Array):
+            inner = spec.type.of
+            values = len(all_fields(inner)) if isinstance(inner, type) else 1
+            source.add(f"weight += {values} * len({field} or ())")
+            if isinstance(inner, type) and has_arrays(inner):
+                item = f"{value}_{spec.name}"
+                source.add(f"for {item} in {field} or ():")
+                source.indent()
+                source.add("if weight > limit: return weight")
+                _add_weights(source, inner, item)
+                source.dedent()
+            elif isinstance(inner, Data):
+                source.add(f"weight += sum(map(len, {field})) // {VALUE_BYTES}")
