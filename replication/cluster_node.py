@@ -49,8 +49,13 @@ class ClusterNode(Node):
         new_number: Callable[[], int],
         *,
         may_have_lost: bool,
+        copied: bool = False,
     ) -> None:
-        super().__init__(directory, incarnation, settings, new_number, may_have_lost=may_have_lost)
+        super().__init__(
+            *(directory, incarnation, settings, new_number),
+            may_have_lost=may_have_lost,
+            copied=copied,
+        )
         self.view: ClusterView | None = None
         self.lease: Lease | None = None
         self.accepts_loss = False
@@ -59,6 +64,8 @@ class ClusterNode(Node):
         """Whether the last transaction to be elected was for an unclean election."""
         self._fresh_nonce = False
         """Whether the nonce was made in this run and has not been in an ISR."""
+        self._made_nonces: set[int] = set()
+        """The nonces that were made in this run."""
         self._orphaned_s: float | None = None
         """Since when no member of the ISR was seen, while there is no leader."""
         self._read_s: float | None = None
@@ -152,6 +159,7 @@ class ClusterNode(Node):
             return
         self.view = view
         state = view.state
+        self._adopt_next_nonce(state)
         mine = state.leader == self.incarnation
         leader = self.serves(now_s)
         if leader is not None:
@@ -167,7 +175,7 @@ class ClusterNode(Node):
         self.learn(state.epoch)
         if leader is None and mine and state.epoch > self._led_epoch:
             self._begin(now_s, view)
-        if self.leader is None:
+        if self.leader is None and not self.leaving:
             self._take_place(now_s, view)
         self._register(now_s)
 
@@ -203,7 +211,8 @@ class ClusterNode(Node):
         """Leave, stand for election, follow, or wait."""
         state = view.state
         listed = self._listed(state.isr)
-        if listed and (self.identity.in_doubt or self.member not in listed):
+        doubtful = self.identity.in_doubt or self.member not in listed or self._returns(view)
+        if listed and doubtful:
             self.unfollow()
             self._transact(now_s, view, left_in_doubt(view, self.broker_id))
         elif self._leader_is_gone(view):
@@ -211,6 +220,11 @@ class ClusterNode(Node):
         elif not state.keeps(self.member):
             self._renew_nonce(state)
             self._follow(view)
+
+    def _returns(self, view: ClusterView) -> bool:
+        """Whether this run has to enter the ISR anew, as another broker leads. An older copy of the
+        directory has the nonce of an earlier run, and is no member."""
+        return self.identity.nonce not in self._made_nonces and not self._leader_is_gone(view)
 
     def _listed(self, members: frozenset[Member]) -> frozenset[Member]:
         return frozenset(member for member in members if member.broker_id == self.broker_id)
@@ -267,6 +281,7 @@ class ClusterNode(Node):
     def _campaign(self, now_s: float, view: ClusterView, state: ClusterState) -> None:
         if self.lease is not None and self._begin_transaction(now_s, view):
             self.unfollow()
+            state = self._entered_anew(state)
             self.effects.append(
                 Transact(view.state_revision, state, self.lease.lease_id, view.leader_revision)
             )
@@ -289,8 +304,33 @@ class ClusterNode(Node):
             self._fresh_nonce = False
         elif not self._fresh_nonce:
             self.unfollow()
-            self.remember(self.identity._replace(nonce=self._new_number(), in_doubt=False))
+            nonce = self._made_nonce()
+            self.remember(self.identity._replace(nonce=nonce, next_nonce=0, in_doubt=False))
             self._fresh_nonce = True
+
+    def _made_nonce(self) -> int:
+        nonce = self._new_number()
+        self._made_nonces.add(nonce)
+        return nonce
+
+    def _entered_anew(self, state: ClusterState) -> ClusterState:
+        """`state`, in which this broker is in the ISR with a nonce of this run.
+
+        The directory keeps the new nonce beside the old one before any state names it, as it is not
+        known whether this state will be there.
+        """
+        identity = self.identity
+        if identity.nonce in self._made_nonces or self.member not in state.isr:
+            return state
+        if identity.next_nonce not in self._made_nonces:
+            self.remember(identity._replace(next_nonce=self._made_nonce()))
+        entered = Member(self.broker_id, self.identity.next_nonce)
+        return state._replace(isr=state.isr - {self.member} | {entered})
+
+    def _adopt_next_nonce(self, state: ClusterState) -> None:
+        nonce = self.identity.next_nonce
+        if nonce and Member(self.broker_id, nonce) in state.isr:
+            self.remember(self.identity._replace(nonce=nonce, next_nonce=0))
 
     def _follow(self, view: ClusterView) -> None:
         state, leader = view.state, view.state.leader
@@ -344,9 +384,10 @@ class ClusterNode(Node):
         info = view.members.get(member.broker_id)
         if info is None or info.member != member or view.leader != self.incarnation:
             return
-        heir = Transact(
-            leader.isr.revision, elected(view, info), info.lease_id, view.leader_revision
-        )
+        state = elected(view, info)
+        if self.leaving:
+            state = state.without(frozenset({self.member}), view.state_revision)
+        heir = Transact(leader.isr.revision, state, info.lease_id, view.leader_revision)
         if view.state_revision != leader.isr.revision:
             return
         super().resign()

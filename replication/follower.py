@@ -81,6 +81,13 @@ class Follower:
         hello = Hello(self.member, self.epoch, self._directory.identity.highest_epoch)
         self._effects.append(Send(connection, hello))
 
+    def leave(self) -> bool:
+        """Tell the leader that this broker stops; whether there is a leader to tell."""
+        if not self._welcomed or self.connection is None:
+            return False
+        self._effects.append(Send(self.connection, Confirm(self.epoch, (), leaving=True)))
+        return True
+
     def drop(self) -> None:
         """Close the connection; what was asked for on it is asked for again on the next."""
         if self.connection is not None:

@@ -223,7 +223,9 @@ class Leader:
 
     def confirmed(self, connection: Connection, request: Confirm) -> None:
         """A follower's positions changed."""
-        if self._confirmed(connection, request) is not None:
+        session = self._confirmed(connection, request)
+        if session is not None:
+            session.leaving = session.leaving or request.leaving
             self._answer_followers()
 
     def _confirmed(self, connection: Connection, request: Fetch | Confirm) -> Session | None:
@@ -347,9 +349,10 @@ class Leader:
         """Who is in sync now."""
         members = self.isr.members
         there = {session.member.broker_id: session.member for session in self.sessions.values()}
+        leaving = {session.member for session in self.sessions.values() if session.leaving}
         wanted = {
             member
-            for member in members
+            for member in members - leaving
             if member == self.me
             or (
                 now_s - self._at_end_s.get(member, 0.0) <= self._settings.lag_max_s
@@ -365,7 +368,9 @@ class Leader:
             keeps_up = (
                 session.fetched_s is not None and now_s - last_seen_s <= self._settings.lag_max_s
             )
-            if session.member.broker_id not in names and keeps_up and self.may_join(session):
+            if session.leaving or session.member.broker_id in names:
+                continue
+            if keeps_up and self.may_join(session):
                 wanted.add(session.member)
         return frozenset(wanted)
 
@@ -390,6 +395,9 @@ class Leader:
         for partition, part in self.partitions.items():
             self._advance(partition, part)
         self._answer_followers()
+        for session in self.sessions.values():
+            if session.leaving and session.waits and session.member not in self.isr.counted:
+                self._answer(session)  # It waits for that, and goes then.
 
     def stop(self) -> None:
         """Stop leading. All clients and followers that wait are answered."""

@@ -66,6 +66,9 @@ class Confirm(NamedTuple):
 
     epoch: int
     positions: tuple[Position, ...]
+    leaving: bool = False
+    """The follower stops: the leader takes it out of the ISR, and does not wait for it again on
+    this connection. The follower goes on fetching until it is out."""
 
 
 class Part(NamedTuple):

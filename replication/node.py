@@ -41,8 +41,10 @@ class Node:
         new_number: Callable[[], int],
         *,
         may_have_lost: bool,
+        copied: bool = False,
     ) -> None:
-        """`may_have_lost`: the start found damage, or a stop that a power cut may have been."""
+        """`may_have_lost`: the start found damage, or a stop that a power cut may have been.
+        `copied`: the directory is a copy, which may be older than what its broker confirmed."""
         self.directory = directory
         self.incarnation = incarnation
         self.settings = settings
@@ -56,7 +58,12 @@ class Node:
         """Whether it was made leader though it may lack what was answered, and nobody said so."""
         self._handing_to: int | None = None
         self._handing_since_s = 0.0
-        if may_have_lost and directory.identity.nonce:
+        self.leaving = False
+        """Whether this broker is being stopped."""
+        if copied and directory.identity.nonce:
+            stranger = self.identity._replace(nonce=new_number(), next_nonce=0, in_doubt=True)
+            self.remember(stranger)
+        elif may_have_lost and directory.identity.nonce:
             self.remember(self.identity._replace(in_doubt=True))
 
     @property
@@ -292,6 +299,13 @@ class Node:
             # It is handed over when the other one says that it has everything: at once, not when
             # its fetch has waited long enough.
             self.leader.answer(broker_id)
+
+    def leave(self) -> bool:
+        """Begin an orderly stop: a follower asks its leader to take it out of the ISR. Returns
+        whether a leader was asked."""
+        self.leaving = True
+        follower = self.follower
+        return follower is not None and follower.leave()
 
     def tick(self, now_s: float) -> None:
         """To be called often, several times in `read_every_s`."""

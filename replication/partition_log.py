@@ -119,6 +119,8 @@ class Identity(NamedTuple):
     """The last revision of the cluster's state whose ISR this member counted as its leader."""
     record: frozenset[Member] = frozenset()
     """By hand: the ISR that this broker counted last as a leader."""
+    next_nonce: int = 0
+    """Takes the place of `nonce` once the cluster's state has it in the ISR; 0 for none."""
 
 
 class Directory(Protocol):

@@ -26,6 +26,7 @@ class ByHand:
             replication._replace(answer_within_s=settings.replica_lag_time_max_ms / 1000),
             cluster.new_number,
             may_have_lost=cluster.stored.may_have_lost,
+            copied=cluster.stored.copied,
             follows=cluster.fetcher.first_leader,
             brokers=settings.cluster_brokers,
             create=settings.cluster_create and not cluster.stored.identity.nonce,

@@ -63,6 +63,11 @@ class StoredDirectory:
             await work.in_reading_thread(storing)
 
     @property
+    def copied(self) -> bool:
+        """Whether the directory is a copy, which may be older than what its broker confirmed."""
+        return self._identity.copied
+
+    @property
     def may_have_lost(self) -> bool:
         """Whether what was confirmed before this start may be missing."""
         power_cut = self._identity.rebooted and not self.directory.stopped_cleanly

@@ -70,7 +70,7 @@ def read_positions(
             known.append(position)
     if request.says == Says.FETCH:
         return Fetch(request.epoch, tuple(known), request.ahead)
-    return Confirm(request.epoch, tuple(known))
+    return Confirm(request.epoch, tuple(known), request.leaving)
 
 
 def _read_position(one: ReplicaPosition) -> Position:
@@ -105,6 +105,7 @@ def write_request(
         epoch=message.epoch,
         positions=[_write_position(one, topic_id(one.partition)) for one in message.positions],
         ahead=isinstance(message, Fetch) and message.ahead,
+        leaving=isinstance(message, Confirm) and message.leaving,
     )
 
 

@@ -79,15 +79,16 @@ class HandOracle(Oracle):
 
 
 class HandFaults(Faults):
-    """A follower's disk may be swapped for an empty one.
+    """A follower's disk may be swapped for an empty one, or for a copy of its directory.
 
-    Not that of a leader, nor for an old copy: with no broker to ask, none would notice.
+    Not that of a leader, nor for an older state of the same disk: with no broker to ask, none would
+    notice.
     """
 
     chosen: dict[int, int | None]
 
     def watch(self, directory: SimulatedDirectory) -> None:
-        """No copies are kept."""
+        """Older states are not kept."""
 
     def may_swap(self, machine: Machine) -> bool:
         others = [it for it in self._simulation.machines.values() if it is not machine]
@@ -131,6 +132,7 @@ class HandSimulation(Simulation):
             self.settings,
             machine.new_nonce,
             may_have_lost=machine.may_have_lost,
+            copied=machine.directory.copied,
             follows=chosen,
             brokers=len(self.machines),
             create=self.now_s == 0.0 and machine.broker_id == 1,

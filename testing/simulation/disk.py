@@ -1,6 +1,6 @@
 """Logs and directories in memory, with what a power cut takes away."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from random import Random
 from typing import Any, ClassVar, Protocol
 
@@ -237,6 +237,7 @@ class SimulatedDirectory:
 
     __slots__ = (
         "broker_id",
+        "copied",
         "identity",
         "logs",
         "make_log",
@@ -263,10 +264,17 @@ class SimulatedDirectory:
         self.topics_at = 0
         """Up to where the metadata log was applied."""
         self.stored: Callable[[], None] = _nothing
+        self.copied = False
+        """Whether it is a copy that no process has started with yet."""
 
     @property
     def member(self) -> Member:
         return Member(self.broker_id, self.identity.nonce)
+
+    def is_in(self, members: Container[Member]) -> bool:
+        """Whether it is one of `members`, under its nonce or the one that takes its place."""
+        following = Member(self.broker_id, self.identity.next_nonce)
+        return self.member in members or following in members
 
     @property
     def complete(self) -> bool:

@@ -17,14 +17,18 @@ class Faults:
         self._simulation = simulation
         self._random = random
         self._old: dict[int, SimulatedDirectory] = {}
-        """Directories as they were when their broker left the ISR, or before."""
+        """Directories as they were while their broker was out of the ISR."""
+        self._copies: dict[int, SimulatedDirectory] = {}
+        """Copies that were made at any time."""
         for machine in simulation.machines.values():
             self.watch(machine.directory)
         self._acts = (
             *((self._crash,) * 5),
             *((self._start,) * 9),
             *((self._cut_power,) * 3),
-            self._swap,
+            *((self._swap,) * 2),
+            *((self._copy,) * 2),
+            *((self.stop_in_order,) * 2),
             *((self._cut,) * 4),
             *((self._join,) * 4),
             *((self._break,) * 3),
@@ -36,10 +40,11 @@ class Faults:
         )
 
     def watch(self, directory: SimulatedDirectory) -> None:
-        """Keep a copy of it whenever it gets another nonce."""
+        """Keep what the disk has whenever it gets another nonce out of the ISR."""
 
         def copy() -> None:
-            self._old[directory.broker_id] = directory.copy()
+            if not directory.is_in(self._simulation.oracle.isr):
+                self._old[directory.broker_id] = directory.copy()
 
         directory.stored = copy
 
@@ -95,20 +100,41 @@ class Faults:
         return True
 
     def swap(self, machine: "Machine") -> None:
-        """A broker comes back with another disk: a new one, or an old copy of its own."""
+        """A broker comes back with another disk: a new one, its own as it was while the broker was
+        out of the ISR, or with a copy of its directory."""
         if machine.node is not None:
             machine.stop(silent=False)
-        self._simulation.oracle.count("swaps")
-        old = self._old.get(machine.broker_id)
-        if old is not None and self._random.random() < 0.5:
+        simulation = self._simulation
+        simulation.oracle.count("swaps")
+        old, copied = self._old.get(machine.broker_id), self._copies.get(machine.broker_id)
+        chance = self._random.random()
+        if old is not None and chance < 0.3:
             directory = old.copy()
+        elif copied is not None and chance < 0.7:
+            simulation.oracle.count("copies")
+            directory = copied.copy()
+            directory.copied = True
         else:
-            directory = self._simulation.new_directory(machine.broker_id)
+            directory = simulation.new_directory(machine.broker_id)
         machine.directory = directory
         self.watch(directory)
         self._lost()
         if self._random.random() < 0.7:
             machine.start()
+
+    def _copy(self) -> None:
+        """A person copies a broker's directory, whether it runs or not."""
+        directory = self._machine().directory
+        self._copies[directory.broker_id] = directory.copy()
+
+    def stop_in_order(self) -> None:
+        """A person stops a broker, which has a second to leave."""
+        machine = self._machine()
+        node = machine.active
+        if node is None:
+            return
+        self._simulation.oracle.count("orderly stops")
+        self._simulation.leave(machine, node)
 
     def _lose_history(self) -> None:
         """A broker stops, and when it starts the epochs of one of its logs cannot be read."""

@@ -93,7 +93,7 @@ class Machine:
         node = self.simulation.make_node(self, _watching(self.simulation.options.node_class))
         node.machine = self  # type: ignore[attr-defined]
         self.node = node
-        self.lost_power = False
+        self.lost_power = self.directory.copied = False
         self.tick()
 
     def new_nonce(self) -> int:

@@ -125,7 +125,7 @@ class Oracle:
         first = max(offset, truth.start)
         last = min(len(truth.committed), len(log.entries), truth.excused)
         directory = log.directory
-        if first >= last or directory.member not in self.isr or directory.identity.in_doubt:
+        if first >= last or not directory.is_in(self.isr) or directory.identity.in_doubt:
             return
         if any(log.entries[at] == truth.committed[at] for at in range(first, last)):
             raise Violation(f"{name_of(log)}: a member cuts at {offset}, committed is {last}")
@@ -196,7 +196,7 @@ class Oracle:
     def disks_lost(self, state: ClusterState, directories: list[SimulatedDirectory]) -> None:
         """Some disk lost something. Excused is what no member of the ISR has any more."""
         members = state.isr or _counted_last(state, directories)
-        keep = [d for d in directories if d.member in members]
+        keep = [d for d in directories if d.is_in(members)]
         for partition, truth in self.truths.items():
             logs = [d.logs[partition] for d in keep if partition in d.logs]
             safe = max((_common(log, truth) for log in logs), default=0)

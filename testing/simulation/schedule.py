@@ -3,6 +3,7 @@
 from random import Random
 from typing import Any
 
+from ...replication.cluster_node import ClusterNode
 from ...replication.cluster_state import ClusterState
 from ...replication.node import Node
 from ...replication.partition_log import Identity, Partition
@@ -107,8 +108,29 @@ class Simulation:
             self.settings,
             machine.new_nonce,
             may_have_lost=machine.may_have_lost,
+            copied=machine.directory.copied,
         )
         return node
+
+    def leave(self, machine: Machine, node: Node) -> None:
+        """Stop a broker in order: a leader hands over, a follower leaves the ISR, for a second at
+        most, in which anything happens."""
+        leader = node.leader
+        node.leave()
+        if leader is not None and isinstance(node, ClusterNode):
+            heirs = [
+                it.member for it in leader.sessions.values() if it.member in leader.isr.members
+            ]
+            if heirs:
+                node.hand_over(machine.now_s, self.random.choice(heirs).broker_id)
+        machine.settle()
+        for _ in range(self.random.randint(0, 12)):
+            self.now_s += 0.1
+            self.deliver()
+            machine.tick()
+            if machine.node is not node:
+                return
+        machine.stop(silent=False)
 
     def warm_up(self) -> None:
         """Until the first leader is there and has been found."""

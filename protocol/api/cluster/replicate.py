@@ -90,6 +90,12 @@ class ReplicateRequest:
         default=False,
         doc="Fetch: the last answer is not appended yet; go on behind what was sent.",
     )
+    leaving: bool = boolean(
+        since=1,
+        default=False,
+        doc="Confirm: the follower stops; the leader takes it out of the in-sync replicas, and says "
+        "so in the answer to its fetch.",
+    )
     topics: list[str] = array(
         Text(),
         max_items=MAX_TOPICS,
@@ -198,7 +204,7 @@ REPLICATE: Final = Api(
     key=1004,
     name="replicate",
     min_version=0,
-    max_version=0,
+    max_version=1,
     request=ReplicateRequest,
     response=ReplicateResponse,
     doc="Between brokers: a follower's side of the copying of all topics. A confirmation is not "

@@ -63,6 +63,7 @@ class ByEtcd:
             ),
             cluster.new_number,
             may_have_lost=cluster.stored.may_have_lost,
+            copied=cluster.stored.copied,
         )
         self._joining = Joining(store.name, cluster.directory, cluster.stored, me)
         self._why_not = "etcd has not answered yet"
@@ -92,7 +93,12 @@ class ByEtcd:
             return f"etcd is needed to know who leads: {self._failure}"
         view = self.node.view
         if view is not None and not view.state.isr:
-            lost = self._cluster.stored.lost_histories
+            stored = self._cluster.stored
+            lost = stored.lost_histories or (
+                "this data directory is a copy, which may be older than what its broker had"
+                if stored.copied
+                else ""
+            )
             return f"{lost}; " * bool(lost) + (
                 "everybody who was in sync may have lost something: brokers "
                 f"{sorted({kept.member.broker_id for kept in view.state.kept})} have to be there "
