@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from typing import ClassVar
 
+from ..storage.replica.epoch_history import NO_EPOCH
 from .cluster_state import (
     ClusterState,
     ClusterView,
     MemberInfo,
+    Sent,
     elected,
     elected_alone,
+    halted,
     is_to_lead,
     last_counted,
     latest_starts,
@@ -58,6 +61,8 @@ class ClusterNode(Node):
         )
         self.view: ClusterView | None = None
         self.lease: Lease | None = None
+        self.went_back = False
+        """Whether etcd went back to an older state while this process ran."""
         self.accepts_loss = False
         """A person said that this broker is to lead with what it has."""
         self._bids_with_loss = False
@@ -153,12 +158,27 @@ class ClusterNode(Node):
 
     # The state.
 
-    def cluster_read(self, now_s: float, view: ClusterView) -> None:
-        """Everything was read. An answer that was overtaken by a later one says nothing."""
-        if self.view is not None and view.revision < self.view.revision:
+    @property
+    def sent(self) -> Sent:
+        """What is known now: goes with a request to etcd that is sent, for `cluster_read`."""
+        identity = self.identity
+        view = self.view
+        revision, state_revision = (view.revision, view.state_revision) if view else (0, 0)
+        epoch = identity.highest_epoch if identity.nonce else NO_EPOCH
+        return Sent(revision, state_revision, epoch, identity.counted_revision)
+
+    def cluster_read(self, now_s: float, view: ClusterView, sent: Sent) -> None:
+        """Everything was read, by a request that went out when `sent` was known. An answer that was
+        overtaken by a later one says nothing."""
+        if self.is_set_back(view, sent):
+            self.went_back = True
+        elif self.view is not None and view.revision < self.view.revision:
             return
         self.view = view
         state = view.state
+        if self.went_back or state.halt is not None or self._contests(state):
+            self._wait_for_a_person(now_s, view)
+            return
         self._adopt_next_nonce(state)
         mine = state.leader == self.incarnation
         leader = self.serves(now_s)
@@ -177,6 +197,47 @@ class ClusterNode(Node):
             self._begin(now_s, view)
         if self.leader is None and not self.leaving:
             self._take_place(now_s, view)
+        self._register(now_s)
+
+    def is_set_back(self, view: ClusterView, sent: Sent) -> bool:
+        """Whether etcd is older than it was. A state that a person made later than all that this
+        directory knows may be in another etcd, whose revisions say nothing."""
+        made_later = sent.epoch <= view.state.settled_epoch
+        known_revision = max(sent.state_revision, 0 if made_later else sent.counted_revision)
+        return (
+            view.state.epoch < sent.epoch
+            or view.revision < sent.revision
+            or view.state_revision < known_revision
+        )
+
+    @property
+    def settled_epoch(self) -> int:
+        return NO_EPOCH if self.view is None else self.view.state.settled_epoch
+
+    def contest(self, epoch: int) -> None:
+        """Neither owner leads or is followed; all members read it in the state."""
+        super().contest(epoch)
+        self.resign()
+
+    def _contests(self, state: ClusterState) -> bool:
+        """Whether an epoch of this directory has another owner. The state's epoch has one that is
+        known without asking it."""
+        owner = self.directory.owners.get(state.epoch)
+        leader = state.leader
+        known = owner is not None and leader is not None and state.epoch > state.settled_epoch
+        if known and owner.broker_id != leader.broker_id:
+            self.contest(state.epoch)
+        if self.contested_epoch <= state.settled_epoch:
+            self.contested_epoch = NO_EPOCH
+        return self.contested_epoch != NO_EPOCH
+
+    def _wait_for_a_person(self, now_s: float, view: ClusterView) -> None:
+        """Lead and follow no more, and say so in the state."""
+        self.resign()
+        self.unfollow()
+        state = halted(view.state, self.contested_epoch, self.highest_epoch)
+        if state != view.state:
+            self._transact(now_s, view, state)
         self._register(now_s)
 
     def coming_identity(self, view: ClusterView) -> Identity:
@@ -305,7 +366,9 @@ class ClusterNode(Node):
         elif not self._fresh_nonce:
             self.unfollow()
             nonce = self._made_nonce()
-            self.remember(self.identity._replace(nonce=nonce, next_nonce=0, in_doubt=False))
+            entered = self.identity._replace(nonce=nonce, next_nonce=0, in_doubt=False)
+            # What it counted as a leader was said by the member that it was.
+            self.remember(entered._replace(counted_revision=0))
             self._fresh_nonce = True
 
     def _made_nonce(self) -> int:

@@ -7,6 +7,7 @@ from .answering import next_parts
 from .cluster_state import ClusterState
 from .divergence import agrees
 from .effects import Answer, Close, Connection, Effect, Outcome, Send, Sync, Token, Transact
+from .epoch_owners import Owners
 from .in_sync import InSyncReplicas
 from .led_partition import LedPartition
 from .messages import Confirm, Fetch, Fetched, Hello, Position, Refusal, Welcome
@@ -181,15 +182,16 @@ class Leader:
 
     # What followers say.
 
-    def greeted(self, connection: Connection, hello: Hello) -> None:
-        """A follower connected. What it said on another connection does not count any more."""
+    def greeted(self, connection: Connection, hello: Hello, owners: Owners) -> None:
+        """A follower connected. What it said on another connection does not count any more. It gets
+        the owners of all epochs."""
         for session in list(self.sessions.values()):
             if session.member.broker_id == hello.member.broker_id:
                 self._effects.append(Close(session.connection))
                 del self.sessions[session.connection]
         self.sessions[connection] = Session(connection, hello.member, set(self.partitions))
         self._recount()
-        self._effects.append(Send(connection, Welcome(self.epoch)))
+        self._effects.append(Send(connection, Welcome(self.epoch, owners)))
 
     def closed(self, connection: Connection) -> None:
         """A connection is gone."""

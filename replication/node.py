@@ -7,8 +7,10 @@ out what is in `effects` afterwards, in this order.
 from collections.abc import Callable
 from typing import ClassVar
 
+from ..protocol.limits import MAX_LEADER_EPOCHS
 from ..storage.replica.epoch_history import NO_EPOCH
 from .effects import Connection, Effect, Outcome, Send, Token
+from .epoch_owners import first_conflict, merged
 from .follower import Follower
 from .in_sync import InSyncReplicas
 from .leader import Leader
@@ -60,6 +62,8 @@ class Node:
         self._handing_since_s = 0.0
         self.leaving = False
         """Whether this broker is being stopped."""
+        self.contested_epoch = NO_EPOCH
+        """An epoch that has two owners, this directory's and another broker's."""
         if copied and directory.identity.nonce:
             stranger = self.identity._replace(nonce=new_number(), next_nonce=0, in_doubt=True)
             self.remember(stranger)
@@ -125,6 +129,18 @@ class Node:
         """Whether a client may get what is below the watermarks, as from the leader."""
         leader = self.serves(now_s)
         return leader is not None and leader.readable
+
+    # Owners of epochs.
+
+    @property
+    def settled_epoch(self) -> int:
+        """A person chose whose messages count in the epochs up to this one."""
+        return NO_EPOCH
+
+    def contest(self, epoch: int) -> None:
+        """Another broker has messages of `epoch` from another leader: follow it no more."""
+        self.contested_epoch = epoch
+        self.unfollow()
 
     # What happens.
 
@@ -210,11 +226,20 @@ class Node:
         elif isinstance(message, Confirm):
             leader.confirmed(connection, message)
         elif message.epoch in (NO_EPOCH, leader.epoch):
-            leader.greeted(connection, message)
+            self._greet(leader, connection, message)
         else:
             self._effect_refusal(connection)
         if self._handing_to is not None:
             self._hand_over_if_done(now_s)
+
+    def _greet(self, leader: Leader, connection: Connection, hello: Hello) -> None:
+        owners = self.directory.owners
+        conflict = first_conflict(owners, hello.owners, self.settled_epoch)
+        if conflict is None:
+            leader.greeted(connection, hello, owners)
+        else:
+            self._effect_refusal(connection)
+            self.contest(conflict)
 
     def _effect_refusal(self, connection: Connection) -> None:
         self.effects.append(Send(connection, Refusal(self.highest_epoch)))
@@ -239,6 +264,11 @@ class Node:
             if message.epoch < self.highest_epoch:
                 # It is deposed and does not know it; the next hello says it.
                 follower.drop()
+                return
+            owners = self.directory.owners
+            conflict = first_conflict(owners, message.owners, self.settled_epoch)
+            if conflict is not None:
+                self.contest(conflict)
                 return
             self.learn(message.epoch)
             follower.welcomed(now_s, message)
@@ -274,6 +304,9 @@ class Node:
         """Lead in a new epoch. Nothing is fetched any more, so the logs end where it begins."""
         self.unfollow()
         self.remember(self.identity._replace(in_doubt=False, counted_revision=isr.revision))
+        # Synced before the first message of the epoch.
+        owned = merged(self.directory.owners, {epoch: self.member}, MAX_LEADER_EPOCHS)
+        self.directory.keep_owners(owned)
         self._led_epoch = epoch
         self._handing_to = None
         self.leader = self.leader_class(

@@ -136,6 +136,16 @@ class Directory(Protocol):
     def logs(self) -> Mapping[Partition, PartitionLog]: ...
 
     @property
+    def owners(self) -> Mapping[int, Member]:
+        """By epoch, the member that led in it: of epochs that this directory has messages of, and
+        perhaps of others."""
+        ...
+
+    def keep_owners(self, owners: Mapping[int, Member]) -> None:
+        """Know these from now on; synced before it returns."""
+        ...
+
+    @property
     def complete(self) -> bool:
         """Whether there is a log of each partition that the metadata below their watermark name."""
         ...

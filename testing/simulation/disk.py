@@ -242,6 +242,7 @@ class SimulatedDirectory:
         "logs",
         "make_log",
         "min_insyncs",
+        "owners",
         "stored",
         "topics_at",
         "watcher",
@@ -256,6 +257,7 @@ class SimulatedDirectory:
     ) -> None:
         self.broker_id = broker_id
         self.identity = Identity()
+        self.owners: Mapping[int, Member] = {}
         self.watcher = watcher
         self.min_insyncs = min_insyncs
         """By partition, `min.insync.replicas` of its topic, as it is now."""
@@ -285,6 +287,9 @@ class SimulatedDirectory:
             self.stored()
         self.identity = identity
 
+    def keep_owners(self, owners: Mapping[int, Member]) -> None:
+        self.owners = owners
+
     def add(self, partition: Partition) -> None:
         self.logs[partition] = self.make_log(partition, self)
 
@@ -298,6 +303,7 @@ class SimulatedDirectory:
         """As it lies there now."""
         made = SimulatedDirectory(self.broker_id, self.watcher, self.min_insyncs, self.make_log)
         made.identity = self.identity
+        made.owners = self.owners
         made.logs = {name: log.copy(made) for name, log in self.logs.items()}
         return made
 

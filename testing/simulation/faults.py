@@ -1,13 +1,19 @@
 """What goes wrong."""
 
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
 from .disk import SimulatedDirectory
+from .etcd import EtcdModel
 
 if TYPE_CHECKING:
     from .machine import Machine
     from .schedule import Simulation
+
+
+Act = tuple[Callable[[], None], int]
+"""Something that goes wrong, and how often beside others."""
 
 
 class Faults:
@@ -20,24 +26,35 @@ class Faults:
         """Directories as they were while their broker was out of the ISR."""
         self._copies: dict[int, SimulatedDirectory] = {}
         """Copies that were made at any time."""
+        self._saved: list[EtcdModel] = []
+        """Snapshots of etcd."""
         for machine in simulation.machines.values():
             self.watch(machine.directory)
-        self._acts = (
-            *((self._crash,) * 5),
-            *((self._start,) * 9),
-            *((self._cut_power,) * 3),
-            *((self._swap,) * 2),
-            *((self._copy,) * 2),
-            *((self.stop_in_order,) * 2),
-            *((self._cut,) * 4),
-            *((self._join,) * 4),
-            *((self._break,) * 3),
-            *((self._pause,) * 3),
-            *((self._wait,) * 4),
-            self._etcd,
-            self.hand_over,
-            *((self._lose_history,) * simulation.options.loses_histories),
+        options = simulation.options
+        always = ((self._start, 9), (self._join, 4), (self._wait, 4))
+        some = (
+            (self._crash, 5),
+            (self._cut_power, 3),
+            (self._swap, 2),
+            (self._copy, 2),
+            (self.stop_in_order, 2),
+            (self._cut, 4),
+            (self._break, 3),
+            (self._pause, 3),
+            (self._etcd, 1),
+            (self.hand_over, 1),
+            (self._lose_history, int(options.loses_histories)),
+            (self._save_etcd, 6 * options.sets_back),
+            (self._set_back, 4 * options.sets_back),
         )
+        self._acts = [act for act, weight in (*always, *self._drawn(some)) for _ in range(weight)]
+
+    def _drawn(self, acts: Sequence[Act]) -> Sequence[Act]:
+        """All kinds of acts, or some of them: a fault that others hide is met where those are
+        left out."""
+        if not self._simulation.options.swarm or self._random.random() < 0.5:
+            return acts
+        return [each for each in acts if self._random.random() < 0.6]
 
     def watch(self, directory: SimulatedDirectory) -> None:
         """Keep what the disk has whenever it gets another nonce out of the ISR."""
@@ -135,6 +152,21 @@ class Faults:
             return
         self._simulation.oracle.count("orderly stops")
         self._simulation.leave(machine, node)
+
+    def _save_etcd(self) -> None:
+        """A person takes a snapshot of etcd."""
+        self._saved.append(self._simulation.etcd.saved())
+
+    def _set_back(self) -> None:
+        """A person restores etcd from a snapshot, while some brokers run."""
+        simulation = self._simulation
+        if self._saved and not simulation.oracle.set_back:
+            for machine in simulation.machines.values():
+                if machine.node is not None and self._random.random() < 0.4:
+                    machine.stop(silent=True)
+            if all(machine.node is None for machine in simulation.machines.values()):
+                self._machine().start()
+            simulation.set_back(self._random.choice(self._saved))
 
     def _lose_history(self) -> None:
         """A broker stops, and when it starts the epochs of one of its logs cannot be read."""

@@ -29,7 +29,9 @@ def heal(simulation: "Simulation") -> None:
         simulation.round()
         if _is_well(simulation):
             break
-        if number > 30 and number % 10 == 0:
+        if simulation.etcd.state.halt is not None and number % 10 == 9:
+            simulation.cure()
+        elif number > 30 and number % 10 == 0:
             _accept_loss(simulation)
     else:
         raise Violation(f"the cluster does not come right: {_report(simulation)}")

@@ -1,9 +1,10 @@
 """One broker's machine: its disk, its process, its clocks."""
 
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...replication.cluster_node import ClusterNode
+from ...replication.cluster_state import Sent
 from ...replication.effects import (
     Answer,
     Close,
@@ -47,6 +48,16 @@ def _watching(node_class: type[Node]) -> type[Node]:
 
         found = _watched[node_class] = Watched
     return found
+
+
+class Request(NamedTuple):
+    """What a process asked of etcd."""
+
+    machine: "Machine"
+    run: int
+    effect: Effect
+    sent: Sent | None
+    """What the process knew then."""
 
 
 class Machine:
@@ -185,7 +196,8 @@ class Machine:
         else:
             if isinstance(effect, RevokeLease) and self.random.random() < 0.2:
                 return
-            simulation.requests.append((self, self.run, effect))
+            sent = node.sent if isinstance(node, ClusterNode) else None
+            simulation.requests.append(Request(self, self.run, effect, sent))
 
     def _connect(self, node: Node, broker_id: int) -> None:
         simulation = self.simulation
@@ -251,13 +263,15 @@ class Machine:
             node.from_leader(self.now_s, wire, message)
         self.settle()
 
-    def answered(self, effect: Any, answer: Any) -> None:
+    def answered(self, request: "Request", answer: Any) -> None:
         """etcd's answer arrives."""
+        effect = request.effect
         node = self.node
         if not isinstance(node, ClusterNode):
             return
         if isinstance(effect, ReadCluster | Transact):
-            node.cluster_read(self.now_s, answer)
+            assert request.sent is not None
+            node.cluster_read(self.now_s, answer, request.sent)
         elif isinstance(effect, GrantLease):
             node.lease_granted(self.now_s, answer[0], effect.asked_s, answer[1])
         elif isinstance(effect, RenewLease):

@@ -26,6 +26,10 @@ class Options:
     """Whether topics have their own `min.insync.replicas`, which a person alters."""
     loses_histories: bool = False
     """Whether the epochs of logs cannot be read at some starts."""
+    swarm: bool = True
+    """Whether half of the seeds leave out some kinds of faults."""
+    sets_back: bool = False
+    """Whether etcd goes back, once, to an older state."""
     one_nonce: bool = False
     """Whether all directories have the same nonce, so that a broker's id is all there is."""
 

@@ -52,6 +52,14 @@ class Oracle:
         self.isr: frozenset[Member] = frozenset()
         """As etcd has it."""
         self.counts: dict[str, int] = {}
+        self.set_back = False
+        """Whether etcd went back. What was answered then counts no more: a person chooses whose
+        messages do, and in the end all brokers have those."""
+        self.halted = False
+        """Whether a broker knew that etcd went back, and told the others: none leads until a person
+        makes the state anew."""
+        self.known_epoch = -1
+        """The highest epoch that the brokers knew which ran then: none begins below."""
         self._reads_may_be_old = reads_may_be_old
 
     def count(self, what: str) -> None:
@@ -73,6 +81,8 @@ class Oracle:
             raise Violation(f"{name_of(log)}: the watermark goes back from {old} to {offset}")
         if offset > len(log.entries):
             raise Violation(f"{name_of(log)}: the watermark {offset} is beyond the end")
+        if self.set_back:
+            return
         first = max(old, truth.start, log.log_start_offset)
         known = min(offset, len(committed))
         if log.entries[first:known] != committed[first:known]:
@@ -121,6 +131,8 @@ class Oracle:
     def cut(self, log: SimulatedLog, offset: int) -> None:
         """A member of the ISR never cuts what is committed."""
         self.count("cuts")
+        if self.set_back:
+            return
         truth = self.truth(log.partition)
         first = max(offset, truth.start)
         last = min(len(truth.committed), len(log.entries), truth.excused)
@@ -137,6 +149,8 @@ class Oracle:
     def started(self, log: SimulatedLog, offset: int) -> None:
         """Only leaders let messages expire. Who recovers, with an empty ISR, takes over how
         far others had let them."""
+        if self.set_back:
+            return
         truth = self.truth(log.partition)
         if log.directory in self.leaders and self.leaders[log.directory][0] >= truth.lost_at_epoch:
             truth.start = max(truth.start, offset)
@@ -151,12 +165,14 @@ class Oracle:
         """A leader has everything that is committed."""
         self.count("elections")
         self.leaders[directory] = (epoch, who)
+        if self.set_back:
+            self._elected_after_set_back(epoch, who)
+            return
         for partition, truth in self.truths.items():
             log = directory.logs.get(partition)
             if may_lose:
                 truth.lost_at_epoch = epoch  # Who led before may go on beside it for a while.
-            if may_lose and log is not None:
-                truth.start = log.log_start_offset
+                truth.start = truth.start if log is None else log.log_start_offset
             have = _common(log, truth) if log is not None else 0
             if log is not None and not may_lose and truth.excused == _NEVER:
                 self._begins_behind_trim(log, truth)
@@ -174,6 +190,12 @@ class Oracle:
             self._lose(truth, have, epoch)
             if log is not None:
                 truth.count(log)
+
+    def _elected_after_set_back(self, epoch: int, who: Incarnation) -> None:
+        if self.halted:
+            raise Violation(f"{who} leads in epoch {epoch}, and it is known that etcd went back")
+        if epoch <= self.known_epoch:
+            raise Violation(f"{who} leads in epoch {epoch}, and {self.known_epoch} was known")
 
     def _begins_behind_trim(self, log: SimulatedLog, truth: PartitionTruth) -> None:
         if log.log_start_offset < truth.trimmed:
@@ -195,6 +217,8 @@ class Oracle:
 
     def disks_lost(self, state: ClusterState, directories: list[SimulatedDirectory]) -> None:
         """Some disk lost something. Excused is what no member of the ISR has any more."""
+        if self.set_back:
+            return
         members = state.isr or _counted_last(state, directories)
         keep = [d for d in directories if d.is_in(members)]
         for partition, truth in self.truths.items():
@@ -226,6 +250,8 @@ class Oracle:
 
     def acknowledged(self, partition: Partition, offset: int, entry: Entry) -> None:
         """What was answered as stored by all is committed."""
+        if self.set_back:
+            return
         truth = self.truth(partition)
         if entry[0] < truth.lost_at_epoch:
             return
@@ -245,6 +271,8 @@ class Oracle:
     def read(self, directory: SimulatedDirectory) -> None:
         """A client reads at a leader, all partitions: nothing that was seen is gone."""
         self.count("reads")
+        if self.set_back:
+            return
         for partition, truth in self.truths.items():
             log = directory.logs.get(partition)
             watermark = log.high_watermark if log is not None else 0

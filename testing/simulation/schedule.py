@@ -13,7 +13,7 @@ from .disk import DATA, METADATA, TOPIC, SimulatedDirectory
 from .etcd import EtcdModel
 from .faults import Faults
 from .healing import heal
-from .machine import ONE_NONCE, Machine
+from .machine import ONE_NONCE, Machine, Request
 from .network import Network
 from .options import Options, draw_settings
 from .oracle import Oracle
@@ -44,8 +44,8 @@ class Simulation:
         self.topics_made = False
         """Whether the metadata of some broker names the second topic."""
         self.etcd_up = True
-        self.requests: list[tuple[Machine, int, Any]] = []
-        self.replies: list[tuple[Machine, int, Any, Any]] = []
+        self.requests: list[Request] = []
+        self.replies: list[tuple[Request, Any]] = []
         self.min_insyncs = dict.fromkeys((DATA, TOPIC), self.settings.min_insync)
         """By partition, `min.insync.replicas` of its topic. All brokers know of a change at once:
         only who leads goes by it."""
@@ -164,6 +164,50 @@ class Simulation:
         else:
             self.faults.act()
 
+    def set_back(self, saved: EtcdModel) -> None:
+        """etcd is restored. Brokers that run hear of it before anything else happens. One that knows
+        a later epoch cannot miss it; others do where etcd has as many revisions again."""
+        oracle = self.oracle
+        oracle.count("set back")
+        self.drop_requests()
+        self.etcd.restore(saved, self.now_s)
+        self.etcd_up = True
+        self.network.cut.clear()
+        oracle.set_back = True
+        knows = False
+        for machine in self.machines.values():
+            machine.paused_until_s = 0.0
+            node = machine.node
+            if isinstance(node, ClusterNode) and node.sent.epoch > saved.state.epoch:
+                knows = True
+                oracle.known_epoch = max(oracle.known_epoch, node.highest_epoch)
+        for _ in range(4):
+            self.now_s += 0.4
+            self.round()
+        oracle.halted = knows
+
+    def drop_requests(self) -> None:
+        """What is on its way to etcd, and from it, does not arrive."""
+        self.requests.clear()
+        self.replies.clear()
+
+    def cure(self) -> None:
+        """A person stops all brokers, and makes the state anew with the directory of one."""
+        for machine in self.machines.values():
+            if machine.node is not None:
+                machine.stop(silent=False)
+        self.drop_requests()
+        chosen, state = self._random_machine(), self.etcd.state
+        directory = chosen.directory
+        epoch = max(directory.identity.highest_epoch, state.epoch, state.least_epoch - 1)
+        directory.store(Identity(chosen.new_nonce(), highest_epoch=epoch))
+        members = frozenset({directory.member})
+        self.etcd.create(ClusterState(epoch, None, members, settled_epoch=epoch))
+        self.oracle.count("cures")
+        self.oracle.halted = False
+        for machine in self.machines.values():
+            machine.start()
+
     def _random_machine(self) -> Machine:
         return self.machines[1 + int(self.random.random() * len(self.machines))]
 
@@ -189,13 +233,13 @@ class Simulation:
 
     def _ask_etcd(self, number: int) -> None:
         """etcd gets a request; its answer follows at once, or late, or is lost."""
-        machine, run, effect = self.requests[number]
-        if not self.etcd_up or not self.network.reaches(machine.broker_id, ETCD):
+        request = self.requests[number]
+        if not self.etcd_up or not self.network.reaches(request.machine.broker_id, ETCD):
             return
         del self.requests[number]
-        answer = self.etcd.handle(self.now_s, effect)
+        answer = self.etcd.handle(self.now_s, request.effect)
         self.oracle.isr = self.etcd.state.isr
-        self.replies.append((machine, run, effect, answer))
+        self.replies.append((request, answer))
         chance = self.random.random()
         if chance < 0.7:
             self._hear_etcd(len(self.replies) - 1)
@@ -203,12 +247,13 @@ class Simulation:
             self.replies.pop()
 
     def _hear_etcd(self, number: int) -> None:
-        machine, run, effect, answer = self.replies[number]
-        if machine.node is not None and machine.run == run:
+        request, answer = self.replies[number]
+        machine = request.machine
+        if machine.node is not None and machine.run == request.run:
             if machine.active is None or not self.network.reaches(ETCD, machine.broker_id):
                 return
             del self.replies[number]
-            machine.answered(effect, answer)
+            machine.answered(request, answer)
         else:
             del self.replies[number]
 

@@ -93,8 +93,8 @@ class ReplicateRequest:
     leaving: bool = boolean(
         since=1,
         default=False,
-        doc="Confirm: the follower stops; the leader takes it out of the in-sync replicas, and says "
-        "so in the answer to its fetch.",
+        doc="Confirm: the follower stops. The leader takes it out of the in-sync replicas and "
+        "answers its fetch then.",
     )
     topics: list[str] = array(
         Text(),
