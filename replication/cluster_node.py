@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import ClassVar
 
+from ..protocol.limits import MAX_LEADER_EPOCHS
 from ..storage.replica.epoch_history import NO_EPOCH
 from .cluster_state import (
     ClusterState,
@@ -27,6 +28,7 @@ from .effects import (
     RevokeLease,
     Transact,
 )
+from .epoch_owners import Owners, merged
 from .in_sync import InSyncReplicas
 from .leader import Leader
 from .lease import Lease
@@ -199,6 +201,16 @@ class ClusterNode(Node):
             self._take_place(now_s, view)
         self._register(now_s)
 
+    def coming_owners(self, view: ClusterView) -> Owners:
+        """The owners of epochs that `cluster_read` of this view may have the directory keep."""
+        state, owners = view.state, self.directory.owners
+        if state.leader != self.incarnation or state.epoch <= self._led_epoch:
+            return owners
+        me = self._listed(state.isr)
+        return (
+            merged(owners, dict.fromkeys((state.epoch,), *me), MAX_LEADER_EPOCHS) if me else owners
+        )
+
     def is_set_back(self, view: ClusterView, sent: Sent) -> bool:
         """Whether etcd is older than it was. A state that a person made later than all that this
         directory knows may be in another etcd, whose revisions say nothing."""
@@ -222,10 +234,8 @@ class ClusterNode(Node):
     def _contests(self, state: ClusterState) -> bool:
         """Whether an epoch of this directory has another owner. The state's epoch has one that is
         known without asking it."""
-        owner = self.directory.owners.get(state.epoch)
-        leader = state.leader
-        known = owner is not None and leader is not None and state.epoch > state.settled_epoch
-        if known and owner.broker_id != leader.broker_id:
+        owner, leader = self.directory.owners.get(state.epoch), state.leader
+        if owner is not None and leader is not None and owner.broker_id != leader.broker_id:
             self.contest(state.epoch)
         if self.contested_epoch <= state.settled_epoch:
             self.contested_epoch = NO_EPOCH

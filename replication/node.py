@@ -10,7 +10,7 @@ from typing import ClassVar
 from ..protocol.limits import MAX_LEADER_EPOCHS
 from ..storage.replica.epoch_history import NO_EPOCH
 from .effects import Connection, Effect, Outcome, Send, Token
-from .epoch_owners import first_conflict, merged
+from .epoch_owners import Owners, first_conflict, merged
 from .follower import Follower
 from .in_sync import InSyncReplicas
 from .leader import Leader
@@ -137,6 +137,10 @@ class Node:
         """A person chose whose messages count in the epochs up to this one."""
         return NO_EPOCH
 
+    def conflict(self, owners: Owners) -> int | None:
+        """The first epoch that has another owner in `owners` than in this directory."""
+        return first_conflict(self.directory.owners, owners, self.settled_epoch)
+
     def contest(self, epoch: int) -> None:
         """Another broker has messages of `epoch` from another leader: follow it no more."""
         self.contested_epoch = epoch
@@ -233,10 +237,9 @@ class Node:
             self._hand_over_if_done(now_s)
 
     def _greet(self, leader: Leader, connection: Connection, hello: Hello) -> None:
-        owners = self.directory.owners
-        conflict = first_conflict(owners, hello.owners, self.settled_epoch)
+        conflict = self.conflict(hello.owners)
         if conflict is None:
-            leader.greeted(connection, hello, owners)
+            leader.greeted(connection, hello, self.directory.owners)
         else:
             self._effect_refusal(connection)
             self.contest(conflict)
@@ -265,8 +268,7 @@ class Node:
                 # It is deposed and does not know it; the next hello says it.
                 follower.drop()
                 return
-            owners = self.directory.owners
-            conflict = first_conflict(owners, message.owners, self.settled_epoch)
+            conflict = self.conflict(message.owners)
             if conflict is not None:
                 self.contest(conflict)
                 return

@@ -35,6 +35,7 @@ from .commits import Commit
 from .damage import DamageWatch
 from .deciding import Decider
 from .epoch_lines import write_lines_to_lead
+from .epoch_owners_file import EpochOwnersFile
 from .followers import Followers
 from .identity_file import IdentityFile
 from .leadership import ClusterLeadership
@@ -76,6 +77,7 @@ class Cluster:
         *,
         directory: LogDirectory,
         identity: IdentityFile,
+        owners: EpochOwnersFile,
         clock: Clock,
         random: Random,
         observe: Observer,
@@ -105,7 +107,7 @@ class Cluster:
         self.work = work
         self._produces = produces
         produces.minds_moves = False  # Who waits for a commit is told when it is done.
-        self.stored = StoredDirectory(directory, identity, self.broker_id, observe)
+        self.stored = StoredDirectory(directory, identity, owners, self.broker_id, observe)
         self.stored.changed()
         self.stored.know_epochs()
         self._watch(self.stored.logs)

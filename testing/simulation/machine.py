@@ -12,6 +12,7 @@ from ...replication.effects import (
     Effect,
     GrantLease,
     ReadCluster,
+    Register,
     Remind,
     RenewLease,
     RevokeLease,
@@ -55,7 +56,7 @@ class Request(NamedTuple):
 
     machine: "Machine"
     run: int
-    effect: Effect
+    effect: ReadCluster | GrantLease | RenewLease | RevokeLease | Register | Transact
     sent: Sent | None
     """What the process knew then."""
 

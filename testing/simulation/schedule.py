@@ -165,8 +165,8 @@ class Simulation:
             self.faults.act()
 
     def set_back(self, saved: EtcdModel) -> None:
-        """etcd is restored. Brokers that run hear of it before anything else happens. One that knows
-        a later epoch cannot miss it; others do where etcd has as many revisions again."""
+        """etcd is restored. Brokers that run hear of it before anything else happens. One that
+        knows a later epoch cannot miss it; others do where etcd has as many revisions again."""
         oracle = self.oracle
         oracle.count("set back")
         self.drop_requests()

@@ -65,11 +65,12 @@ async def create(
                 )
             _check_nobody_runs(name, seen)
             if seen.view is not None:
-                epoch = max(epoch, seen.view.state.epoch)
+                epoch = max(epoch, seen.view.state.epoch, seen.view.state.least_epoch - 1)
             # A new nonce, for a new entry into the ISR: kept before any broker can name it.
             nonce = SystemRandom().getrandbits(62) + 1
             identity.store(Identity(nonce, highest_epoch=epoch))
-            state = ClusterState(epoch, None, frozenset({Member(broker_id, nonce)}))
+            members = frozenset({Member(broker_id, nonce)})
+            state = ClusterState(epoch, None, members, settled_epoch=epoch)
             revision = 0 if seen.view is None else seen.view.state_revision
             made = await store.create(cluster_id, state, revision)
             if made.view is None or made.view.state != state:
