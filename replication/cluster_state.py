@@ -60,6 +60,13 @@ class ClusterState(NamedTuple):
         kept = {Kept(member, revision) for member in members}
         return self._replace(isr=self.isr - members, kept=self.kept | kept)
 
+    def removed(self, broker_id: int) -> "ClusterState":
+        """This state without a broker that a person has taken out for good."""
+        return self._replace(
+            isr=frozenset(one for one in self.isr if one.broker_id != broker_id),
+            kept=frozenset(one for one in self.kept if one.member.broker_id != broker_id),
+        )
+
     def keeps(self, member: Member) -> bool:
         """Whether a member's logs may be needed as they are."""
         return any(kept.member == member for kept in self.kept)

@@ -93,7 +93,7 @@ class HandFaults(Faults):
     def may_swap(self, machine: Machine) -> bool:
         others = [it for it in self._simulation.machines.values() if it is not machine]
         left = any(it.directory.identity.highest_epoch > NO_EPOCH for it in others)
-        return left and self.chosen[machine.broker_id] is not None
+        return left and self.chosen.get(machine.broker_id) is not None
 
 
 class HandSimulation(Simulation):

@@ -123,6 +123,15 @@ class EtcdModel:
         self.members.clear()
         self.leases.clear()
 
+    def remove(self, broker_id: int) -> bool:
+        """A person takes a broker out that is not there; whether that was done."""
+        state = self.state.removed(broker_id)
+        if broker_id in self.members or state == self.state or not state.isr:
+            return False
+        self.revision += 1
+        self.state, self.state_revision = state, self.revision
+        return True
+
     def restart(self, now_s: float) -> None:
         """Leases that had not ended begin anew, as they do when etcd has a new leader."""
         self.expire(now_s)

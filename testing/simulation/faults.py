@@ -36,12 +36,14 @@ class Faults:
             (self._crash, 5),
             (self._cut_power, 3),
             (self._swap, 2),
-            (self._copy, 2),
+            (self._copy, 4),
             (self.stop_in_order, 2),
             (self._cut, 4),
             (self._break, 3),
             (self._pause, 3),
             (self._etcd, 1),
+            (self._remove, 3),
+            (self._slow_disk, 1),
             (self.hand_over, 1),
             (self._lose_history, int(options.loses_histories)),
             (self._save_etcd, 6 * options.sets_back),
@@ -227,6 +229,20 @@ class Faults:
             for machine in self._simulation.machines.values():
                 machine.tick()
                 self._simulation.deliver()
+
+    def _remove(self) -> None:
+        """A person takes a broker that is stopped out of the cluster; it may come back."""
+        simulation = self._simulation
+        machine = self._machine()
+        if machine.node is None and simulation.etcd_up:
+            simulation.etcd.expire(simulation.now_s)
+            if simulation.etcd.remove(machine.broker_id):
+                simulation.oracle.count("removals")
+                simulation.oracle.isr = simulation.etcd.state.isr
+
+    def _slow_disk(self) -> None:
+        """A disk takes what is written, and syncs nothing for a while."""
+        self._machine().slow_until_s = self._simulation.now_s + self._random.choice((1.0, 5.0))
 
     def _etcd(self) -> None:
         """etcd stops, or starts again."""

@@ -21,7 +21,7 @@ def heal(simulation: "Simulation") -> None:
         simulation.etcd_up = True
         simulation.etcd.restart(simulation.now_s)
     for machine in simulation.machines.values():
-        machine.paused_until_s = 0.0
+        machine.paused_until_s = machine.slow_until_s = 0.0
         if machine.node is None:
             machine.start()
     for number in range(_ROUNDS_MAX):

@@ -72,6 +72,8 @@ class Machine:
         self.rate = 1.0 + self.random.uniform(-0.03, 0.03)
         self.offset_s = self.random.uniform(0, 1000)
         self.paused_until_s = 0.0
+        self.slow_until_s = 0.0
+        """Until then its disk finishes no sync that is asked for."""
         self.run = 0
         self.node: Node | None = None
         self.wires: dict[Wire, None] = {}
@@ -221,7 +223,11 @@ class Machine:
     @property
     def is_due(self) -> bool:
         """Whether `sync` has something to do."""
-        return bool(self.syncs) or self.reminds
+        return self.reminds or (bool(self.syncs) and not self.is_slow)
+
+    @property
+    def is_slow(self) -> bool:
+        return self.slow_until_s > self.simulation.now_s
 
     def sync(self) -> None:
         """Finish the syncs that are wanted, and remind the node."""
@@ -229,6 +235,9 @@ class Machine:
         if node is None or not self.is_due:
             return
         self._remind(node)
+        if self.is_slow:
+            self.settle()
+            return
         partitions = sorted(self.syncs)
         self.syncs.clear()
         for partition in partitions:

@@ -33,6 +33,7 @@ class Options:
     one_nonce: bool = False
     """Whether all directories have the same nonce, so that a broker's id is all there is."""
 
+    there_at_first: ClassVar[float] = 0.9
     min_insyncs: ClassVar[tuple[int, ...]] = (1, 1, 1, 2, 3)
     brokers_of: ClassVar[tuple[int, ...]] = (1, 2, 2, 3, 3, 3, 3, 4, 5)
 

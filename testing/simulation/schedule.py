@@ -62,7 +62,8 @@ class Simulation:
         self.draw()
         self.alter_min_insyncs(DATA, TOPIC)
         for machine in self.machines.values():
-            machine.start()
+            if machine.broker_id == 1 or self.random.random() < self.options.there_at_first:
+                machine.start()  # Others are added later.
 
     def new_directory(self, broker_id: int) -> SimulatedDirectory:
         """As on a new disk."""

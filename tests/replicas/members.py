@@ -55,6 +55,11 @@ class Member:
         started = running_broker(self.data_dir, files=self.files, **settings)
         self.broker = await self._stack.enter_async_context(started)
 
+    async def vanish(self) -> None:
+        """Stop as a broker that was killed: as a member of the ISR, if it is one."""
+        self.cluster.node.leave = lambda: False
+        await self.stop()
+
     async def stop(self) -> None:
         await self._stack.aclose()
         self._stack, self.broker = AsyncExitStack(), None

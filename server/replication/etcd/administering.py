@@ -132,7 +132,7 @@ async def remove(access: Access, name: str, broker_id: int, *, accept_loss: bool
                     f"broker {broker_id} runs at {seen.members[broker_id].address}, or did until a "
                     "moment ago: stop it, and try again after the time of a lease"
                 )
-            state = _without(view.state, broker_id)
+            state = view.state.removed(broker_id)
             if state == view.state:
                 await store.forget(broker_id)
                 return False
@@ -146,10 +146,3 @@ async def remove(access: Access, name: str, broker_id: int, *, accept_loss: bool
                 await store.forget(broker_id)
                 return True
     raise PolicyViolation(f"the state of cluster {name} changes all the time; try again")
-
-
-def _without(state: ClusterState, broker_id: int) -> ClusterState:
-    return state._replace(
-        isr=frozenset(one for one in state.isr if one.broker_id != broker_id),
-        kept=frozenset(one for one in state.kept if one.member.broker_id != broker_id),
-    )
