@@ -384,7 +384,7 @@ class Leader:
                 return False
             if session.starts[partition] < part.log.log_start_offset:
                 return False
-            if self._settings.sync_for_acks_all and session.synced.get(partition, -1) < least:
+            if session.synced.get(partition, -1) < part.sync_to_join(least):
                 return False
         return True
 

@@ -42,6 +42,12 @@ class PartitionLog(Protocol):
         ...
 
     @property
+    def sync_for_acks_all(self) -> bool | None:
+        """Whether `acks.all.durability` of its topic is `fsync`, which may change at any time;
+        `None`: the broker's counts."""
+        ...
+
+    @property
     def synced_offset(self) -> int:
         """Everything below it is on stable storage."""
         ...

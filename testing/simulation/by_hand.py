@@ -63,10 +63,14 @@ class HandOracle(Oracle):
                     f"answered at {offset} of {partition}"
                 )
 
-    def disks_lost(self, state: ClusterState, directories: list[SimulatedDirectory]) -> None:
+    def disks_lost(
+        self, state: ClusterState, directories: list[SimulatedDirectory], *, swapped: bool
+    ) -> None:
         """Nothing is excused: who may have lost something is in doubt, and does not lead."""
 
-    def acknowledged(self, partition: Partition, offset: int, entry: Entry) -> None:
+    def acknowledged(
+        self, partition: Partition, offset: int, entry: Entry, *, synced: bool
+    ) -> None:
         self.count("acknowledged")
         if not self.broken:
             self.answered.append((partition, offset, entry))

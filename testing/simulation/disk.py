@@ -21,6 +21,9 @@ TOPIC: Partition = ("topic0", 0)
 class Watcher(Protocol):
     """Called before a log changes in a way that concerns the promises."""
 
+    syncs: Mapping[Partition, bool]
+    """By partition, whether `acks.all.durability` of its topic is `fsync` now."""
+
     def watermark(self, log: "SimulatedLog", offset: int) -> None: ...
 
     def cut(self, log: "SimulatedLog", offset: int) -> None: ...
@@ -74,6 +77,10 @@ class SimulatedLog:
     @property
     def min_insync(self) -> int | None:
         return self.directory.min_insyncs.get(self.partition)
+
+    @property
+    def sync_for_acks_all(self) -> bool | None:
+        return self.directory.watcher.syncs.get(self.partition)
 
     @property
     def damaged_from(self) -> None:
@@ -274,9 +281,10 @@ class SimulatedDirectory:
         return Member(self.broker_id, self.identity.nonce)
 
     def is_in(self, members: Container[Member]) -> bool:
-        """Whether it is one of `members`, under its nonce or the one that takes its place."""
+        """Whether it is one of `members`, under its nonce or the one that takes its place. A copy
+        is none."""
         following = Member(self.broker_id, self.identity.next_nonce)
-        return self.member in members or following in members
+        return not self.copied and (self.member in members or following in members)
 
     @property
     def complete(self) -> bool:

@@ -100,15 +100,15 @@ class Faults:
                 machine.lost_power = True
                 for log in machine.directory.logs.values():
                     log.lose(self._random)
-        self._lost()
+        self._lost(swapped=False)
         for machine in machines:
             if self._random.random() < 0.5 and machine.node is None:
                 machine.start()
 
-    def _lost(self) -> None:
+    def _lost(self, *, swapped: bool) -> None:
         simulation = self._simulation
         directories = [machine.directory for machine in simulation.machines.values()]
-        simulation.oracle.disks_lost(simulation.etcd.state, directories)
+        simulation.oracle.disks_lost(simulation.etcd.state, directories, swapped=swapped)
 
     def _swap(self) -> None:
         machine = self._machine()
@@ -137,7 +137,7 @@ class Faults:
             directory = simulation.new_directory(machine.broker_id)
         machine.directory = directory
         self.watch(directory)
-        self._lost()
+        self._lost(swapped=True)
         if self._random.random() < 0.7:
             machine.start()
 

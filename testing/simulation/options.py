@@ -24,6 +24,8 @@ class Options:
     log_class: Callable[[Partition, SimulatedDirectory], SimulatedLog] = SimulatedLog
     own_min_insync: bool = False
     """Whether topics have their own `min.insync.replicas`, which a person alters."""
+    own_durability: bool = False
+    """Whether topics have their own `acks.all.durability`, which a person alters."""
     loses_histories: bool = False
     """Whether the epochs of logs cannot be read at some starts."""
     swarm: bool = True

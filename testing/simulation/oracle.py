@@ -14,7 +14,16 @@ _NEVER = 2**62
 class PartitionTruth:
     """What is committed of one partition."""
 
-    __slots__ = ("committed", "excused", "last", "lost_at_epoch", "shown", "start", "trimmed")
+    __slots__ = (
+        "committed",
+        "durable",
+        "excused",
+        "last",
+        "lost_at_epoch",
+        "shown",
+        "start",
+        "trimmed",
+    )
 
     def __init__(self) -> None:
         self.committed: list[Entry | None] = []
@@ -24,6 +33,8 @@ class PartitionTruth:
         """Below it a client got the answer that all messages are gone."""
         self.shown = 0
         """The highest watermark that a client got from a leader."""
+        self.durable = 0
+        """Below it a producer got the answer that all is synced by all of the ISR."""
         self.excused = _NEVER
         """From here on no member of the ISR has kept its disk."""
         self.lost_at_epoch = -1
@@ -52,6 +63,9 @@ class Oracle:
         self.isr: frozenset[Member] = frozenset()
         """As etcd has it."""
         self.counts: dict[str, int] = {}
+        self.syncs: dict[Partition, bool] = {}
+        """By partition, whether `acks.all.durability` of its topic is `fsync` now. All brokers know
+        of a change at once: only who leads goes by it."""
         self.set_back = False
         """Whether etcd went back. What was answered then counts no more: a person chooses whose
         messages do, and in the end all brokers have those."""
@@ -206,6 +220,7 @@ class Oracle:
         del truth.committed[have:]
         truth.start = min(truth.start, have)
         truth.trimmed = 0
+        truth.durable = min(truth.durable, have)
         truth.shown = min(truth.shown, have)
         truth.excused = _NEVER
         truth.lost_at_epoch = epoch
@@ -215,8 +230,11 @@ class Oracle:
 
     # Faults.
 
-    def disks_lost(self, state: ClusterState, directories: list[SimulatedDirectory]) -> None:
-        """Some disk lost something. Excused is what no member of the ISR has any more."""
+    def disks_lost(
+        self, state: ClusterState, directories: list[SimulatedDirectory], *, swapped: bool
+    ) -> None:
+        """Some disk lost something. Excused is what no member of the ISR has any more: of what was
+        answered as synced, only what was on a disk that was swapped."""
         if self.set_back:
             return
         members = state.isr or _counted_last(state, directories)
@@ -224,8 +242,14 @@ class Oracle:
         for partition, truth in self.truths.items():
             logs = [d.logs[partition] for d in keep if partition in d.logs]
             safe = max((_common(log, truth) for log in logs), default=0)
+            if not swapped and safe < min(truth.durable, truth.excused):
+                raise Violation(
+                    f"{partition}: what is below {truth.durable} was answered as synced, and none "
+                    f"of the ISR {sorted(members)} has more than what is below {safe}"
+                )
             if safe < len(truth.committed):
                 truth.excused = min(truth.excused, safe)
+                truth.durable = min(truth.durable, safe)
         metadata = self.truth(METADATA)
         kept = [entry[1:] for entry in metadata.committed[: metadata.excused] if entry]
         if ("topic", 0) not in kept and ("topic0", 0) in self.truths:
@@ -248,7 +272,9 @@ class Oracle:
 
     # Clients.
 
-    def acknowledged(self, partition: Partition, offset: int, entry: Entry) -> None:
+    def acknowledged(
+        self, partition: Partition, offset: int, entry: Entry, *, synced: bool
+    ) -> None:
         """What was answered as stored by all is committed."""
         if self.set_back:
             return
@@ -261,6 +287,8 @@ class Oracle:
                 f"{partition}: {entry} at {offset} is acknowledged, committed is {there}"
             )
         self.count("acknowledged")
+        if synced:
+            truth.durable = max(truth.durable, offset + 1)
         truth.shown = max(truth.shown, offset + 1)
 
     def trimmed(self, partition: Partition, offset: int) -> None:

@@ -50,6 +50,7 @@ class Simulation:
         """By partition, `min.insync.replicas` of its topic. All brokers know of a change at once:
         only who leads goes by it."""
         self._alters = Random(f"{seed} min.insync.replicas")
+        self._durability = Random(f"{seed} acks.all.durability")
         self.machines: dict[int, Machine] = {}
         for broker_id in range(1, brokers + 1):
             self.machines[broker_id] = Machine(self, self.new_directory(broker_id))
@@ -60,7 +61,7 @@ class Simulation:
         self.oracle.isr = state.isr
         self.faults = Faults(self, self.random)
         self.draw()
-        self.alter_min_insyncs(DATA, TOPIC)
+        self.alter_topics(DATA, TOPIC)
         for machine in self.machines.values():
             if machine.broker_id == 1 or self.random.random() < self.options.there_at_first:
                 machine.start()  # Others are added later.
@@ -139,18 +140,24 @@ class Simulation:
             self.now_s += 0.4
             self.round()
 
-    def alter_min_insyncs(self, *partitions: Partition) -> None:
-        """A person gives topics their own `min.insync.replicas`, or none."""
+    def alter_topics(self, *partitions: Partition) -> None:
+        """A person gives topics their own `min.insync.replicas` and `acks.all.durability`."""
         for partition in partitions:
             value = self._alters.choice((self.settings.min_insync, *self.options.min_insyncs))
             if not self.options.own_min_insync:
                 value = self.settings.min_insync
             self.min_insyncs[partition] = value
+            if self.options.own_durability:
+                self.oracle.syncs[partition] = self._durability.random() < 0.7
+
+    def syncs(self, partition: Partition) -> bool:
+        """Whether a message that comes with `acks=all` now waits for a sync."""
+        return self.oracle.syncs.get(partition, self.settings.sync_for_acks_all)
 
     def step(self) -> None:
         """One thing happens."""
         if self._alters.random() < ALTERED:
-            self.alter_min_insyncs(DATA, TOPIC)
+            self.alter_topics(DATA, TOPIC)
         random = self.random.random
         self.now_s += _STEPS_S[int(random() * 6)]
         chance = random()
