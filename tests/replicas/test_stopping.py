@@ -23,7 +23,7 @@ async def test_a_follower_that_is_stopped_is_out_of_the_isr_before_it_closes(pla
         await all_.start()
         leader, follower = all_[1], all_[2]
         await leader.call(create_topic(TOPIC))
-        await follower.stop()
+        await follower.leave()
         isr = leader.cluster.node.leader.isr
         assert [one.broker_id for one in isr.counted] == [1]
         answer = await leader.call(produce(TOPIC, message_set(5), acks=-1, timeout_ms=60_000))
@@ -35,7 +35,7 @@ async def test_a_follower_enters_the_isr_with_another_number_after_each_start(pl
         await all_.start()
         leader, follower = all_[1], all_[2]
         before = set(leader.cluster.node.leader.isr.members)
-        for stop in (follower.stop, follower.vanish):
+        for stop in (follower.stop, follower.leave):
             await stop()
             await follower.start(follow=leader)
             entered = follower.cluster.node.member
@@ -56,7 +56,7 @@ async def test_a_follower_tells_its_leader_once_more_that_it_stays(place: Path) 
         follower.cluster.node.leave()
         follower.cluster.settle()
         await leader.call(create_topic(TOPIC))
-        await follower.stop()
+        await follower.leave()
         await follower.start(follow=leader)
         await all_.in_sync(leader)
 
@@ -76,7 +76,7 @@ async def test_a_copy_of_a_directory_is_in_doubt(place: Path) -> None:
         await follower.stop()
         shutil.rmtree(follower.data_dir)
         copy.rename(follower.data_dir)
-        await leader.vanish()
+        await leader.stop()
         # Without a leader it does not know what it lacks, and does not lead.
         await follower.start(follow=leader)
         node = follower.cluster.node
