@@ -3,12 +3,16 @@
 from collections.abc import Callable
 from typing import ClassVar
 
+from ..protocol.limits import MAX_LEADER_EPOCHS
+from ..storage.replica.epoch_history import NO_EPOCH
 from .cluster_state import (
     ClusterState,
     ClusterView,
     MemberInfo,
+    Sent,
     elected,
     elected_alone,
+    halted,
     is_to_lead,
     last_counted,
     latest_starts,
@@ -24,6 +28,7 @@ from .effects import (
     RevokeLease,
     Transact,
 )
+from .epoch_owners import Owners, merged
 from .in_sync import InSyncReplicas
 from .leader import Leader
 from .lease import Lease
@@ -49,16 +54,25 @@ class ClusterNode(Node):
         new_number: Callable[[], int],
         *,
         may_have_lost: bool,
+        copied: bool = False,
     ) -> None:
-        super().__init__(directory, incarnation, settings, new_number, may_have_lost=may_have_lost)
+        super().__init__(
+            *(directory, incarnation, settings, new_number),
+            may_have_lost=may_have_lost,
+            copied=copied,
+        )
         self.view: ClusterView | None = None
         self.lease: Lease | None = None
+        self.went_back = False
+        """Whether etcd went back to an older state while this process ran."""
         self.accepts_loss = False
         """A person said that this broker is to lead with what it has."""
         self._bids_with_loss = False
         """Whether the last transaction to be elected was for an unclean election."""
         self._fresh_nonce = False
         """Whether the nonce was made in this run and has not been in an ISR."""
+        self._made_nonces: set[int] = set()
+        """The nonces that were made in this run."""
         self._orphaned_s: float | None = None
         """Since when no member of the ISR was seen, while there is no leader."""
         self._read_s: float | None = None
@@ -146,12 +160,28 @@ class ClusterNode(Node):
 
     # The state.
 
-    def cluster_read(self, now_s: float, view: ClusterView) -> None:
-        """Everything was read. An answer that was overtaken by a later one says nothing."""
-        if self.view is not None and view.revision < self.view.revision:
+    @property
+    def sent(self) -> Sent:
+        """What is known now: goes with a request to etcd that is sent, for `cluster_read`."""
+        identity = self.identity
+        view = self.view
+        revision, state_revision = (view.revision, view.state_revision) if view else (0, 0)
+        epoch = identity.highest_epoch if identity.nonce else NO_EPOCH
+        return Sent(revision, state_revision, epoch, identity.counted_revision)
+
+    def cluster_read(self, now_s: float, view: ClusterView, sent: Sent) -> None:
+        """Everything was read, by a request that went out when `sent` was known. An answer that was
+        overtaken by a later one says nothing."""
+        if self.is_set_back(view, sent):
+            self.went_back = True
+        elif self.view is not None and view.revision < self.view.revision:
             return
         self.view = view
         state = view.state
+        if self.went_back or state.halt is not None or self._contests(state):
+            self._wait_for_a_person(now_s, view)
+            return
+        self._adopt_next_nonce(state)
         mine = state.leader == self.incarnation
         leader = self.serves(now_s)
         if leader is not None:
@@ -167,8 +197,57 @@ class ClusterNode(Node):
         self.learn(state.epoch)
         if leader is None and mine and state.epoch > self._led_epoch:
             self._begin(now_s, view)
-        if self.leader is None:
+        if self.leader is None and not self.leaving:
             self._take_place(now_s, view)
+        self._register(now_s)
+
+    def coming_owners(self, view: ClusterView) -> Owners:
+        """The owners of epochs that `cluster_read` of this view may have the directory keep."""
+        state, owners = view.state, self.directory.owners
+        if state.leader != self.incarnation or state.epoch <= self._led_epoch:
+            return owners
+        me = self._listed(state.isr)
+        return (
+            merged(owners, dict.fromkeys((state.epoch,), *me), MAX_LEADER_EPOCHS) if me else owners
+        )
+
+    def is_set_back(self, view: ClusterView, sent: Sent) -> bool:
+        """Whether etcd is older than it was. A state that a person made later than all that this
+        directory knows may be in another etcd, whose revisions say nothing."""
+        made_later = sent.epoch <= view.state.settled_epoch
+        known_revision = max(sent.state_revision, 0 if made_later else sent.counted_revision)
+        return (
+            view.state.epoch < sent.epoch
+            or view.revision < sent.revision
+            or view.state_revision < known_revision
+        )
+
+    @property
+    def settled_epoch(self) -> int:
+        return NO_EPOCH if self.view is None else self.view.state.settled_epoch
+
+    def contest(self, epoch: int) -> None:
+        """Neither owner leads or is followed; all members read it in the state."""
+        super().contest(epoch)
+        self.resign()
+
+    def _contests(self, state: ClusterState) -> bool:
+        """Whether an epoch of this directory has another owner. The state's epoch has one that is
+        known without asking it."""
+        owner, leader = self.directory.owners.get(state.epoch), state.leader
+        if owner is not None and leader is not None and owner.broker_id != leader.broker_id:
+            self.contest(state.epoch)
+        if self.contested_epoch <= state.settled_epoch:
+            self.contested_epoch = NO_EPOCH
+        return self.contested_epoch != NO_EPOCH
+
+    def _wait_for_a_person(self, now_s: float, view: ClusterView) -> None:
+        """Lead and follow no more, and say so in the state."""
+        self.resign()
+        self.unfollow()
+        state = halted(view.state, self.contested_epoch, self.highest_epoch)
+        if state != view.state:
+            self._transact(now_s, view, state)
         self._register(now_s)
 
     def coming_identity(self, view: ClusterView) -> Identity:
@@ -203,7 +282,8 @@ class ClusterNode(Node):
         """Leave, stand for election, follow, or wait."""
         state = view.state
         listed = self._listed(state.isr)
-        if listed and (self.identity.in_doubt or self.member not in listed):
+        doubtful = self.identity.in_doubt or self.member not in listed or self._returns(view)
+        if listed and doubtful:
             self.unfollow()
             self._transact(now_s, view, left_in_doubt(view, self.broker_id))
         elif self._leader_is_gone(view):
@@ -211,6 +291,11 @@ class ClusterNode(Node):
         elif not state.keeps(self.member):
             self._renew_nonce(state)
             self._follow(view)
+
+    def _returns(self, view: ClusterView) -> bool:
+        """Whether this run has to enter the ISR anew, as another broker leads. An older copy of the
+        directory has the nonce of an earlier run, and is no member."""
+        return self.identity.nonce not in self._made_nonces and not self._leader_is_gone(view)
 
     def _listed(self, members: frozenset[Member]) -> frozenset[Member]:
         return frozenset(member for member in members if member.broker_id == self.broker_id)
@@ -267,6 +352,7 @@ class ClusterNode(Node):
     def _campaign(self, now_s: float, view: ClusterView, state: ClusterState) -> None:
         if self.lease is not None and self._begin_transaction(now_s, view):
             self.unfollow()
+            state = self._entered_anew(state)
             self.effects.append(
                 Transact(view.state_revision, state, self.lease.lease_id, view.leader_revision)
             )
@@ -289,8 +375,35 @@ class ClusterNode(Node):
             self._fresh_nonce = False
         elif not self._fresh_nonce:
             self.unfollow()
-            self.remember(self.identity._replace(nonce=self._new_number(), in_doubt=False))
+            nonce = self._made_nonce()
+            entered = self.identity._replace(nonce=nonce, next_nonce=0, in_doubt=False)
+            # What it counted as a leader was said by the member that it was.
+            self.remember(entered._replace(counted_revision=0))
             self._fresh_nonce = True
+
+    def _made_nonce(self) -> int:
+        nonce = self._new_number()
+        self._made_nonces.add(nonce)
+        return nonce
+
+    def _entered_anew(self, state: ClusterState) -> ClusterState:
+        """`state`, in which this broker is in the ISR with a nonce of this run.
+
+        The directory keeps the new nonce beside the old one before any state names it, as it is not
+        known whether this state will be there.
+        """
+        identity = self.identity
+        if identity.nonce in self._made_nonces or self.member not in state.isr:
+            return state
+        if identity.next_nonce not in self._made_nonces:
+            self.remember(identity._replace(next_nonce=self._made_nonce()))
+        entered = Member(self.broker_id, self.identity.next_nonce)
+        return state._replace(isr=state.isr - {self.member} | {entered})
+
+    def _adopt_next_nonce(self, state: ClusterState) -> None:
+        nonce = self.identity.next_nonce
+        if nonce and Member(self.broker_id, nonce) in state.isr:
+            self.remember(self.identity._replace(nonce=nonce, next_nonce=0))
 
     def _follow(self, view: ClusterView) -> None:
         state, leader = view.state, view.state.leader
@@ -344,9 +457,10 @@ class ClusterNode(Node):
         info = view.members.get(member.broker_id)
         if info is None or info.member != member or view.leader != self.incarnation:
             return
-        heir = Transact(
-            leader.isr.revision, elected(view, info), info.lease_id, view.leader_revision
-        )
+        state = elected(view, info)
+        if self.leaving:
+            state = state.without(frozenset({self.member}), view.state_revision)
+        heir = Transact(leader.isr.revision, state, info.lease_id, view.leader_revision)
         if view.state_revision != leader.isr.revision:
             return
         super().resign()

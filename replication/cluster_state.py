@@ -7,6 +7,7 @@ read. So of two changes from one state one happens, and a change that comes late
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from ..storage.replica.epoch_history import NO_EPOCH
 from .partition_log import Directory, Partition, PartitionLog
 from .settings import Incarnation, Member
 
@@ -30,6 +31,13 @@ class Kept(NamedTuple):
     """The last at which it was in the ISR."""
 
 
+class Halt(NamedTuple):
+    """Why no broker leads until a person has made the state anew."""
+
+    contested_epoch: int
+    """The epoch that two brokers led in; `NO_EPOCH` where etcd went back to an older state."""
+
+
 class ClusterState(NamedTuple):
     """The key `state`."""
 
@@ -40,15 +48,42 @@ class ClusterState(NamedTuple):
     """Members that went out of the ISR since the last leader was in service: in doubt, without a
     lease at an election, or too late. Each keeps its logs as they are, until a leader is in
     service and says so. Where all of the ISR turn out to be in doubt, these are asked too."""
+    least_epoch: int = 0
+    """No lower one may begin: some broker knows the epochs below, which etcd may not."""
+    settled_epoch: int = NO_EPOCH
+    """Whose messages count in the epochs up to this one was said when the state was made: those of
+    the directory that it was made for."""
+    halt: Halt | None = None
 
     def without(self, members: frozenset[Member], revision: int) -> "ClusterState":
         """This state, read at `revision`, when `members` go out of the ISR."""
         kept = {Kept(member, revision) for member in members}
         return self._replace(isr=self.isr - members, kept=self.kept | kept)
 
+    def removed(self, broker_id: int) -> "ClusterState":
+        """This state without a broker that a person has taken out for good."""
+        return self._replace(
+            isr=frozenset(one for one in self.isr if one.broker_id != broker_id),
+            kept=frozenset(one for one in self.kept if one.member.broker_id != broker_id),
+        )
+
     def keeps(self, member: Member) -> bool:
         """Whether a member's logs may be needed as they are."""
         return any(kept.member == member for kept in self.kept)
+
+
+class Sent(NamedTuple):
+    """What was known when a request to etcd was sent. An answer that is older says that etcd went
+    back to an earlier state."""
+
+    revision: int
+    """The latest one of etcd that was read."""
+    state_revision: int
+    """Of the last change of the state that was read."""
+    epoch: int
+    """The highest one that the directory had seen."""
+    counted_revision: int
+    """`Identity.counted_revision`"""
 
 
 class MemberInfo(NamedTuple):
@@ -122,7 +157,16 @@ def elected_alone(view: ClusterView, winner: MemberInfo) -> ClusterState:
 def epoch_above(view: ClusterView, own_highest: int) -> int:
     """An epoch above all that the state and the members know."""
     known = [info.highest_epoch for info in view.members.values()]
-    return max(view.state.epoch, own_highest, *known) + 1
+    return max(view.state.epoch, own_highest, view.state.least_epoch - 1, *known) + 1
+
+
+def halted(state: ClusterState, contested_epoch: int, highest_epoch: int) -> ClusterState:
+    """The state in which no broker leads, for a broker that knows epochs up to `highest_epoch`."""
+    least = max(state.least_epoch, highest_epoch + 1)
+    halt = state.halt
+    if halt is None or halt.contested_epoch == NO_EPOCH:
+        halt = Halt(contested_epoch)
+    return state._replace(halt=halt, least_epoch=least)
 
 
 def left_in_doubt(view: ClusterView, broker_id: int) -> ClusterState:

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+from ..protocol.limits import MAX_LEADER_EPOCHS
 from ..storage.replica.epoch_history import NO_EPOCH, EpochEnd
 from .divergence import cut_to
 from .effects import Close, Connect, Connection, Effect, Send, Sync
+from .epoch_owners import cut_before, first_conflict, merged
 from .messages import Confirm, Fetch, Fetched, Hello, Part, Position, Welcome
 from .partition_log import Directory, Partition, PartitionLog
 from .settings import Member, ReplicationSettings
@@ -78,8 +80,16 @@ class Follower:
             return
         self.connection = connection
         self._asked_s = now_s
-        hello = Hello(self.member, self.epoch, self._directory.identity.highest_epoch)
+        directory = self._directory
+        hello = Hello(self.member, self.epoch, directory.identity.highest_epoch, directory.owners)
         self._effects.append(Send(connection, hello))
+
+    def leave(self) -> bool:
+        """Tell the leader that this broker stops; whether there is a leader to tell."""
+        if not self._welcomed or self.connection is None:
+            return False
+        self._effects.append(Send(self.connection, Confirm(self.epoch, (), leaving=True)))
+        return True
 
     def drop(self) -> None:
         """Close the connection; what was asked for on it is asked for again on the next."""
@@ -101,12 +111,26 @@ class Follower:
                 # Only now: until a leader is there, these may be the only copies.
                 self._begins_anew()
                 log.truncate_fully(log.log_start_offset, None)
+        self._go_by_owners(message)
         self._welcomed = self._ever_welcomed = True
         self._changed = set(self._directory.logs)
         self._not_reached = set(self._directory.logs)
         self._reported = set(self._directory.logs)
         self._was_cut = False
         self._fetch(now_s)
+
+    def _go_by_owners(self, message: Welcome) -> None:
+        """Give up the messages of epochs in which another member led than the leader knows: a
+        person has chosen the leader's."""
+        directory = self._directory
+        owners = merged(directory.owners, message.owners, MAX_LEADER_EPOCHS)
+        lost = first_conflict(directory.owners, message.owners, NO_EPOCH)
+        if lost is not None:
+            self._begins_anew()
+            for log in list(directory.logs.values()):
+                cut_before(log, lost)
+        if owners != directory.owners:
+            directory.keep_owners(owners)
 
     def add_partition(self, partition: Partition) -> None:
         """A partition that the leader's metadata names is there now."""

@@ -38,6 +38,7 @@ class HandNode(Node):
         new_number: Callable[[], int],
         *,
         may_have_lost: bool,
+        copied: bool = False,
         follows: int | None,
         brokers: int,
         create: bool = False,
@@ -51,7 +52,11 @@ class HandNode(Node):
             # Followers promote themselves without a word about loss then: a topic that asks for
             # less, which they may not know of yet, would make that untrue.
             settings = settings._replace(least_min_insync=settings.min_insync)
-        super().__init__(directory, incarnation, settings, new_number, may_have_lost=may_have_lost)
+        super().__init__(
+            *(directory, incarnation, settings, new_number),
+            may_have_lost=may_have_lost,
+            copied=copied,
+        )
         self.brokers = brokers
         last = self.highest_epoch
         own = not self.identity.nonce or last % EPOCHS_APART == self.broker_id
@@ -68,8 +73,7 @@ class HandNode(Node):
             # It has nothing yet, so it lacks what others were answered.
             self.remember(self.identity._replace(nonce=new_number(), in_doubt=not leads))
         if follows is not None:
-            if self.identity.in_doubt:
-                self.remember(self.identity._replace(nonce=new_number()))
+            self.remember(self.identity._replace(nonce=new_number()))
             self.follow(follows, NO_EPOCH)
 
     def tick(self, now_s: float) -> None:

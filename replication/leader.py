@@ -7,6 +7,7 @@ from .answering import next_parts
 from .cluster_state import ClusterState
 from .divergence import agrees
 from .effects import Answer, Close, Connection, Effect, Outcome, Send, Sync, Token, Transact
+from .epoch_owners import Owners
 from .in_sync import InSyncReplicas
 from .led_partition import LedPartition
 from .messages import Confirm, Fetch, Fetched, Hello, Position, Refusal, Welcome
@@ -181,15 +182,16 @@ class Leader:
 
     # What followers say.
 
-    def greeted(self, connection: Connection, hello: Hello) -> None:
-        """A follower connected. What it said on another connection does not count any more."""
+    def greeted(self, connection: Connection, hello: Hello, owners: Owners) -> None:
+        """A follower connected. What it said on another connection does not count any more. It gets
+        the owners of all epochs."""
         for session in list(self.sessions.values()):
             if session.member.broker_id == hello.member.broker_id:
                 self._effects.append(Close(session.connection))
                 del self.sessions[session.connection]
         self.sessions[connection] = Session(connection, hello.member, set(self.partitions))
         self._recount()
-        self._effects.append(Send(connection, Welcome(self.epoch)))
+        self._effects.append(Send(connection, Welcome(self.epoch, owners)))
 
     def closed(self, connection: Connection) -> None:
         """A connection is gone."""
@@ -223,7 +225,9 @@ class Leader:
 
     def confirmed(self, connection: Connection, request: Confirm) -> None:
         """A follower's positions changed."""
-        if self._confirmed(connection, request) is not None:
+        session = self._confirmed(connection, request)
+        if session is not None:
+            session.leaving = session.leaving or request.leaving
             self._answer_followers()
 
     def _confirmed(self, connection: Connection, request: Fetch | Confirm) -> Session | None:
@@ -347,9 +351,10 @@ class Leader:
         """Who is in sync now."""
         members = self.isr.members
         there = {session.member.broker_id: session.member for session in self.sessions.values()}
+        leaving = {session.member for session in self.sessions.values() if session.leaving}
         wanted = {
             member
-            for member in members
+            for member in members - leaving
             if member == self.me
             or (
                 now_s - self._at_end_s.get(member, 0.0) <= self._settings.lag_max_s
@@ -365,7 +370,9 @@ class Leader:
             keeps_up = (
                 session.fetched_s is not None and now_s - last_seen_s <= self._settings.lag_max_s
             )
-            if session.member.broker_id not in names and keeps_up and self.may_join(session):
+            if session.leaving or session.member.broker_id in names:
+                continue
+            if keeps_up and self.may_join(session):
                 wanted.add(session.member)
         return frozenset(wanted)
 
@@ -377,7 +384,7 @@ class Leader:
                 return False
             if session.starts[partition] < part.log.log_start_offset:
                 return False
-            if self._settings.sync_for_acks_all and session.synced.get(partition, -1) < least:
+            if session.synced.get(partition, -1) < part.sync_to_join(least):
                 return False
         return True
 
@@ -390,6 +397,9 @@ class Leader:
         for partition, part in self.partitions.items():
             self._advance(partition, part)
         self._answer_followers()
+        for session in self.sessions.values():
+            if session.leaving and session.waits and session.member not in self.isr.counted:
+                self._answer(session)  # It waits for that, and goes then.
 
     def stop(self) -> None:
         """Stop leading. All clients and followers that wait are answered."""

@@ -17,7 +17,7 @@ class LedPartition:
     __slots__ = (
         "_acks",
         "_asked",
-        "_sync",
+        "_sync_of_broker",
         "_trims",
         "_waiting",
         "election_end",
@@ -32,19 +32,32 @@ class LedPartition:
         self.synced_everywhere = 0
         """Everything below it was synced by all of the ISR at some time of this epoch."""
         self.sync_to = 0
-        """Up to where a producer waits for a sync."""
-        self._sync = sync
+        """Up to where a producer waits for a sync, or has."""
+        self._sync_of_broker = sync
         self._waiting: deque[tuple[int, int]] = deque()
-        self._acks: list[tuple[int, int, Token]] = []
+        self._acks: list[tuple[int, int, bool, Token]] = []
+        """(next offset, number, whether a sync is waited for, token)"""
         self._asked = 0
         self._trims: list[tuple[int, int, Token]] = []
-        if sync and self.election_end > log.high_watermark:
+        if self.syncs and self.election_end > log.high_watermark:
             self.wait_for_sync(log.high_watermark, self.election_end)
 
     @property
+    def syncs(self) -> bool:
+        """Whether a set that comes now with `acks=all` waits for a sync. Those before it wait for
+        what was so when they came."""
+        own = self.log.sync_for_acks_all
+        return self._sync_of_broker if own is None else own
+
+    @property
     def synced_offset(self) -> int:
-        """Up to where this broker has synced it; 0 where no producer ever waits for a sync."""
-        return self.log.synced_offset if self._sync else 0
+        """Up to where this broker has synced it; 0 where no producer waits for a sync."""
+        return self.log.synced_offset if self._waiting or self.syncs else 0
+
+    def sync_to_join(self, least: int) -> int:
+        """Up to where a follower has to have synced it that joins the ISR with what is below
+        `least`."""
+        return least if self.syncs else min(least, self.sync_to)
 
     @property
     def readable(self) -> bool:
@@ -58,10 +71,11 @@ class LedPartition:
 
     def await_commit(self, first_offset: int, next_offset: int, token: Token) -> None:
         """`token` is done when the set between the two is committed."""
-        if self._sync and next_offset > self.synced_everywhere:
+        sync = self.syncs
+        if sync and next_offset > self.synced_everywhere:
             self.wait_for_sync(first_offset, next_offset)
         self._asked += 1
-        heappush(self._acks, (next_offset, self._asked, token))
+        heappush(self._acks, (next_offset, self._asked, sync, token))
 
     def await_trim(self, token: Token) -> None:
         """`token` is done when all of the ISR begin where this log begins now."""
@@ -88,11 +102,13 @@ class LedPartition:
         done: list[Token] = []
         if not self._acks:
             return done
-        limit = self.log.high_watermark
-        if self._sync:
-            limit = min(limit, self.synced_everywhere)
-        while self._acks and self._acks[0][0] <= limit:
-            done.append(heappop(self._acks)[2])
+        watermark = self.log.high_watermark
+        while self._acks and self._acks[0][0] <= watermark:
+            next_offset, _, sync, token = self._acks[0]
+            if sync and next_offset > self.synced_everywhere:
+                break
+            heappop(self._acks)
+            done.append(token)
         return done
 
     def trimmed(self, log_start_offset: int) -> list[Token]:
@@ -108,7 +124,7 @@ class LedPartition:
 
     def abandon(self) -> list[Token]:
         """Who waits for what will not be known here."""
-        tokens = [token for _, _, token in (*self._acks, *self._trims)]
+        tokens = [token for *_, token in (*self._acks, *self._trims)]
         self._acks.clear()
         self._trims.clear()
         return tokens

@@ -9,9 +9,11 @@ sent before an answer is appended, so that there is one answer more on its way.
 answers a `Welcome` is alive and has what it says.
 """
 
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..storage.replica.epoch_history import EpochEnd, EpochStart
+from .epoch_owners import Owners
 from .partition_log import Partition, Stored
 from .settings import Member
 
@@ -24,12 +26,16 @@ class Hello(NamedTuple):
     """Of the leader that it means to follow; `NO_EPOCH` where a person said whom to follow."""
     highest_epoch: int
     """That it has ever seen."""
+    owners: Owners = MappingProxyType({})
+    """Which member led in which epoch, as the follower knows it."""
 
 
 class Welcome(NamedTuple):
     """The leader's answer to `Hello`."""
 
     epoch: int
+    owners: Owners = MappingProxyType({})
+    """Which member led in which epoch; the follower stores it before it appends."""
 
 
 class Refusal(NamedTuple):
@@ -66,6 +72,9 @@ class Confirm(NamedTuple):
 
     epoch: int
     positions: tuple[Position, ...]
+    leaving: bool = False
+    """The follower stops: the leader takes it out of the ISR, and does not wait for it again on
+    this connection. The follower goes on fetching until it is out."""
 
 
 class Part(NamedTuple):

@@ -7,8 +7,10 @@ out what is in `effects` afterwards, in this order.
 from collections.abc import Callable
 from typing import ClassVar
 
+from ..protocol.limits import MAX_LEADER_EPOCHS
 from ..storage.replica.epoch_history import NO_EPOCH
 from .effects import Connection, Effect, Outcome, Send, Token
+from .epoch_owners import Owners, first_conflict, merged
 from .follower import Follower
 from .in_sync import InSyncReplicas
 from .leader import Leader
@@ -41,8 +43,10 @@ class Node:
         new_number: Callable[[], int],
         *,
         may_have_lost: bool,
+        copied: bool = False,
     ) -> None:
-        """`may_have_lost`: the start found damage, or a stop that a power cut may have been."""
+        """`may_have_lost`: the start found damage, or a stop that a power cut may have been.
+        `copied`: the directory is a copy, which may be older than what its broker confirmed."""
         self.directory = directory
         self.incarnation = incarnation
         self.settings = settings
@@ -56,7 +60,14 @@ class Node:
         """Whether it was made leader though it may lack what was answered, and nobody said so."""
         self._handing_to: int | None = None
         self._handing_since_s = 0.0
-        if may_have_lost and directory.identity.nonce:
+        self.leaving = False
+        """Whether this broker is being stopped."""
+        self.contested_epoch = NO_EPOCH
+        """An epoch that has two owners, this directory's and another broker's."""
+        if copied and directory.identity.nonce:
+            stranger = self.identity._replace(nonce=new_number(), next_nonce=0, in_doubt=True)
+            self.remember(stranger)
+        elif may_have_lost and directory.identity.nonce:
             self.remember(self.identity._replace(in_doubt=True))
 
     @property
@@ -118,6 +129,22 @@ class Node:
         """Whether a client may get what is below the watermarks, as from the leader."""
         leader = self.serves(now_s)
         return leader is not None and leader.readable
+
+    # Owners of epochs.
+
+    @property
+    def settled_epoch(self) -> int:
+        """A person chose whose messages count in the epochs up to this one."""
+        return NO_EPOCH
+
+    def conflict(self, owners: Owners) -> int | None:
+        """The first epoch that has another owner in `owners` than in this directory."""
+        return first_conflict(self.directory.owners, owners, self.settled_epoch)
+
+    def contest(self, epoch: int) -> None:
+        """Another broker has messages of `epoch` from another leader: follow it no more."""
+        self.contested_epoch = epoch
+        self.unfollow()
 
     # What happens.
 
@@ -203,11 +230,19 @@ class Node:
         elif isinstance(message, Confirm):
             leader.confirmed(connection, message)
         elif message.epoch in (NO_EPOCH, leader.epoch):
-            leader.greeted(connection, message)
+            self._greet(leader, connection, message)
         else:
             self._effect_refusal(connection)
         if self._handing_to is not None:
             self._hand_over_if_done(now_s)
+
+    def _greet(self, leader: Leader, connection: Connection, hello: Hello) -> None:
+        conflict = self.conflict(hello.owners)
+        if conflict is None:
+            leader.greeted(connection, hello, self.directory.owners)
+        else:
+            self._effect_refusal(connection)
+            self.contest(conflict)
 
     def _effect_refusal(self, connection: Connection) -> None:
         self.effects.append(Send(connection, Refusal(self.highest_epoch)))
@@ -232,6 +267,10 @@ class Node:
             if message.epoch < self.highest_epoch:
                 # It is deposed and does not know it; the next hello says it.
                 follower.drop()
+                return
+            conflict = self.conflict(message.owners)
+            if conflict is not None:
+                self.contest(conflict)
                 return
             self.learn(message.epoch)
             follower.welcomed(now_s, message)
@@ -267,6 +306,9 @@ class Node:
         """Lead in a new epoch. Nothing is fetched any more, so the logs end where it begins."""
         self.unfollow()
         self.remember(self.identity._replace(in_doubt=False, counted_revision=isr.revision))
+        # Synced before the first message of the epoch.
+        owned = merged(self.directory.owners, {epoch: self.member}, MAX_LEADER_EPOCHS)
+        self.directory.keep_owners(owned)
         self._led_epoch = epoch
         self._handing_to = None
         self.leader = self.leader_class(
@@ -292,6 +334,13 @@ class Node:
             # It is handed over when the other one says that it has everything: at once, not when
             # its fetch has waited long enough.
             self.leader.answer(broker_id)
+
+    def leave(self) -> bool:
+        """Begin an orderly stop: a follower asks its leader to take it out of the ISR. Returns
+        whether a leader was asked."""
+        self.leaving = True
+        follower = self.follower
+        return follower is not None and follower.leave()
 
     def tick(self, now_s: float) -> None:
         """To be called often, several times in `read_every_s`."""

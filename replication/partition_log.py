@@ -42,6 +42,12 @@ class PartitionLog(Protocol):
         ...
 
     @property
+    def sync_for_acks_all(self) -> bool | None:
+        """Whether `acks.all.durability` of its topic is `fsync`, which may change at any time;
+        `None`: the broker's counts."""
+        ...
+
+    @property
     def synced_offset(self) -> int:
         """Everything below it is on stable storage."""
         ...
@@ -119,6 +125,8 @@ class Identity(NamedTuple):
     """The last revision of the cluster's state whose ISR this member counted as its leader."""
     record: frozenset[Member] = frozenset()
     """By hand: the ISR that this broker counted last as a leader."""
+    next_nonce: int = 0
+    """Takes the place of `nonce` once the cluster's state has it in the ISR; 0 for none."""
 
 
 class Directory(Protocol):
@@ -132,6 +140,16 @@ class Directory(Protocol):
 
     @property
     def logs(self) -> Mapping[Partition, PartitionLog]: ...
+
+    @property
+    def owners(self) -> Mapping[int, Member]:
+        """By epoch, the member that led in it: of epochs that this directory has messages of, and
+        perhaps of others."""
+        ...
+
+    def keep_owners(self, owners: Mapping[int, Member]) -> None:
+        """Know these from now on; synced before it returns."""
+        ...
 
     @property
     def complete(self) -> bool:

@@ -29,6 +29,7 @@ class Session:
         "diverging",
         "ends",
         "fetched_s",
+        "leaving",
         "marks",
         "member",
         "more",
@@ -80,6 +81,8 @@ class Session:
         self.waits = False
         """Whether a fetch waits for an answer."""
         self.fetched_s: float | None = None
+        self.leaving = False
+        """Whether the follower stops: it is to go out of the ISR."""
 
     def forget(self, partition: Partition) -> None:
         """A partition was deleted."""

@@ -28,7 +28,7 @@ class ReplicationSettings(NamedTuple):
     least_min_insync: int = 1
     """No log's own one counts for less."""
     sync_for_acks_all: bool = True
-    """`acks.all.durability=fsync`"""
+    """`acks.all.durability=fsync` of the broker: for topics and positions; each log has its own."""
     unclean: bool = False
     """`unclean.leader.election.enable`"""
     lease_s: float = 6.0

@@ -32,7 +32,7 @@ from .metrics.loop_lag import LoopLag
 from .network.connection_slots import address_counts
 from .network.listener import Shares
 from .network.ports import HTTP, KAFKA, NATIVE, Port, Ports
-from .opened_data import check_alone, make_room, settle_identity
+from .opened_data import check_alone, make_room, open_replica_files
 from .rights.audited import audited
 from .security.service import Security
 from .services import make_services
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from .quotas.meter import Meter
-    from .replication.identity_file import IdentityFile
+    from .replication.setting_up import ReplicaFiles
 
 HTTP_MODULES = (f"{__package__}.page.routes", f"{__package__}.web.connection")
 """Modules that bring aiohttp along."""
@@ -92,7 +92,7 @@ class Broker:
         self._cleanups = AsyncExitStack()
         self._serving = False
         self._meter: Meter | None = None
-        self._identity: IdentityFile | None = None
+        self._replica_files: ReplicaFiles | None = None
         """What the directory of a broker of a cluster knows of itself."""
         self._all_open = False
         """Whether every log was opened, or found to be one that cannot be."""
@@ -248,7 +248,9 @@ class Broker:
             replicated=self._replicated or bool(settings.broker_id),
         )
         cleanups.callback(self.directory.close)
-        self._identity = settle_identity(self.directory, settings, self._files, self._replicated)
+        self._replica_files = open_replica_files(
+            self.directory, settings, self._files, self._replicated
+        )
         self.trusted_time = TrustedTime(
             self.clock,
             self.observe,
@@ -277,11 +279,11 @@ class Broker:
             observe=self.observe,
             kafka_address=self.addresses.kafka,
         )
-        if self._identity is not None:
+        if self._replica_files is not None:
             from .replication.setting_up import join_cluster
 
             self.services = join_cluster(
-                self.services, self._identity, self.observe, self.addresses.native
+                self.services, self._replica_files, self.observe, self.addresses.native
             )
         self._make_dispatchers()
 

@@ -60,6 +60,7 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "leader_not_followed": "warning",
         "leads_no_more": "warning",
         "leads_not": "warning",
+        "directory_copied": "warning",
         "elected_with_loss": "warning",
         "etcd_not_reached": "warning",
         "etcd_refuses": "error",

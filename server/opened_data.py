@@ -11,7 +11,7 @@ from ..storage.events import Observer
 from ..storage.files import Files
 
 if TYPE_CHECKING:
-    from .replication.identity_file import IdentityFile
+    from .replication.setting_up import ReplicaFiles
 
 
 async def make_room(
@@ -33,11 +33,11 @@ def check_alone(settings: BrokerSettings, files: Files) -> None:
         )
 
 
-def settle_identity(
+def open_replica_files(
     directory: LogDirectory, settings: BrokerSettings, files: Files, replicated: bool
-) -> "IdentityFile | None":
-    """What the directory of one of several brokers knows of itself; `None` for a broker alone,
-    which leads all logs if it is `replicated`.
+) -> "ReplicaFiles | None":
+    """What the directory of a cluster member knows of itself and of leaders; `None` for a broker
+    alone, which leads all logs if it is `replicated`.
 
     Raises `InvalidConfig`, `StorageError`, `OSError`.
     """

@@ -107,6 +107,10 @@ class Files(Protocol):
         has a second name or is open anywhere, and where the system cannot tell."""
         ...
 
+    def inode(self, path: Path) -> tuple[int, int]:
+        """The device and the inode of a file or folder: a copy has others."""
+        ...
+
     def modified_ms(self, path: Path) -> int: ...
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None: ...
@@ -338,6 +342,10 @@ class SystemFiles:
             return status.st_size if is_sole else 0
         finally:
             os.close(fd)
+
+    def inode(self, path: Path) -> tuple[int, int]:
+        status = path.stat()
+        return status.st_dev, status.st_ino
 
     def modified_ms(self, path: Path) -> int:
         return path.stat().st_mtime_ns // 1_000_000

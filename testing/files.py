@@ -179,6 +179,9 @@ class FaultyFiles:
     def sole_bytes(self, path: Path) -> int:
         return self.perform("sole_bytes", path, lambda: self._files.sole_bytes(path))
 
+    def inode(self, path: Path) -> tuple[int, int]:
+        return self.perform("inode", path, lambda: self._files.inode(path))
+
     def modified_ms(self, path: Path) -> int:
         return self.perform("modified_ms", path, lambda: self._files.modified_ms(path))
 

@@ -32,6 +32,9 @@ class WrappedFiles:
     def sole_bytes(self, path: Path) -> int:
         return self._files.sole_bytes(path)
 
+    def inode(self, path: Path) -> tuple[int, int]:
+        return self._files.inode(path)
+
     def modified_ms(self, path: Path) -> int:
         return self._files.modified_ms(path)
 

@@ -1,6 +1,7 @@
 """`horolog cluster`: brokers that have the same data, of which one leads."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any, Final
@@ -20,7 +21,7 @@ from ..errors import CommandFailed
 from ..options import DEFAULT_SERVER, Json, Server, group
 from ..output import NOTHING, emit, emit_object, json_line, shown_time, table
 from .etcd import create, remove
-from .log_ends import LogEnds, ends_as_objects, ends_as_text, ends_of
+from .log_ends import contested_as_text, ends_as_objects, ends_as_text, ends_of
 
 LEADER_TIMEOUT_MS: Final = 3_000
 """How long a leader is waited for that perhaps is no more."""
@@ -39,11 +40,13 @@ def status(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     newest epoch; and where the logs of each end is shown beside each other, to choose whom to
     promote.
     """
-    found, ends = asyncio.run(_status(server))
+    found, answers = asyncio.run(_status(server))
+    ends = ends_of(answers)
     if as_json:
-        emit([json_line(_as_object(found) | {"log_ends": ends_as_objects(ends)})])
+        contested = {"contested_epoch": _known(found.contested_epoch)}
+        emit([json_line(_as_object(found) | contested | {"log_ends": ends_as_objects(ends)})])
     else:
-        emit(_as_text(found) + ends_as_text(ends))
+        emit(_as_text(found) + ends_as_text(ends) + contested_as_text(answers))
 
 
 async def _describe(server: Servers, timeout_ms: int = 30_000) -> DescribeReplicasResponse:
@@ -115,16 +118,18 @@ def _unanswered(server: Servers, failures: list[HorologError]) -> HorologError:
     return ConnectionFailed(f"no leader at {','.join(server.addresses)}: {reasons}")
 
 
-async def _status(server: Servers) -> tuple[DescribeReplicasResponse, LogEnds]:
-    """How the cluster is; and where the logs of brokers end, if none leads."""
+async def _status(
+    server: Servers,
+) -> tuple[DescribeReplicasResponse, Sequence[DescribeReplicasResponse]]:
+    """How the cluster is; and what each broker says of its logs, if none leads."""
     _, found, answers = await _describe_any(server)
     leader = _leader_address(found)
     if leader is not None and found.leader != found.broker_id:
         with suppress(ConnectionFailed, RequestTimedOut, ValueError):
             asked = await _describe(_at(server, leader), LEADER_TIMEOUT_MS)
             if asked.leader == asked.broker_id and asked.epoch >= found.epoch:
-                return asked, {}
-    return found, ends_of(answers) if found.leader == NOT_KNOWN else {}
+                return asked, []
+    return found, answers if found.leader == NOT_KNOWN else []
 
 
 def _at(server: Servers, address: str) -> Servers:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...protocol.api.cluster.describe_replicas import DescribeReplicasResponse, LogEnd
+from ...protocol.api.cluster.describe_replicas import NOT_KNOWN, DescribeReplicasResponse, LogEnd
 from ...storage.names import METADATA_TOPIC
 from ..output import NOTHING, table
 
@@ -20,6 +20,28 @@ def ends_of(answers: Sequence[DescribeReplicasResponse]) -> LogEnds:
     return dict(sorted(found.items()))
 
 
+def contested_as_text(answers: Sequence[DescribeReplicasResponse]) -> list[str]:
+    """Whose messages each broker has from an epoch on that two brokers led in."""
+    rows = [
+        [
+            f"{one.topic}-{one.partition}",
+            str(answer.broker_id),
+            f"{one.contested_from:,}",
+            f"{one.end:,}",
+            str(answer.contested_leader),
+        ]
+        for answer in answers
+        for one in answer.log_ends
+        if one.contested_from != NOT_KNOWN
+    ]
+    if not rows:
+        return []
+    epoch = next(one.contested_epoch for one in answers if one.contested_epoch != NOT_KNOWN)
+    columns = ["partition", "at broker", "from offset", "until", "led by broker"]
+    title = f"epoch {epoch} was led by two brokers; messages of it, and of later ones:"
+    return ["", title, *table(columns, sorted(rows), right=columns[1:])]
+
+
 def ends_as_objects(ends: LogEnds) -> list[dict[str, Any]]:
     """For --json: all partitions."""
     return [
@@ -27,7 +49,14 @@ def ends_as_objects(ends: LogEnds) -> list[dict[str, Any]]:
             "topic": topic,
             "partition": partition,
             "brokers": [
-                {"id": broker_id, "end": one.end, "epoch": one.epoch}
+                {
+                    "id": broker_id,
+                    "end": one.end,
+                    "epoch": one.epoch,
+                    "contested_from": None
+                    if one.contested_from == NOT_KNOWN
+                    else one.contested_from,
+                }
                 for broker_id, one in by_broker.items()
             ],
         }

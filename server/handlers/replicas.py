@@ -23,7 +23,7 @@ def describe(services: Services, request: Any, call: Call) -> Any:
     cluster = _cluster(services)
     response = cluster.people.describe()
     if response.leader == NOT_KNOWN:
-        response.log_ends = log_ends(cluster.stored.logs)
+        response.log_ends = log_ends(cluster.stored.logs, response.contested_epoch)
     return response
 
 

@@ -6,6 +6,7 @@ from ...replication.effects import Effect
 from ...replication.hand_node import HandNode
 from ...replication.messages import Hello
 from ...replication.settings import Incarnation
+from ...storage.replica.epoch_history import NO_EPOCH
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -26,6 +27,7 @@ class ByHand:
             replication._replace(answer_within_s=settings.replica_lag_time_max_ms / 1000),
             cluster.new_number,
             may_have_lost=cluster.stored.may_have_lost,
+            copied=cluster.stored.copied,
             follows=cluster.fetcher.first_leader,
             brokers=settings.cluster_brokers,
             create=settings.cluster_create and not cluster.stored.identity.nonce,
@@ -34,6 +36,12 @@ class ByHand:
     @property
     def waits_for(self) -> str:
         node = self.node
+        if node.contested_epoch != NO_EPOCH:
+            return (
+                f"another broker led in epoch {node.contested_epoch} than this one knows, so that "
+                "one of the two has other messages: start the one that is to follow once with "
+                "--discard, which sets aside what it has"
+            )
         if node.newer_epoch:
             return (
                 f"another broker has led since, in epoch {node.highest_epoch}: start this one with "
@@ -55,6 +63,10 @@ class ByHand:
             f"no broker was promoted meanwhile, {confirmed} did so: start them, or start this one "
             "with --alone"
         )
+
+    @property
+    def contested_epoch(self) -> int:
+        return self.node.contested_epoch
 
     def knows(self, hello: Hello) -> bool:
         return True

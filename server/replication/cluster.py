@@ -35,6 +35,7 @@ from .commits import Commit
 from .damage import DamageWatch
 from .deciding import Decider
 from .epoch_lines import write_lines_to_lead
+from .epoch_owners_file import EpochOwnersFile
 from .followers import Followers
 from .identity_file import IdentityFile
 from .leadership import ClusterLeadership
@@ -57,6 +58,9 @@ FETCH_BYTES: Final = 2 << 20
 """Messages in one answer to a follower. What is more than a processor's own cache has is copied at
 half the speed."""
 
+LEAVING_S: Final = 0.02
+"""How often a broker that stops looks whether it is out of the ISR."""
+
 WAIT_MS: Final = 30_000
 """How long a trim waits for all in-sync replicas."""
 
@@ -73,6 +77,7 @@ class Cluster:
         *,
         directory: LogDirectory,
         identity: IdentityFile,
+        owners: EpochOwnersFile,
         clock: Clock,
         random: Random,
         observe: Observer,
@@ -102,7 +107,7 @@ class Cluster:
         self.work = work
         self._produces = produces
         produces.minds_moves = False  # Who waits for a commit is told when it is done.
-        self.stored = StoredDirectory(directory, identity, self.broker_id, observe)
+        self.stored = StoredDirectory(directory, identity, owners, self.broker_id, observe)
         self.stored.changed()
         self.stored.know_epochs()
         self._watch(self.stored.logs)
@@ -155,6 +160,8 @@ class Cluster:
 
     async def start(self) -> None:
         """Begin to lead, or to follow. Raises `InvalidConfig`."""
+        if self.stored.copied:
+            self.observe("directory_copied", path=str(self.settings.data_dir))
         await self.decider.prepare()
         self.decider.start()
         self.store.moved()  # Topics may not be what was committed before the last stop.
@@ -164,8 +171,11 @@ class Cluster:
             self.observe("leads_not", reason=self.waits_for)
 
     async def stop(self) -> None:
-        """Let the others know by closing the connections."""
+        """Hand over, or leave the ISR, so that no producer waits for this broker; then close the
+        connections."""
+        self.node.leaving = True
         await self.decider.resign()
+        await self._leave()
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -174,6 +184,17 @@ class Cluster:
         self.node.unfollow()
         self.settle()
         await self.decider.stop()
+
+    async def _leave(self) -> None:
+        """Wait until the leader has taken this follower out of the ISR, for as long as handing over
+        may take."""
+        node = self.node
+        asked = node.leave()
+        self.settle()
+        until_s = self.now_s + node.settings.hand_over_s
+        while asked and self.broker_id in self.fetcher.in_sync and self.now_s < until_s:
+            asked = node.follower is not None
+            await asyncio.sleep(LEAVING_S)
 
     # What is asked about it.
 

@@ -19,6 +19,11 @@ class Decider(Protocol):
         ...
 
     @property
+    def contested_epoch(self) -> int:
+        """The epoch that two brokers led in; `NO_EPOCH` without one."""
+        ...
+
+    @property
     def promise(self) -> str:
         """Why messages may be lost if this broker is made the leader; empty if none are."""
         ...

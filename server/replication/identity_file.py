@@ -3,8 +3,12 @@
 It is replaced as a whole (temporary file, sync, rename). Its content:
 
     {"version": 1, "broker_id": 2, "nonce": 4611686018427387904, "in_doubt": false,
-     "highest_epoch": 1001, "counted_revision": 3, "record": [[1, 77], [2, 88]],
-     "boot_id": "c1c0f5b2-..."}
+     "highest_epoch": 1001, "counted_revision": 3, "record": [[1, 77], [2, 88]], "next_nonce": 0,
+     "boot_id": "c1c0f5b2-...", "device": 65025, "inode": 1310722}
+
+`device` and `inode` are those of the data directory itself. A copy of the directory has others, and
+may be older than what its broker has confirmed. Across a start of the machine only the inode
+counts, as the kernel may number its devices anew.
 """
 
 import json
@@ -21,6 +25,10 @@ from ...storage.files import Files, replace_file
 from ...values import value_class
 
 VERSION: Final = 1
+
+NOT_RECORDED: Final = (0, 0)
+"""The device and inode in a file that names none."""
+
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -32,6 +40,8 @@ class KnownIdentity:
     identity: Identity
     boot_id: str = ""
     """Of the kernel that ran when it was written; empty where the system has none."""
+    inode: tuple[int, int] = NOT_RECORDED
+    """Device and inode of the directory."""
 
 
 def encode_identity(known: KnownIdentity) -> bytes:
@@ -45,7 +55,10 @@ def encode_identity(known: KnownIdentity) -> bytes:
         "highest_epoch": identity.highest_epoch,
         "counted_revision": identity.counted_revision,
         "record": sorted(list(member) for member in identity.record),
+        "next_nonce": identity.next_nonce,
         "boot_id": known.boot_id,
+        "device": known.inode[0],
+        "inode": known.inode[1],
     }
     return (json.dumps(document) + "\n").encode()
 
@@ -67,14 +80,18 @@ def decode_identity(content: bytes) -> KnownIdentity:
         _number(document, "highest_epoch", -1),
         _number(document, "counted_revision", 0),
         frozenset(Member(*one) for one in record),
+        _number(document, "next_nonce", 0, absent=0),
     )
     return KnownIdentity(
-        _number(document, "broker_id", 1), identity, str(document.get("boot_id", ""))
+        _number(document, "broker_id", 1),
+        identity,
+        str(document.get("boot_id", "")),
+        (_number(document, "device", 0, absent=0), _number(document, "inode", 0, absent=0)),
     )
 
 
-def _number(document: dict[str, Any], name: str, least: int) -> int:
-    value = document.get(name)
+def _number(document: dict[str, Any], name: str, least: int, *, absent: int | None = None) -> int:
+    value = document.get(name, absent)
     if type(value) is not int or value < least:
         raise ValueError(f"{name} is {value!r}, not a number from {least} on")
     return value
@@ -99,6 +116,7 @@ class IdentityFile:
         self._path = data_dir / IDENTITY_FILE
         self._broker_id = broker_id
         self._boot_id = boot_id(files)
+        self._inode = files.inode(data_dir)
         self._writing = Lock()
         self._ahead = Identity()
         """Its epoch and its revision are to be in the file, if they are higher."""
@@ -107,6 +125,8 @@ class IdentityFile:
         self.identity = Identity()
         self.rebooted = False
         """Whether another kernel runs than when it was written, as far as that is known."""
+        self.copied = False
+        """Whether the directory is a copy of the one that the file was written in."""
         known = self._read()
         if known is None:
             return
@@ -118,8 +138,15 @@ class IdentityFile:
             )
         self.identity = known.identity
         self.rebooted = not self._boot_id or known.boot_id != self._boot_id
-        if self.rebooted:
+        self.copied = self._is_copy(known.inode)
+        if (self.rebooted or known.inode == NOT_RECORDED) and not self.copied:
             self.store(self.identity)
+
+    def _is_copy(self, recorded: tuple[int, int]) -> bool:
+        if recorded == NOT_RECORDED:
+            return False
+        device, inode = recorded
+        return inode != self._inode[1] or (not self.rebooted and device != self._inode[0])
 
     def _read(self) -> KnownIdentity | None:
         if not self._files.exists(self._path):
@@ -157,7 +184,9 @@ class IdentityFile:
         stored = _further(identity, self._ahead)
         if stored == self._written:
             return
-        content = encode_identity(KnownIdentity(self._broker_id, stored, self._boot_id))
+        content = encode_identity(
+            KnownIdentity(self._broker_id, stored, self._boot_id, self._inode)
+        )
         self._written = None
         try:
             replace_file(self._files, self._path, content)

@@ -45,14 +45,23 @@ def not_known(logs: Mapping[Partition, StoredLog]) -> Missing:
     return Missing(None, None, max(times, default=NOT_KNOWN), ends)
 
 
-def log_ends(logs: Mapping[Partition, StoredLog]) -> list[LogEnd]:
-    """Where these logs end: what a person compares who has to choose a leader."""
+def log_ends(logs: Mapping[Partition, StoredLog], contested_epoch: int) -> list[LogEnd]:
+    """Where these logs end, and what they have from `contested_epoch` on: what a person compares
+    who has to choose a leader."""
     return [
         LogEnd(
             topic=partition[0],
             partition=partition[1],
             end=log.log_end_offset,
             epoch=NO_EPOCH if log.history_lost else log.epochs.last_epoch,
+            contested_from=_contested_from(log, contested_epoch),
         )
         for partition, log in sorted(logs.items())
     ]
+
+
+def _contested_from(log: StoredLog, contested_epoch: int) -> int:
+    if contested_epoch == NO_EPOCH or log.history_lost:
+        return NOT_KNOWN
+    starts = (it.start_offset for it in log.epochs.starts if it.epoch >= contested_epoch)
+    return next(starts, NOT_KNOWN)

@@ -41,6 +41,10 @@ class People:
             broker_id=cluster.broker_id,
             waits_for=cluster.waits_for,
         )
+        contested = cluster.decider.contested_epoch
+        owner = cluster.stored.owners.get(contested)
+        if owner is not None:
+            response.contested_epoch, response.contested_leader = contested, owner.broker_id
         if node.leader is not None:
             response.leader = cluster.broker_id
             response.in_sync = sorted(one.broker_id for one in node.leader.isr.members)

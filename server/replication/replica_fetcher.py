@@ -10,7 +10,9 @@ from ...config.address import split_address
 from ...config.cluster_table import NOT_FOLLOWING
 from ...protocol.api.cluster.replicate import Answers, ReplicatedPart, ReplicateResponse
 from ...protocol.errors import HorologError, InvalidRequest, LeaderNotAvailable, StorageError
-from ...replication.messages import Fetched, FromFollower, FromLeader, Hello
+from ...protocol.limits import MAX_LEADER_EPOCHS
+from ...replication.epoch_owners import merged
+from ...replication.messages import Fetched, FromFollower, FromLeader, Hello, Welcome
 from ...replication.partition_log import Identity, Partition
 from ...storage.directory.random_ids import is_id
 from ...storage.log.log import Log
@@ -195,6 +197,10 @@ class ReplicaFetcher:
         if welcome or response.answers == Answers.REFUSAL:
             coming = Identity(highest_epoch=response.epoch)
             await cluster.stored.store_ahead(coming, cluster.work)
+        if isinstance(message, Welcome):
+            coming_owners = merged(cluster.stored.owners, message.owners, MAX_LEADER_EPOCHS)
+            if not node.conflict(message.owners):
+                await cluster.stored.write_owners_ahead(coming_owners, cluster.work)
         if welcome or response.answers == Answers.FETCHED:
             self._note(response)
         if isinstance(message, Fetched):

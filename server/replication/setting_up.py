@@ -11,15 +11,25 @@ from ...protocol.errors import InvalidConfig
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.events import Observer
 from ...storage.files import Files
+from ...values import value_class
 from ..handlers.base import Services
 from ..replicated_store import ReplicatedStore
 from .by_hand import ByHand
 from .cluster import Cluster
 from .deciding import Decider
+from .epoch_owners_file import EpochOwnersFile
 from .identity_file import IdentityFile
 
 
-def open_as_one(settings: BrokerSettings, directory: LogDirectory, files: Files) -> IdentityFile:
+@value_class
+class ReplicaFiles:
+    """What a data directory knows of itself, and of leaders, in its cluster."""
+
+    identity: IdentityFile
+    owners: EpochOwnersFile
+
+
+def open_as_one(settings: BrokerSettings, directory: LogDirectory, files: Files) -> ReplicaFiles:
     """Have a directory be that of a broker of a cluster: what topics and positions it has are in
     its metadata log from now on. Raises `InvalidConfig`, `StorageError`, `OSError`."""
     follows = settings.cluster_follow != NOT_FOLLOWING
@@ -53,12 +63,13 @@ def open_as_one(settings: BrokerSettings, directory: LogDirectory, files: Files)
             "start it with an empty data directory (--data-dir), with --discard, which sets these "
             "topics aside, or with --create-cluster if there is no such cluster yet and these count"
         )
+    owners = EpochOwnersFile(files, settings.data_dir)
     directory.open_metadata()
-    return identity
+    return ReplicaFiles(identity, owners)
 
 
 def join_cluster(
-    services: Services, identity: IdentityFile, observe: Observer, native_address: str
+    services: Services, files: ReplicaFiles, observe: Observer, native_address: str
 ) -> Services:
     """The same services, of a broker in a cluster. Raises `StorageError`."""
     store = services.metadata
@@ -74,7 +85,8 @@ def join_cluster(
         native_address = settings.cluster_address
     cluster = Cluster(
         settings,
-        identity=identity,
+        identity=files.identity,
+        owners=files.owners,
         directory=services.directory,
         clock=services.clock,
         random=SystemRandom(),

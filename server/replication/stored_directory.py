@@ -1,17 +1,19 @@
 """A broker's data directory as `replication/` sees it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Final
 
 from ...protocol.errors import HorologError, StorageError
 from ...replication.partition_log import Identity, Partition
+from ...replication.settings import Member
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.events import Observer
 from ...storage.log.log import Log
 from ...storage.names import LEADER_EPOCHS
 from ...storage.replica.epoch_history import NO_EPOCH
 from ..work import Work
+from .epoch_owners_file import EpochOwnersFile
 from .identity_file import IdentityFile
 from .stored_log import StoredLog
 from .stored_metadata import METADATA, StoredMetadata
@@ -26,7 +28,12 @@ class StoredDirectory:
     """The `Directory` of a broker; see there."""
 
     def __init__(
-        self, directory: LogDirectory, identity: IdentityFile, broker_id: int, observe: Observer
+        self,
+        directory: LogDirectory,
+        identity: IdentityFile,
+        owners: EpochOwnersFile,
+        broker_id: int,
+        observe: Observer,
     ) -> None:
         assert directory.metadata is not None
         self.broker_id = broker_id
@@ -41,6 +48,7 @@ class StoredDirectory:
         self.damaged = bool(directory.missing or directory.metadata.in_doubt)
         """Whether the start found that something is missing."""
         self._identity = identity
+        self._owners = owners
         self._observe = observe
         self._seen_changes = -1
         self.failing: dict[Partition, str] = {}
@@ -53,6 +61,21 @@ class StoredDirectory:
     def store(self, identity: Identity) -> None:
         self._identity.store(identity)
 
+    @property
+    def owners(self) -> Mapping[int, Member]:
+        return self._owners.owners
+
+    def keep_owners(self, owners: Mapping[int, Member]) -> None:
+        self._owners.store(owners)
+
+    async def write_owners_ahead(self, owners: Mapping[int, Member], work: Work) -> None:
+        """Let the loop wait for no disk when the state machine keeps these owners.
+
+        Raises `StorageError`.
+        """
+        if owners != self._owners.owners:
+            await work.in_reading_thread(lambda: self._owners.write(owners))
+
     async def store_ahead(self, coming: Identity, work: Work) -> None:
         """Let the loop wait for no disk when the state machine gets a new epoch or revision.
 
@@ -61,6 +84,11 @@ class StoredDirectory:
         storing = self._identity.storing_ahead(coming)
         if storing is not None:
             await work.in_reading_thread(storing)
+
+    @property
+    def copied(self) -> bool:
+        """Whether the directory is a copy, which may be older than what its broker confirmed."""
+        return self._identity.copied
 
     @property
     def may_have_lost(self) -> bool:

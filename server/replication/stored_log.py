@@ -79,6 +79,10 @@ class StoredLog:
         return self.log.settings.min_insync_replicas
 
     @property
+    def sync_for_acks_all(self) -> bool | None:
+        return self.log.settings.acks_all_durability == "fsync"
+
+    @property
     def synced_offset(self) -> int:
         return self.log.flusher.synced_offset
 

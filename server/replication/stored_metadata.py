@@ -35,6 +35,10 @@ class StoredMetadata(StoredLog):
     def min_insync(self) -> None:
         return None
 
+    @property
+    def sync_for_acks_all(self) -> None:
+        return None
+
     def begin_epoch(self, epoch: int, offset: int) -> None:
         if self._leads and self.log.epochs.history.last_epoch != epoch:
             self.metadata.lead(epoch)

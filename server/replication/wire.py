@@ -6,6 +6,7 @@ from typing import Final
 from ...protocol.api.cluster.replicate import (
     Answers,
     EpochBegin,
+    EpochOwner,
     ReplicaPosition,
     ReplicatedPart,
     ReplicateRequest,
@@ -15,6 +16,7 @@ from ...protocol.api.cluster.replicate import (
 from ...protocol.errors import InvalidRequest
 from ...protocol.limits import MAX_DATA_BYTES, MAX_PRODUCER_STATE_PIECES
 from ...replication.effects import Effect, Send
+from ...replication.epoch_owners import Owners
 from ...replication.messages import (
     Confirm,
     Fetch,
@@ -55,7 +57,26 @@ def read_hello(request: ReplicateRequest) -> Hello:
             f"{request.nonce}: epochs are -1 or more, a nonce is 0 or more"
         )
     member = Member(request.broker_id, request.nonce)
-    return Hello(member, request.epoch, request.highest_epoch)
+    return Hello(member, request.epoch, request.highest_epoch, _read_owners(request.owners))
+
+
+def _read_owners(owners: Iterable[EpochOwner]) -> Owners:
+    found: dict[int, Member] = {}
+    for one in owners:
+        if one.epoch < 0 or not 1 <= one.broker_id <= MAX_BROKER_ID or one.nonce < 0:
+            raise InvalidRequest(
+                f"epoch {one.epoch} is said to be of broker {one.broker_id}, nonce {one.nonce}: "
+                f"a broker id is 1 to {MAX_BROKER_ID}, the others are 0 or more"
+            )
+        found[one.epoch] = Member(one.broker_id, one.nonce)
+    return found
+
+
+def _write_owners(owners: Owners) -> list[EpochOwner]:
+    return [
+        EpochOwner(epoch=epoch, broker_id=member.broker_id, nonce=member.nonce)
+        for epoch, member in owners.items()
+    ]
 
 
 def read_positions(
@@ -70,7 +91,7 @@ def read_positions(
             known.append(position)
     if request.says == Says.FETCH:
         return Fetch(request.epoch, tuple(known), request.ahead)
-    return Confirm(request.epoch, tuple(known))
+    return Confirm(request.epoch, tuple(known), request.leaving)
 
 
 def _read_position(one: ReplicaPosition) -> Position:
@@ -98,6 +119,7 @@ def write_request(
             broker_id=message.member.broker_id,
             nonce=message.member.nonce,
             highest_epoch=message.highest_epoch,
+            owners=_write_owners(message.owners),
         )
     return ReplicateRequest(
         says=Says.FETCH if isinstance(message, Fetch) else Says.CONFIRM,
@@ -105,6 +127,7 @@ def write_request(
         epoch=message.epoch,
         positions=[_write_position(one, topic_id(one.partition)) for one in message.positions],
         ahead=isinstance(message, Fetch) and message.ahead,
+        leaving=isinstance(message, Confirm) and message.leaving,
     )
 
 
@@ -133,7 +156,14 @@ def write_response(message: FromLeader, broker_id: int) -> ReplicateResponse:
         )
     if isinstance(message, Refusal):
         return refusal(message.highest_epoch, broker_id)
-    answers = Answers.WELCOME if isinstance(message, Welcome) else Answers.HANDED_OVER
+    if isinstance(message, Welcome):
+        return ReplicateResponse(
+            answers=Answers.WELCOME,
+            epoch=message.epoch,
+            broker_id=broker_id,
+            owners=_write_owners(message.owners),
+        )
+    answers = Answers.HANDED_OVER
     return ReplicateResponse(answers=answers, epoch=message.epoch, broker_id=broker_id)
 
 
@@ -202,7 +232,7 @@ def read_response(response: ReplicateResponse) -> FromLeader:
     if response.answers == Answers.FETCHED:
         return Fetched(response.epoch, tuple(map(_read_part, response.parts)))
     if response.answers == Answers.WELCOME:
-        return Welcome(response.epoch)
+        return Welcome(response.epoch, _read_owners(response.owners))
     if response.answers == Answers.REFUSAL:
         return Refusal(response.epoch)
     if response.answers == Answers.HANDED_OVER:

@@ -29,6 +29,9 @@ CLUSTER_ID_FILE: Final = "cluster-id"
 IDENTITY_FILE: Final = "replication-identity"
 """What a broker that is one of several knows of itself, which the server reads and writes."""
 
+EPOCH_OWNERS_FILE: Final = "leader-epoch-owners"
+"""Which broker led in which epoch, which the server reads and writes."""
+
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 """The marker of a clean stop. Its name is Kafka's, so that either opens what the other left."""
 
@@ -38,7 +41,7 @@ UNFINISHED_SETTING_ASIDE: Final = "set-aside-unfinished"
 KNOWN_FILES: Final = frozenset(
     {CLEAN_SHUTDOWN, LOCK_FILE, LOG_START_OFFSETS, POSITIONS_FILE, PRODUCER_IDS_FILE}
     | {ACLS_FILE, CLUSTER_ID_FILE, HIGH_WATERMARKS, RECOVERY_POINTS, RESERVE_FILE, TOPICS_FILE}
-    | {IDENTITY_FILE, METADATA_FOLDER, QUOTAS_FILE, USERS_FILE}
+    | {EPOCH_OWNERS_FILE, IDENTITY_FILE, METADATA_FOLDER, QUOTAS_FILE, USERS_FILE}
     # Kafka's own, which mean nothing here.
     | {"meta.properties", "cleaner-offset-checkpoint"}
 )

@@ -63,10 +63,14 @@ class HandOracle(Oracle):
                     f"answered at {offset} of {partition}"
                 )
 
-    def disks_lost(self, state: ClusterState, directories: list[SimulatedDirectory]) -> None:
+    def disks_lost(
+        self, state: ClusterState, directories: list[SimulatedDirectory], *, swapped: bool
+    ) -> None:
         """Nothing is excused: who may have lost something is in doubt, and does not lead."""
 
-    def acknowledged(self, partition: Partition, offset: int, entry: Entry) -> None:
+    def acknowledged(
+        self, partition: Partition, offset: int, entry: Entry, *, synced: bool
+    ) -> None:
         self.count("acknowledged")
         if not self.broken:
             self.answered.append((partition, offset, entry))
@@ -79,20 +83,21 @@ class HandOracle(Oracle):
 
 
 class HandFaults(Faults):
-    """A follower's disk may be swapped for an empty one.
+    """A follower's disk may be swapped for an empty one, or for a copy of its directory.
 
-    Not that of a leader, nor for an old copy: with no broker to ask, none would notice.
+    Not that of a leader, nor for an older state of the same disk: with no broker to ask, none would
+    notice.
     """
 
     chosen: dict[int, int | None]
 
     def watch(self, directory: SimulatedDirectory) -> None:
-        """No copies are kept."""
+        """Older states are not kept."""
 
     def may_swap(self, machine: Machine) -> bool:
         others = [it for it in self._simulation.machines.values() if it is not machine]
         left = any(it.directory.identity.highest_epoch > NO_EPOCH for it in others)
-        return left and self.chosen[machine.broker_id] is not None
+        return left and self.chosen.get(machine.broker_id) is not None
 
 
 class HandSimulation(Simulation):
@@ -131,6 +136,7 @@ class HandSimulation(Simulation):
             self.settings,
             machine.new_nonce,
             may_have_lost=machine.may_have_lost,
+            copied=machine.directory.copied,
             follows=chosen,
             brokers=len(self.machines),
             create=self.now_s == 0.0 and machine.broker_id == 1,

@@ -28,6 +28,8 @@ class Pending(NamedTuple):
     write: Write
     offset: int
     entry: Entry
+    synced: bool
+    """Whether the answer waits until the ISR has synced it."""
 
 
 class Trim(NamedTuple):
@@ -129,6 +131,7 @@ class Clients:
         if write.partition not in node.leader.partitions:
             return
         last, offset = log.last_of(write.writer)
+        synced = self._simulation.syncs(write.partition)
         numbered = isinstance(write.writer, int)
         if numbered and write.number <= last:
             if write.number < last:
@@ -137,7 +140,7 @@ class Clients:
             if entry is None:
                 self._done(write)  # Committed, or it would not have expired.
             elif write.acks_all:
-                waits = Pending(write, offset, entry)
+                waits = Pending(write, offset, entry, synced)
                 node.await_commit(write.partition, offset, offset + 1, waits)
             else:
                 self._done(write)
@@ -149,7 +152,7 @@ class Clients:
         offset = log.log_end_offset
         entry = (node.leader.epoch, write.writer, write.number)
         log.append(entry)
-        token = Pending(write, offset, entry) if write.acks_all else None
+        token = Pending(write, offset, entry, synced) if write.acks_all else None
         node.appended(write.partition, offset, offset + 1, token)
         if not write.acks_all:
             self._done(write)
@@ -174,7 +177,9 @@ class Clients:
                 raise Violation(
                     f"{write} is acknowledged with {in_sync} in sync, of {least} that are needed"
                 )
-            self._simulation.oracle.acknowledged(write.partition, token.offset, token.entry)
+            self._simulation.oracle.acknowledged(
+                write.partition, token.offset, token.entry, synced=token.synced
+            )
             self._done(write)
 
     def _done(self, write: Write) -> None:

@@ -1,6 +1,6 @@
 """Logs and directories in memory, with what a power cut takes away."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from random import Random
 from typing import Any, ClassVar, Protocol
 
@@ -20,6 +20,9 @@ TOPIC: Partition = ("topic0", 0)
 
 class Watcher(Protocol):
     """Called before a log changes in a way that concerns the promises."""
+
+    syncs: Mapping[Partition, bool]
+    """By partition, whether `acks.all.durability` of its topic is `fsync` now."""
 
     def watermark(self, log: "SimulatedLog", offset: int) -> None: ...
 
@@ -74,6 +77,10 @@ class SimulatedLog:
     @property
     def min_insync(self) -> int | None:
         return self.directory.min_insyncs.get(self.partition)
+
+    @property
+    def sync_for_acks_all(self) -> bool | None:
+        return self.directory.watcher.syncs.get(self.partition)
 
     @property
     def damaged_from(self) -> None:
@@ -237,10 +244,12 @@ class SimulatedDirectory:
 
     __slots__ = (
         "broker_id",
+        "copied",
         "identity",
         "logs",
         "make_log",
         "min_insyncs",
+        "owners",
         "stored",
         "topics_at",
         "watcher",
@@ -255,6 +264,7 @@ class SimulatedDirectory:
     ) -> None:
         self.broker_id = broker_id
         self.identity = Identity()
+        self.owners: Mapping[int, Member] = {}
         self.watcher = watcher
         self.min_insyncs = min_insyncs
         """By partition, `min.insync.replicas` of its topic, as it is now."""
@@ -263,10 +273,18 @@ class SimulatedDirectory:
         self.topics_at = 0
         """Up to where the metadata log was applied."""
         self.stored: Callable[[], None] = _nothing
+        self.copied = False
+        """Whether it is a copy that no process has started with yet."""
 
     @property
     def member(self) -> Member:
         return Member(self.broker_id, self.identity.nonce)
+
+    def is_in(self, members: Container[Member]) -> bool:
+        """Whether it is one of `members`, under its nonce or the one that takes its place. A copy
+        is none."""
+        following = Member(self.broker_id, self.identity.next_nonce)
+        return not self.copied and (self.member in members or following in members)
 
     @property
     def complete(self) -> bool:
@@ -276,6 +294,9 @@ class SimulatedDirectory:
         if identity.nonce != self.identity.nonce:
             self.stored()
         self.identity = identity
+
+    def keep_owners(self, owners: Mapping[int, Member]) -> None:
+        self.owners = owners
 
     def add(self, partition: Partition) -> None:
         self.logs[partition] = self.make_log(partition, self)
@@ -290,6 +311,7 @@ class SimulatedDirectory:
         """As it lies there now."""
         made = SimulatedDirectory(self.broker_id, self.watcher, self.min_insyncs, self.make_log)
         made.identity = self.identity
+        made.owners = self.owners
         made.logs = {name: log.copy(made) for name, log in self.logs.items()}
         return made
 

@@ -1,6 +1,6 @@
 """etcd as a model: one thing after another, leases on a clock of its own."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...replication.cluster_state import ClusterState, ClusterView, MemberInfo
@@ -103,6 +103,34 @@ class EtcdModel:
         if self.leader is not None and self.leader.lease_id == lease_id:
             self.leader = None
         self.members = {name: it for name, it in self.members.items() if it.lease_id != lease_id}
+
+    def saved(self) -> "EtcdModel":
+        """A snapshot of all keys and leases."""
+        return replace(self, leases=dict(self.leases), members=dict(self.members))
+
+    def restore(self, saved: "EtcdModel", now_s: float) -> None:
+        """Go back to a snapshot. No lease gets an id that another one had meanwhile."""
+        self.state, self.leader = saved.state, saved.leader
+        self.revision, self.state_revision = saved.revision, saved.state_revision
+        self.members = dict(saved.members)
+        self.leases = dict.fromkeys(saved.leases, now_s + self.ttl_s)
+
+    def create(self, state: ClusterState) -> None:
+        """A person makes the state anew, while no broker runs."""
+        self.revision += 1
+        self.state, self.state_revision = state, self.revision
+        self.leader = None
+        self.members.clear()
+        self.leases.clear()
+
+    def remove(self, broker_id: int) -> bool:
+        """A person takes a broker out that is not there; whether that was done."""
+        state = self.state.removed(broker_id)
+        if broker_id in self.members or state == self.state or not state.isr:
+            return False
+        self.revision += 1
+        self.state, self.state_revision = state, self.revision
+        return True
 
     def restart(self, now_s: float) -> None:
         """Leases that had not ended begin anew, as they do when etcd has a new leader."""

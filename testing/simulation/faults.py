@@ -1,13 +1,19 @@
 """What goes wrong."""
 
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
 from .disk import SimulatedDirectory
+from .etcd import EtcdModel
 
 if TYPE_CHECKING:
     from .machine import Machine
     from .schedule import Simulation
+
+
+Act = tuple[Callable[[], None], int]
+"""Something that goes wrong, and how often beside others."""
 
 
 class Faults:
@@ -17,29 +23,47 @@ class Faults:
         self._simulation = simulation
         self._random = random
         self._old: dict[int, SimulatedDirectory] = {}
-        """Directories as they were when their broker left the ISR, or before."""
+        """Directories as they were while their broker was out of the ISR."""
+        self._copies: dict[int, SimulatedDirectory] = {}
+        """Copies that were made at any time."""
+        self._saved: list[EtcdModel] = []
+        """Snapshots of etcd."""
         for machine in simulation.machines.values():
             self.watch(machine.directory)
-        self._acts = (
-            *((self._crash,) * 5),
-            *((self._start,) * 9),
-            *((self._cut_power,) * 3),
-            self._swap,
-            *((self._cut,) * 4),
-            *((self._join,) * 4),
-            *((self._break,) * 3),
-            *((self._pause,) * 3),
-            *((self._wait,) * 4),
-            self._etcd,
-            self.hand_over,
-            *((self._lose_history,) * simulation.options.loses_histories),
+        options = simulation.options
+        always = ((self._start, 9), (self._join, 4), (self._wait, 4))
+        some = (
+            (self._crash, 5),
+            (self._cut_power, 3),
+            (self._swap, 2),
+            (self._copy, 4),
+            (self.stop_in_order, 2),
+            (self._cut, 4),
+            (self._break, 3),
+            (self._pause, 3),
+            (self._etcd, 1),
+            (self._remove, 3),
+            (self._slow_disk, 1),
+            (self.hand_over, 1),
+            (self._lose_history, int(options.loses_histories)),
+            (self._save_etcd, 6 * options.sets_back),
+            (self._set_back, 4 * options.sets_back),
         )
+        self._acts = [act for act, weight in (*always, *self._drawn(some)) for _ in range(weight)]
+
+    def _drawn(self, acts: Sequence[Act]) -> Sequence[Act]:
+        """All kinds of acts, or some of them: a fault that others hide is met where those are
+        left out."""
+        if not self._simulation.options.swarm or self._random.random() < 0.5:
+            return acts
+        return [each for each in acts if self._random.random() < 0.6]
 
     def watch(self, directory: SimulatedDirectory) -> None:
-        """Keep a copy of it whenever it gets another nonce."""
+        """Keep what the disk has whenever it gets another nonce out of the ISR."""
 
         def copy() -> None:
-            self._old[directory.broker_id] = directory.copy()
+            if not directory.is_in(self._simulation.oracle.isr):
+                self._old[directory.broker_id] = directory.copy()
 
         directory.stored = copy
 
@@ -76,15 +100,15 @@ class Faults:
                 machine.lost_power = True
                 for log in machine.directory.logs.values():
                     log.lose(self._random)
-        self._lost()
+        self._lost(swapped=False)
         for machine in machines:
             if self._random.random() < 0.5 and machine.node is None:
                 machine.start()
 
-    def _lost(self) -> None:
+    def _lost(self, *, swapped: bool) -> None:
         simulation = self._simulation
         directories = [machine.directory for machine in simulation.machines.values()]
-        simulation.oracle.disks_lost(simulation.etcd.state, directories)
+        simulation.oracle.disks_lost(simulation.etcd.state, directories, swapped=swapped)
 
     def _swap(self) -> None:
         machine = self._machine()
@@ -95,20 +119,56 @@ class Faults:
         return True
 
     def swap(self, machine: "Machine") -> None:
-        """A broker comes back with another disk: a new one, or an old copy of its own."""
+        """A broker comes back with another disk: a new one, its own as it was while the broker was
+        out of the ISR, or with a copy of its directory."""
         if machine.node is not None:
             machine.stop(silent=False)
-        self._simulation.oracle.count("swaps")
-        old = self._old.get(machine.broker_id)
-        if old is not None and self._random.random() < 0.5:
+        simulation = self._simulation
+        simulation.oracle.count("swaps")
+        old, copied = self._old.get(machine.broker_id), self._copies.get(machine.broker_id)
+        chance = self._random.random()
+        if old is not None and chance < 0.3:
             directory = old.copy()
+        elif copied is not None and chance < 0.7:
+            simulation.oracle.count("copies")
+            directory = copied.copy()
+            directory.copied = True
         else:
-            directory = self._simulation.new_directory(machine.broker_id)
+            directory = simulation.new_directory(machine.broker_id)
         machine.directory = directory
         self.watch(directory)
-        self._lost()
+        self._lost(swapped=True)
         if self._random.random() < 0.7:
             machine.start()
+
+    def _copy(self) -> None:
+        """A person copies a broker's directory, whether it runs or not."""
+        directory = self._machine().directory
+        self._copies[directory.broker_id] = directory.copy()
+
+    def stop_in_order(self) -> None:
+        """A person stops a broker, which has a second to leave."""
+        machine = self._machine()
+        node = machine.active
+        if node is None:
+            return
+        self._simulation.oracle.count("orderly stops")
+        self._simulation.leave(machine, node)
+
+    def _save_etcd(self) -> None:
+        """A person takes a snapshot of etcd."""
+        self._saved.append(self._simulation.etcd.saved())
+
+    def _set_back(self) -> None:
+        """A person restores etcd from a snapshot, while some brokers run."""
+        simulation = self._simulation
+        if self._saved and not simulation.oracle.set_back:
+            for machine in simulation.machines.values():
+                if machine.node is not None and self._random.random() < 0.4:
+                    machine.stop(silent=True)
+            if all(machine.node is None for machine in simulation.machines.values()):
+                self._machine().start()
+            simulation.set_back(self._random.choice(self._saved))
 
     def _lose_history(self) -> None:
         """A broker stops, and when it starts the epochs of one of its logs cannot be read."""
@@ -169,6 +229,20 @@ class Faults:
             for machine in self._simulation.machines.values():
                 machine.tick()
                 self._simulation.deliver()
+
+    def _remove(self) -> None:
+        """A person takes a broker that is stopped out of the cluster; it may come back."""
+        simulation = self._simulation
+        machine = self._machine()
+        if machine.node is None and simulation.etcd_up:
+            simulation.etcd.expire(simulation.now_s)
+            if simulation.etcd.remove(machine.broker_id):
+                simulation.oracle.count("removals")
+                simulation.oracle.isr = simulation.etcd.state.isr
+
+    def _slow_disk(self) -> None:
+        """A disk takes what is written, and syncs nothing for a while."""
+        self._machine().slow_until_s = self._simulation.now_s + self._random.choice((1.0, 5.0))
 
     def _etcd(self) -> None:
         """etcd stops, or starts again."""

@@ -21,7 +21,7 @@ def heal(simulation: "Simulation") -> None:
         simulation.etcd_up = True
         simulation.etcd.restart(simulation.now_s)
     for machine in simulation.machines.values():
-        machine.paused_until_s = 0.0
+        machine.paused_until_s = machine.slow_until_s = 0.0
         if machine.node is None:
             machine.start()
     for number in range(_ROUNDS_MAX):
@@ -29,7 +29,9 @@ def heal(simulation: "Simulation") -> None:
         simulation.round()
         if _is_well(simulation):
             break
-        if number > 30 and number % 10 == 0:
+        if simulation.etcd.state.halt is not None and number % 10 == 9:
+            simulation.cure()
+        elif number > 30 and number % 10 == 0:
             _accept_loss(simulation)
     else:
         raise Violation(f"the cluster does not come right: {_report(simulation)}")

@@ -1,9 +1,10 @@
 """One broker's machine: its disk, its process, its clocks."""
 
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...replication.cluster_node import ClusterNode
+from ...replication.cluster_state import Sent
 from ...replication.effects import (
     Answer,
     Close,
@@ -11,6 +12,7 @@ from ...replication.effects import (
     Effect,
     GrantLease,
     ReadCluster,
+    Register,
     Remind,
     RenewLease,
     RevokeLease,
@@ -49,6 +51,16 @@ def _watching(node_class: type[Node]) -> type[Node]:
     return found
 
 
+class Request(NamedTuple):
+    """What a process asked of etcd."""
+
+    machine: "Machine"
+    run: int
+    effect: ReadCluster | GrantLease | RenewLease | RevokeLease | Register | Transact
+    sent: Sent | None
+    """What the process knew then."""
+
+
 class Machine:
     """Carries out the effects of its node; everything that takes time is left to the schedule."""
 
@@ -60,6 +72,8 @@ class Machine:
         self.rate = 1.0 + self.random.uniform(-0.03, 0.03)
         self.offset_s = self.random.uniform(0, 1000)
         self.paused_until_s = 0.0
+        self.slow_until_s = 0.0
+        """Until then its disk finishes no sync that is asked for."""
         self.run = 0
         self.node: Node | None = None
         self.wires: dict[Wire, None] = {}
@@ -93,7 +107,7 @@ class Machine:
         node = self.simulation.make_node(self, _watching(self.simulation.options.node_class))
         node.machine = self  # type: ignore[attr-defined]
         self.node = node
-        self.lost_power = False
+        self.lost_power = self.directory.copied = False
         self.tick()
 
     def new_nonce(self) -> int:
@@ -185,7 +199,8 @@ class Machine:
         else:
             if isinstance(effect, RevokeLease) and self.random.random() < 0.2:
                 return
-            simulation.requests.append((self, self.run, effect))
+            sent = node.sent if isinstance(node, ClusterNode) else None
+            simulation.requests.append(Request(self, self.run, effect, sent))
 
     def _connect(self, node: Node, broker_id: int) -> None:
         simulation = self.simulation
@@ -208,7 +223,11 @@ class Machine:
     @property
     def is_due(self) -> bool:
         """Whether `sync` has something to do."""
-        return bool(self.syncs) or self.reminds
+        return self.reminds or (bool(self.syncs) and not self.is_slow)
+
+    @property
+    def is_slow(self) -> bool:
+        return self.slow_until_s > self.simulation.now_s
 
     def sync(self) -> None:
         """Finish the syncs that are wanted, and remind the node."""
@@ -216,6 +235,9 @@ class Machine:
         if node is None or not self.is_due:
             return
         self._remind(node)
+        if self.is_slow:
+            self.settle()
+            return
         partitions = sorted(self.syncs)
         self.syncs.clear()
         for partition in partitions:
@@ -251,13 +273,15 @@ class Machine:
             node.from_leader(self.now_s, wire, message)
         self.settle()
 
-    def answered(self, effect: Any, answer: Any) -> None:
+    def answered(self, request: "Request", answer: Any) -> None:
         """etcd's answer arrives."""
+        effect = request.effect
         node = self.node
         if not isinstance(node, ClusterNode):
             return
         if isinstance(effect, ReadCluster | Transact):
-            node.cluster_read(self.now_s, answer)
+            assert request.sent is not None
+            node.cluster_read(self.now_s, answer, request.sent)
         elif isinstance(effect, GrantLease):
             node.lease_granted(self.now_s, answer[0], effect.asked_s, answer[1])
         elif isinstance(effect, RenewLease):

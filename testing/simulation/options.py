@@ -24,11 +24,18 @@ class Options:
     log_class: Callable[[Partition, SimulatedDirectory], SimulatedLog] = SimulatedLog
     own_min_insync: bool = False
     """Whether topics have their own `min.insync.replicas`, which a person alters."""
+    own_durability: bool = False
+    """Whether topics have their own `acks.all.durability`, which a person alters."""
     loses_histories: bool = False
     """Whether the epochs of logs cannot be read at some starts."""
+    swarm: bool = True
+    """Whether half of the seeds leave out some kinds of faults."""
+    sets_back: bool = False
+    """Whether etcd goes back, once, to an older state."""
     one_nonce: bool = False
     """Whether all directories have the same nonce, so that a broker's id is all there is."""
 
+    there_at_first: ClassVar[float] = 0.9
     min_insyncs: ClassVar[tuple[int, ...]] = (1, 1, 1, 2, 3)
     brokers_of: ClassVar[tuple[int, ...]] = (1, 2, 2, 3, 3, 3, 3, 4, 5)
 

@@ -14,7 +14,16 @@ _NEVER = 2**62
 class PartitionTruth:
     """What is committed of one partition."""
 
-    __slots__ = ("committed", "excused", "last", "lost_at_epoch", "shown", "start", "trimmed")
+    __slots__ = (
+        "committed",
+        "durable",
+        "excused",
+        "last",
+        "lost_at_epoch",
+        "shown",
+        "start",
+        "trimmed",
+    )
 
     def __init__(self) -> None:
         self.committed: list[Entry | None] = []
@@ -24,6 +33,8 @@ class PartitionTruth:
         """Below it a client got the answer that all messages are gone."""
         self.shown = 0
         """The highest watermark that a client got from a leader."""
+        self.durable = 0
+        """Below it a producer got the answer that all is synced by all of the ISR."""
         self.excused = _NEVER
         """From here on no member of the ISR has kept its disk."""
         self.lost_at_epoch = -1
@@ -52,6 +63,17 @@ class Oracle:
         self.isr: frozenset[Member] = frozenset()
         """As etcd has it."""
         self.counts: dict[str, int] = {}
+        self.syncs: dict[Partition, bool] = {}
+        """By partition, whether `acks.all.durability` of its topic is `fsync` now. All brokers know
+        of a change at once: only who leads goes by it."""
+        self.set_back = False
+        """Whether etcd went back. What was answered then counts no more: a person chooses whose
+        messages do, and in the end all brokers have those."""
+        self.halted = False
+        """Whether a broker knew that etcd went back, and told the others: none leads until a person
+        makes the state anew."""
+        self.known_epoch = -1
+        """The highest epoch that the brokers knew which ran then: none begins below."""
         self._reads_may_be_old = reads_may_be_old
 
     def count(self, what: str) -> None:
@@ -73,6 +95,8 @@ class Oracle:
             raise Violation(f"{name_of(log)}: the watermark goes back from {old} to {offset}")
         if offset > len(log.entries):
             raise Violation(f"{name_of(log)}: the watermark {offset} is beyond the end")
+        if self.set_back:
+            return
         first = max(old, truth.start, log.log_start_offset)
         known = min(offset, len(committed))
         if log.entries[first:known] != committed[first:known]:
@@ -121,11 +145,13 @@ class Oracle:
     def cut(self, log: SimulatedLog, offset: int) -> None:
         """A member of the ISR never cuts what is committed."""
         self.count("cuts")
+        if self.set_back:
+            return
         truth = self.truth(log.partition)
         first = max(offset, truth.start)
         last = min(len(truth.committed), len(log.entries), truth.excused)
         directory = log.directory
-        if first >= last or directory.member not in self.isr or directory.identity.in_doubt:
+        if first >= last or not directory.is_in(self.isr) or directory.identity.in_doubt:
             return
         if any(log.entries[at] == truth.committed[at] for at in range(first, last)):
             raise Violation(f"{name_of(log)}: a member cuts at {offset}, committed is {last}")
@@ -137,6 +163,8 @@ class Oracle:
     def started(self, log: SimulatedLog, offset: int) -> None:
         """Only leaders let messages expire. Who recovers, with an empty ISR, takes over how
         far others had let them."""
+        if self.set_back:
+            return
         truth = self.truth(log.partition)
         if log.directory in self.leaders and self.leaders[log.directory][0] >= truth.lost_at_epoch:
             truth.start = max(truth.start, offset)
@@ -151,12 +179,14 @@ class Oracle:
         """A leader has everything that is committed."""
         self.count("elections")
         self.leaders[directory] = (epoch, who)
+        if self.set_back:
+            self._elected_after_set_back(epoch, who)
+            return
         for partition, truth in self.truths.items():
             log = directory.logs.get(partition)
             if may_lose:
                 truth.lost_at_epoch = epoch  # Who led before may go on beside it for a while.
-            if may_lose and log is not None:
-                truth.start = log.log_start_offset
+                truth.start = truth.start if log is None else log.log_start_offset
             have = _common(log, truth) if log is not None else 0
             if log is not None and not may_lose and truth.excused == _NEVER:
                 self._begins_behind_trim(log, truth)
@@ -175,6 +205,12 @@ class Oracle:
             if log is not None:
                 truth.count(log)
 
+    def _elected_after_set_back(self, epoch: int, who: Incarnation) -> None:
+        if self.halted:
+            raise Violation(f"{who} leads in epoch {epoch}, and it is known that etcd went back")
+        if epoch <= self.known_epoch:
+            raise Violation(f"{who} leads in epoch {epoch}, and {self.known_epoch} was known")
+
     def _begins_behind_trim(self, log: SimulatedLog, truth: PartitionTruth) -> None:
         if log.log_start_offset < truth.trimmed:
             raise Violation(f"{name_of(log)}: led from before {truth.trimmed}, an answered trim")
@@ -184,6 +220,7 @@ class Oracle:
         del truth.committed[have:]
         truth.start = min(truth.start, have)
         truth.trimmed = 0
+        truth.durable = min(truth.durable, have)
         truth.shown = min(truth.shown, have)
         truth.excused = _NEVER
         truth.lost_at_epoch = epoch
@@ -193,15 +230,26 @@ class Oracle:
 
     # Faults.
 
-    def disks_lost(self, state: ClusterState, directories: list[SimulatedDirectory]) -> None:
-        """Some disk lost something. Excused is what no member of the ISR has any more."""
+    def disks_lost(
+        self, state: ClusterState, directories: list[SimulatedDirectory], *, swapped: bool
+    ) -> None:
+        """Some disk lost something. Excused is what no member of the ISR has any more: of what was
+        answered as synced, only what was on a disk that was swapped."""
+        if self.set_back:
+            return
         members = state.isr or _counted_last(state, directories)
-        keep = [d for d in directories if d.member in members]
+        keep = [d for d in directories if d.is_in(members)]
         for partition, truth in self.truths.items():
             logs = [d.logs[partition] for d in keep if partition in d.logs]
             safe = max((_common(log, truth) for log in logs), default=0)
+            if not swapped and safe < min(truth.durable, truth.excused):
+                raise Violation(
+                    f"{partition}: what is below {truth.durable} was answered as synced, and none "
+                    f"of the ISR {sorted(members)} has more than what is below {safe}"
+                )
             if safe < len(truth.committed):
                 truth.excused = min(truth.excused, safe)
+                truth.durable = min(truth.durable, safe)
         metadata = self.truth(METADATA)
         kept = [entry[1:] for entry in metadata.committed[: metadata.excused] if entry]
         if ("topic", 0) not in kept and ("topic0", 0) in self.truths:
@@ -224,8 +272,12 @@ class Oracle:
 
     # Clients.
 
-    def acknowledged(self, partition: Partition, offset: int, entry: Entry) -> None:
+    def acknowledged(
+        self, partition: Partition, offset: int, entry: Entry, *, synced: bool
+    ) -> None:
         """What was answered as stored by all is committed."""
+        if self.set_back:
+            return
         truth = self.truth(partition)
         if entry[0] < truth.lost_at_epoch:
             return
@@ -235,6 +287,8 @@ class Oracle:
                 f"{partition}: {entry} at {offset} is acknowledged, committed is {there}"
             )
         self.count("acknowledged")
+        if synced:
+            truth.durable = max(truth.durable, offset + 1)
         truth.shown = max(truth.shown, offset + 1)
 
     def trimmed(self, partition: Partition, offset: int) -> None:
@@ -245,6 +299,8 @@ class Oracle:
     def read(self, directory: SimulatedDirectory) -> None:
         """A client reads at a leader, all partitions: nothing that was seen is gone."""
         self.count("reads")
+        if self.set_back:
+            return
         for partition, truth in self.truths.items():
             log = directory.logs.get(partition)
             watermark = log.high_watermark if log is not None else 0

@@ -3,6 +3,7 @@
 from random import Random
 from typing import Any
 
+from ...replication.cluster_node import ClusterNode
 from ...replication.cluster_state import ClusterState
 from ...replication.node import Node
 from ...replication.partition_log import Identity, Partition
@@ -12,7 +13,7 @@ from .disk import DATA, METADATA, TOPIC, SimulatedDirectory
 from .etcd import EtcdModel
 from .faults import Faults
 from .healing import heal
-from .machine import ONE_NONCE, Machine
+from .machine import ONE_NONCE, Machine, Request
 from .network import Network
 from .options import Options, draw_settings
 from .oracle import Oracle
@@ -43,12 +44,13 @@ class Simulation:
         self.topics_made = False
         """Whether the metadata of some broker names the second topic."""
         self.etcd_up = True
-        self.requests: list[tuple[Machine, int, Any]] = []
-        self.replies: list[tuple[Machine, int, Any, Any]] = []
+        self.requests: list[Request] = []
+        self.replies: list[tuple[Request, Any]] = []
         self.min_insyncs = dict.fromkeys((DATA, TOPIC), self.settings.min_insync)
         """By partition, `min.insync.replicas` of its topic. All brokers know of a change at once:
         only who leads goes by it."""
         self._alters = Random(f"{seed} min.insync.replicas")
+        self._durability = Random(f"{seed} acks.all.durability")
         self.machines: dict[int, Machine] = {}
         for broker_id in range(1, brokers + 1):
             self.machines[broker_id] = Machine(self, self.new_directory(broker_id))
@@ -59,9 +61,10 @@ class Simulation:
         self.oracle.isr = state.isr
         self.faults = Faults(self, self.random)
         self.draw()
-        self.alter_min_insyncs(DATA, TOPIC)
+        self.alter_topics(DATA, TOPIC)
         for machine in self.machines.values():
-            machine.start()
+            if machine.broker_id == 1 or self.random.random() < self.options.there_at_first:
+                machine.start()  # Others are added later.
 
     def new_directory(self, broker_id: int) -> SimulatedDirectory:
         """As on a new disk."""
@@ -107,8 +110,29 @@ class Simulation:
             self.settings,
             machine.new_nonce,
             may_have_lost=machine.may_have_lost,
+            copied=machine.directory.copied,
         )
         return node
+
+    def leave(self, machine: Machine, node: Node) -> None:
+        """Stop a broker in order: a leader hands over, a follower leaves the ISR, for a second at
+        most, in which anything happens."""
+        leader = node.leader
+        node.leave()
+        if leader is not None and isinstance(node, ClusterNode):
+            heirs = [
+                it.member for it in leader.sessions.values() if it.member in leader.isr.members
+            ]
+            if heirs:
+                node.hand_over(machine.now_s, self.random.choice(heirs).broker_id)
+        machine.settle()
+        for _ in range(self.random.randint(0, 12)):
+            self.now_s += 0.1
+            self.deliver()
+            machine.tick()
+            if machine.node is not node:
+                return
+        machine.stop(silent=False)
 
     def warm_up(self) -> None:
         """Until the first leader is there and has been found."""
@@ -116,18 +140,24 @@ class Simulation:
             self.now_s += 0.4
             self.round()
 
-    def alter_min_insyncs(self, *partitions: Partition) -> None:
-        """A person gives topics their own `min.insync.replicas`, or none."""
+    def alter_topics(self, *partitions: Partition) -> None:
+        """A person gives topics their own `min.insync.replicas` and `acks.all.durability`."""
         for partition in partitions:
             value = self._alters.choice((self.settings.min_insync, *self.options.min_insyncs))
             if not self.options.own_min_insync:
                 value = self.settings.min_insync
             self.min_insyncs[partition] = value
+            if self.options.own_durability:
+                self.oracle.syncs[partition] = self._durability.random() < 0.7
+
+    def syncs(self, partition: Partition) -> bool:
+        """Whether a message that comes with `acks=all` now waits for a sync."""
+        return self.oracle.syncs.get(partition, self.settings.sync_for_acks_all)
 
     def step(self) -> None:
         """One thing happens."""
         if self._alters.random() < ALTERED:
-            self.alter_min_insyncs(DATA, TOPIC)
+            self.alter_topics(DATA, TOPIC)
         random = self.random.random
         self.now_s += _STEPS_S[int(random() * 6)]
         chance = random()
@@ -141,6 +171,50 @@ class Simulation:
             self.clients.act()
         else:
             self.faults.act()
+
+    def set_back(self, saved: EtcdModel) -> None:
+        """etcd is restored. Brokers that run hear of it before anything else happens. One that
+        knows a later epoch cannot miss it; others do where etcd has as many revisions again."""
+        oracle = self.oracle
+        oracle.count("set back")
+        self.drop_requests()
+        self.etcd.restore(saved, self.now_s)
+        self.etcd_up = True
+        self.network.cut.clear()
+        oracle.set_back = True
+        knows = False
+        for machine in self.machines.values():
+            machine.paused_until_s = 0.0
+            node = machine.node
+            if isinstance(node, ClusterNode) and node.sent.epoch > saved.state.epoch:
+                knows = True
+                oracle.known_epoch = max(oracle.known_epoch, node.highest_epoch)
+        for _ in range(4):
+            self.now_s += 0.4
+            self.round()
+        oracle.halted = knows
+
+    def drop_requests(self) -> None:
+        """What is on its way to etcd, and from it, does not arrive."""
+        self.requests.clear()
+        self.replies.clear()
+
+    def cure(self) -> None:
+        """A person stops all brokers, and makes the state anew with the directory of one."""
+        for machine in self.machines.values():
+            if machine.node is not None:
+                machine.stop(silent=False)
+        self.drop_requests()
+        chosen, state = self._random_machine(), self.etcd.state
+        directory = chosen.directory
+        epoch = max(directory.identity.highest_epoch, state.epoch, state.least_epoch - 1)
+        directory.store(Identity(chosen.new_nonce(), highest_epoch=epoch))
+        members = frozenset({directory.member})
+        self.etcd.create(ClusterState(epoch, None, members, settled_epoch=epoch))
+        self.oracle.count("cures")
+        self.oracle.halted = False
+        for machine in self.machines.values():
+            machine.start()
 
     def _random_machine(self) -> Machine:
         return self.machines[1 + int(self.random.random() * len(self.machines))]
@@ -167,13 +241,13 @@ class Simulation:
 
     def _ask_etcd(self, number: int) -> None:
         """etcd gets a request; its answer follows at once, or late, or is lost."""
-        machine, run, effect = self.requests[number]
-        if not self.etcd_up or not self.network.reaches(machine.broker_id, ETCD):
+        request = self.requests[number]
+        if not self.etcd_up or not self.network.reaches(request.machine.broker_id, ETCD):
             return
         del self.requests[number]
-        answer = self.etcd.handle(self.now_s, effect)
+        answer = self.etcd.handle(self.now_s, request.effect)
         self.oracle.isr = self.etcd.state.isr
-        self.replies.append((machine, run, effect, answer))
+        self.replies.append((request, answer))
         chance = self.random.random()
         if chance < 0.7:
             self._hear_etcd(len(self.replies) - 1)
@@ -181,12 +255,13 @@ class Simulation:
             self.replies.pop()
 
     def _hear_etcd(self, number: int) -> None:
-        machine, run, effect, answer = self.replies[number]
-        if machine.node is not None and machine.run == run:
+        request, answer = self.replies[number]
+        machine = request.machine
+        if machine.node is not None and machine.run == request.run:
             if machine.active is None or not self.network.reaches(ETCD, machine.broker_id):
                 return
             del self.replies[number]
-            machine.answered(effect, answer)
+            machine.answered(request, answer)
         else:
             del self.replies[number]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.replication.cluster_state import ClusterState, Kept, MemberInfo, Reach
+from horolog.replication.cluster_state import ClusterState, Halt, Kept, MemberInfo, Reach
 from horolog.replication.settings import Incarnation, Member
 from horolog.server.replication.etcd.errors import BadValue
 from horolog.server.replication.etcd.values import (
@@ -31,6 +31,9 @@ states = st.builds(
     st.none() | runs,
     st.frozensets(members, max_size=5),
     st.frozensets(st.builds(Kept, members, numbers), max_size=5),
+    numbers,
+    st.integers(-1, 2**62),
+    st.none() | st.builds(Halt, st.integers(-1, 2**31 - 1)),
 )
 partitions = st.tuples(st.text(max_size=20), st.integers(0, 100_000))
 logs = st.dictionaries(partitions, st.tuples(numbers, numbers), max_size=5)
@@ -40,6 +43,17 @@ logs = st.dictionaries(partitions, st.tuples(numbers, numbers), max_size=5)
 def test_states(cluster_id: str, state: ClusterState) -> None:
     stored = StoredState(cluster_id, state)
     assert decode_state("state", encode_state(stored)) == stored
+
+
+def test_an_earlier_release_takes_no_part_in_a_halted_cluster() -> None:
+    state = ClusterState(3, None, frozenset())
+    for changed, version in (
+        (state, 1),
+        (state._replace(settled_epoch=3), 1),
+        (state._replace(halt=Halt(-1)), 2),
+        (state._replace(least_epoch=4), 2),
+    ):
+        assert json.loads(encode_state(StoredState("x", changed)))["version"] == version
 
 
 @given(runs)
@@ -71,6 +85,7 @@ def test_members(
         b"\xff",
         b"null",
         b"[" * 100_000,
+        b'{"version":3}',
         b'{"version":2}',
         b'{"version":1}',
         b'{"version":1,"cluster_id":"x","epoch":true,"leader":null,"isr":[],"kept":[]}',

@@ -56,6 +56,13 @@ class Member:
         self.broker = await self._stack.enter_async_context(started)
 
     async def stop(self) -> None:
+        """Stop cleanly, but without a word to the leader: a member of the ISR stays in it."""
+        if self.broker is not None:
+            self.cluster.node.leave = lambda: False
+        await self.leave()
+
+    async def leave(self) -> None:
+        """Stop in order."""
         await self._stack.aclose()
         self._stack, self.broker = AsyncExitStack(), None
 
@@ -126,7 +133,11 @@ class Members:
         async def found() -> DescribeReplicasResponse | None:
             status = leader.cluster.people.describe()
             lags = {member.lag_messages for member in status.members}
-            return status if status.in_sync == list(self.all) and lags == {0} else None
+            isr = leader.cluster.node.leader.isr.members if lags == {0} else None
+            # One that was started again is in the list before it has entered the ISR anew.
+            return (
+                status if isr == {each.cluster.node.member for each in self.all.values()} else None
+            )
 
         status: DescribeReplicasResponse = await eventually(found)
         return status

@@ -7,15 +7,16 @@ simulation itself asked for.
 from collections.abc import Callable
 
 from horolog.replication.cluster_node import ClusterNode
-from horolog.replication.cluster_state import ClusterState, ClusterView
+from horolog.replication.cluster_state import ClusterState, ClusterView, Sent
 from horolog.replication.effects import Answer, Connection, Outcome, Token, Transact
+from horolog.replication.epoch_owners import Owners
 from horolog.replication.follower import Follower
 from horolog.replication.leader import Leader
 from horolog.replication.lease import Lease
 from horolog.replication.messages import Hello, Part, Position, Welcome
-from horolog.replication.partition_log import Identity, Partition, PartitionLog
+from horolog.replication.partition_log import Directory, Identity, Partition, PartitionLog
 from horolog.replication.session import Session
-from horolog.replication.settings import Member
+from horolog.replication.settings import Incarnation, Member, ReplicationSettings
 from horolog.storage.replica.epoch_history import NO_EPOCH, EpochEnd, EpochHistory
 from horolog.testing.simulation.disk import METADATA, SimulatedLog
 from horolog.testing.simulation.options import Options
@@ -94,9 +95,9 @@ class CountsAtOnce(ClusterNode):
 class _Remembers(Leader):
     """What a follower once confirmed is confirmed on its next connections too."""
 
-    def greeted(self, connection: Connection, hello: Hello) -> None:
+    def greeted(self, connection: Connection, hello: Hello, owners: Owners) -> None:
         before = getattr(self, "known", {}).get(hello.member.broker_id)
-        super().greeted(connection, hello)
+        super().greeted(connection, hello, owners)
         session = self.sessions[connection]
         if before is not None:
             session.ends |= before.ends
@@ -308,6 +309,57 @@ class OneForAll(ClusterNode):
     leader_class = _OneForAll
 
 
+class GoesByCopies(ClusterNode):
+    """A copy of a directory is taken for the directory."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        incarnation: Incarnation,
+        settings: ReplicationSettings,
+        new_number: Callable[[], int],
+        *,
+        may_have_lost: bool,
+        copied: bool = False,
+    ) -> None:
+        super().__init__(
+            *(directory, incarnation, settings, new_number), may_have_lost=may_have_lost
+        )
+
+
+class BelievesOldState(ClusterNode):
+    """A state that is older than one that was read is gone by."""
+
+    def is_set_back(self, view: ClusterView, sent: Sent) -> bool:
+        return False
+
+
+class _KeepsItsMessages(Follower):
+    """Who led in an epoch is not looked at."""
+
+    def _go_by_owners(self, message: Welcome) -> None:
+        pass
+
+
+class TakesOwnersForOne(ClusterNode):
+    """Two leaders of one epoch pass for one."""
+
+    follower_class = _KeepsItsMessages
+
+    def conflict(self, owners: Owners) -> int | None:
+        return None
+
+    def contest(self, epoch: int) -> None:
+        pass
+
+
+class RaisesNoEpoch(ClusterNode):
+    """That etcd went back is said, and not which epochs there were."""
+
+    def _transact(self, now_s: float, view: ClusterView, state: ClusterState) -> None:
+        super()._transact(now_s, view, state._replace(least_epoch=0))
+
+
 CANARIES: dict[str, Callable[[], Options]] = {
     "truncation to the watermark": lambda: Options(node_class=CutsToWatermark),
     "the single answer 'truncate to'": lambda: Options(node_class=CutsOnce),
@@ -340,5 +392,11 @@ CANARIES: dict[str, Callable[[], Options]] = {
     "one min.insync.replicas for all topics": lambda: Options(
         node_class=OneForAll, own_min_insync=True
     ),
+    "a copy of a directory taken for itself": lambda: Options(node_class=GoesByCopies),
+    "an older state of etcd gone by": lambda: Options(node_class=BelievesOldState, sets_back=True),
+    "two leaders of one epoch taken for one": lambda: Options(
+        node_class=TakesOwnersForOne, sets_back=True
+    ),
+    "epochs that were known begin again": lambda: Options(node_class=RaisesNoEpoch, sets_back=True),
 }
 """By the words of the contract, the options that put the wrong rule in."""

@@ -35,6 +35,11 @@ class LogEnd:
     partition: int = int32(doc="Partition.")
     end: int = int64(doc="Log end offset.")
     epoch: int = int32(doc="Leader epoch of its last message; -1: it has none.")
+    contested_from: int = int64(
+        since=1,
+        default=NOT_KNOWN,
+        doc="First offset that it has of an epoch with two leaders, or of a later epoch; -1: none.",
+    )
 
 
 @message
@@ -68,13 +73,19 @@ class DescribeReplicasResponse:
         default=(),
         doc="Where the logs of this broker end, while none leads as far as it knows.",
     )
+    contested_epoch: int = int32(
+        since=1, default=NOT_KNOWN, doc="An epoch that two brokers led in; -1: none is known."
+    )
+    contested_leader: int = int32(
+        since=1, default=NOT_KNOWN, doc="Who led in it, as this broker knows it; -1: not known."
+    )
 
 
 DESCRIBE_REPLICAS: Final = Api(
     key=1005,
     name="describe-replicas",
     min_version=0,
-    max_version=0,
+    max_version=1,
     request=DescribeReplicasRequest,
     response=DescribeReplicasResponse,
     doc="Who leads, who follows, and how far behind. Refused by a broker that is in no cluster.",

@@ -73,6 +73,13 @@ class ReplicaPosition:
 
 @holds_values(MAX_REPLICATE_VALUES)
 @message
+class EpochOwner:
+    epoch: int = int32(doc="Leader epoch.")
+    broker_id: int = int32(doc="Broker that led in it.")
+    nonce: int = int64(doc="Number of its directory.")
+
+
+@message
 class ReplicateRequest:
     says: int = int8(doc="0 hello, 1 fetch, 2 confirm, 3 make.")
     connection: int = int64(doc="Number that the follower chose at random for this connection.")
@@ -92,6 +99,19 @@ class ReplicateRequest:
     ahead: bool = boolean(
         default=False,
         doc="Fetch: the last answer is not appended yet; go on behind what was sent.",
+    )
+    owners: list[EpochOwner] = array(
+        EpochOwner,
+        max_items=MAX_LEADER_EPOCHS,
+        since=1,
+        default=(),
+        doc="Hello: who led in which epoch, as the follower knows it.",
+    )
+    leaving: bool = boolean(
+        since=1,
+        default=False,
+        doc="Confirm: the follower stops. The leader takes it out of the in-sync replicas and "
+        "answers its fetch then.",
     )
     topics: list[str] = array(
         Text(),
@@ -174,6 +194,14 @@ class ReplicateResponse:
     kafka_address: str = string(
         default="", doc="In a welcome: where the leader takes clients of Kafka's protocol."
     )
+    owners: list[EpochOwner] = array(
+        EpochOwner,
+        max_items=MAX_LEADER_EPOCHS,
+        since=1,
+        default=(),
+        doc="In a welcome: who led in which epoch. Where the follower knows another owner of an "
+        "epoch, it does not follow.",
+    )
     parts: list[ReplicatedPart] = array(
         ReplicatedPart, max_items=MAX_PARTITIONS, default=(), doc="Partitions with news."
     )
@@ -201,7 +229,7 @@ REPLICATE: Final = Api(
     key=1004,
     name="replicate",
     min_version=0,
-    max_version=0,
+    max_version=1,
     request=ReplicateRequest,
     response=ReplicateResponse,
     doc="Between brokers: a follower's side of the copying of all topics. A confirmation is not "

@@ -65,11 +65,12 @@ async def create(
                 )
             _check_nobody_runs(name, seen)
             if seen.view is not None:
-                epoch = max(epoch, seen.view.state.epoch)
+                epoch = max(epoch, seen.view.state.epoch, seen.view.state.least_epoch - 1)
             # A new nonce, for a new entry into the ISR: kept before any broker can name it.
             nonce = SystemRandom().getrandbits(62) + 1
             identity.store(Identity(nonce, highest_epoch=epoch))
-            state = ClusterState(epoch, None, frozenset({Member(broker_id, nonce)}))
+            members = frozenset({Member(broker_id, nonce)})
+            state = ClusterState(epoch, None, members, settled_epoch=epoch)
             revision = 0 if seen.view is None else seen.view.state_revision
             made = await store.create(cluster_id, state, revision)
             if made.view is None or made.view.state != state:
@@ -131,7 +132,7 @@ async def remove(access: Access, name: str, broker_id: int, *, accept_loss: bool
                     f"broker {broker_id} runs at {seen.members[broker_id].address}, or did until a "
                     "moment ago: stop it, and try again after the time of a lease"
                 )
-            state = _without(view.state, broker_id)
+            state = view.state.removed(broker_id)
             if state == view.state:
                 await store.forget(broker_id)
                 return False
@@ -145,10 +146,3 @@ async def remove(access: Access, name: str, broker_id: int, *, accept_loss: bool
                 await store.forget(broker_id)
                 return True
     raise PolicyViolation(f"the state of cluster {name} changes all the time; try again")
-
-
-def _without(state: ClusterState, broker_id: int) -> ClusterState:
-    return state._replace(
-        isr=frozenset(one for one in state.isr if one.broker_id != broker_id),
-        kept=frozenset(one for one in state.kept if one.member.broker_id != broker_id),
-    )

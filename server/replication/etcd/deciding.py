@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.errors import HorologError, InvalidConfig, StorageError
 from ....replication.cluster_node import ClusterNode
+from ....replication.cluster_state import ClusterState, Sent
 from ....replication.effects import (
     Effect,
     GrantLease,
@@ -18,12 +19,13 @@ from ....replication.effects import (
 )
 from ....replication.messages import Hello
 from ....replication.settings import Incarnation
+from ....storage.replica.epoch_history import NO_EPOCH
 from ..channel import Known
 from ..followers import reachable
 from .asking import Lane
 from .client import EtcdClient
 from .errors import EtcdError, EtcdMisconfigured, EtcdUnreachable, LeaseNotFound
-from .joining import Joining, Sent
+from .joining import Joining
 from .store import ClusterStore, Seen
 from .values import StoredMember
 
@@ -63,12 +65,14 @@ class ByEtcd:
             ),
             cluster.new_number,
             may_have_lost=cluster.stored.may_have_lost,
+            copied=cluster.stored.copied,
         )
         self._joining = Joining(store.name, cluster.directory, cluster.stored, me)
         self._why_not = "etcd has not answered yet"
         self._failure = ""
         """Why the last read came to nothing; empty if it did not."""
         self._reported = ""
+        self._reported_halt = ""
         self._cluster_id = ""
         self._latest_revision = 0
         self._member_revision = 0
@@ -91,8 +95,15 @@ class ByEtcd:
         if self._failure:
             return f"etcd is needed to know who leads: {self._failure}"
         view = self.node.view
+        if view is not None and (self.node.went_back or view.state.halt is not None):
+            return self._halted(view.state)
         if view is not None and not view.state.isr:
-            lost = self._cluster.stored.lost_histories
+            stored = self._cluster.stored
+            lost = stored.lost_histories or (
+                "this data directory is a copy, which may be older than what its broker had"
+                if stored.copied
+                else ""
+            )
             return f"{lost}; " * bool(lost) + (
                 "everybody who was in sync may have lost something: brokers "
                 f"{sorted({kept.member.broker_id for kept in view.state.kept})} have to be there "
@@ -104,10 +115,37 @@ class ByEtcd:
             return f"no broker leads; one of the brokers in sync, {names}, can be elected"
         return "a leader is being elected"
 
+    def _halted(self, state: ClusterState) -> str:
+        """Why no broker leads until a person has made the state anew, and how."""
+        cure = f"`horolog cluster create {self._store.name} --replace`; then start them"
+        contested = self.contested_epoch
+        if contested != NO_EPOCH:
+            return (
+                f"two brokers led in epoch {contested}, and both have messages of it, as etcd was "
+                "restored from a backup meanwhile. See which offsets are whose (horolog cluster "
+                "status). Stop all brokers; where the messages are that count, run "
+                f"{cure}: the others give up theirs from that epoch on"
+            )
+        known = max(state.least_epoch - 1, self.node.highest_epoch)
+        was = f"was at epoch {known}" if known > state.epoch else "had later changes"
+        return (
+            f"etcd is at epoch {state.epoch} and {was}: it was restored from a backup, and may "
+            "name brokers as in sync that are not any more. Stop all brokers; where the one is "
+            f"that led last, run {cure}"
+        )
+
     @property
     def in_sync(self) -> list[int] | None:
         view = self.node.view
+        if view is not None and view.state.halt is not None:
+            return []
         return None if view is None else sorted(one.broker_id for one in view.state.isr)
+
+    @property
+    def contested_epoch(self) -> int:
+        view = self.node.view
+        halt = None if view is None else view.state.halt
+        return self.node.contested_epoch if halt is None else halt.contested_epoch
 
     @property
     def promise(self) -> str:
@@ -289,7 +327,8 @@ class ByEtcd:
     # What comes of it.
 
     def _sent(self) -> Sent:
-        return Sent(self._latest_revision, self._cluster.stored.identity.highest_epoch)
+        sent = self.node.sent
+        return sent._replace(revision=max(sent.revision, self._latest_revision))
 
     def _event(self, step: Callable[[float], Any]) -> None:
         self._cluster.happens(step)
@@ -313,7 +352,7 @@ class ByEtcd:
             return  # Overtaken by a later answer, which says more.
         self._latest_revision = max(self._latest_revision, seen.revision)
         cluster, node = self._cluster, self.node
-        why_not = self._joining.check(seen, sent)
+        why_not = self._joining.check(seen)
         if why_not != self._why_not:
             self._why_not = why_not
             if why_not:
@@ -328,7 +367,16 @@ class ByEtcd:
         view = seen.view
         assert view is not None
         await cluster.stored.store_ahead(node.coming_identity(view), cluster.work)
-        self._event(lambda now_s: node.cluster_read(now_s, view))
+        await cluster.stored.write_owners_ahead(node.coming_owners(view), cluster.work)
+        self._event(lambda now_s: node.cluster_read(now_s, view, sent))
+        self._report_halt(view.state)
+
+    def _report_halt(self, state: ClusterState) -> None:
+        halted = self._halted(state) if self.node.went_back or state.halt is not None else ""
+        if halted != self._reported_halt:
+            self._reported_halt = halted
+            if halted:
+                self._cluster.observe("leads_not", reason=halted)
 
     def _take_no_part(self) -> None:
         def leave(_: float) -> None:

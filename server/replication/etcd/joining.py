@@ -5,19 +5,8 @@ from ....replication.cluster_state import ClusterState
 from ....replication.settings import Incarnation, Member
 from ....storage.directory.log_directory import LogDirectory
 from ....storage.replica.epoch_history import NO_EPOCH
-from ....values import value_class
 from ..stored_directory import StoredDirectory
 from .store import Seen
-
-
-@value_class
-class Sent:
-    """What was known when a request was sent."""
-
-    revision: int
-    """The latest one of etcd that was seen."""
-    epoch: int
-    """The highest one that this directory has seen."""
 
 
 class Joining:
@@ -36,14 +25,13 @@ class Joining:
         """Whether this run has been seen in etcd."""
         self.refused = self.taken = False
         """Whether it is not to start so: at all, or as long as another broker has its id."""
-        self._went_back = ""
         self.joined = False
 
     def first_state(self) -> ClusterState:
         """Of a cluster that begins with this broker's data: it is in sync, and none leads yet."""
         epoch = max(0, self._stored.identity.highest_epoch)
         member = Member(self._stored.broker_id, self._stored.identity.nonce)
-        return ClusterState(epoch, None, frozenset({member}))
+        return ClusterState(epoch, None, frozenset({member}), settled_epoch=epoch)
 
     @property
     def never_joined(self) -> bool:
@@ -55,32 +43,16 @@ class Joining:
         identity = self._stored.identity
         return not identity.nonce or identity.highest_epoch == NO_EPOCH
 
-    def check(self, seen: Seen, sent: Sent) -> str:
+    def check(self, seen: Seen) -> str:
         """Look at what was read; returns why this broker must not act on it, empty if it may."""
         self.refused = self.taken = False
-        self._look_back(seen, sent)
-        if self._went_back:
-            return self._went_back
         if seen.view is None:
             return self._missing()
         self._was_there = True
-        if seen.view.state.epoch < sent.epoch and not self.never_joined:
-            return self._set_back(f"epoch {seen.view.state.epoch}", f"epoch {sent.epoch}")
         other = self._other_data(seen, seen.view.state)
         taken = self._taken(seen)
         self.refused, self.taken = bool(other), bool(taken)
         return other or taken
-
-    def _look_back(self, seen: Seen, sent: Sent) -> None:
-        if seen.revision < sent.revision:
-            self._went_back = self._set_back(f"revision {seen.revision}", f"{sent.revision}")
-
-    def _set_back(self, now: str, before: str) -> str:
-        return (
-            f"etcd is at {now} and was at {before}: it was restored from a backup, and may name "
-            "brokers as in sync that are not any more. Stop all brokers; where the one is that led "
-            f"last, run `horolog cluster create {self._name} --replace`; then start them"
-        )
 
     def _missing(self) -> str:
         if self._was_there or not self.never_joined:

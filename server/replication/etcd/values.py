@@ -3,7 +3,11 @@
 `state`:
 
     {"version": 1, "cluster_id": "RKJuE-phluKdGrFdw9V7kw", "epoch": 3, "leader": [2, 77],
-     "isr": [[1, 5], [2, 8]], "kept": [[3, 9, 1204]]}
+     "isr": [[1, 5], [2, 8]], "kept": [[3, 9, 1204]], "settled_epoch": 0}
+
+With version 2, which an earlier release takes no part in, it has `"least_epoch": 7, "halt": [6]`
+too: why no broker leads, and from which epoch on one may. The number is the epoch that has two
+owners, or -1 where etcd went back to an older state.
 
 `leader` is (broker id, number of its run) or null, `isr` are (broker id, nonce), `kept` are
 (broker id, nonce, revision). The key `leader` has (broker id, number of its run):
@@ -26,12 +30,16 @@ false. Fields that are not known are left alone, so that a later release may add
 import json
 from typing import Any, Final
 
-from ....replication.cluster_state import ClusterState, Kept, MemberInfo, Reach
+from ....replication.cluster_state import ClusterState, Halt, Kept, MemberInfo, Reach
 from ....replication.settings import Incarnation, Member
+from ....storage.replica.epoch_history import NO_EPOCH
 from ....values import value_class
 from .errors import BadValue
 
 VERSION: Final = 1
+
+HALTING: Final = 2
+"""Version of a state that says from which epoch on a broker may lead, or that none may."""
 
 _SHOWN: Final = 80
 
@@ -56,19 +64,29 @@ class StoredMember:
 def encode_state(stored: StoredState) -> bytes:
     """The value of `state`."""
     state = stored.state
+    halt = state.halt
+    later: dict[str, Any] = {}
+    if halt is not None or state.least_epoch:
+        halt_fields = None if halt is None else [halt.contested_epoch]
+        later = {"version": HALTING, "least_epoch": state.least_epoch, "halt": halt_fields}
     return _encoded(
+        **later,
         cluster_id=stored.cluster_id,
         epoch=state.epoch,
         leader=None if state.leader is None else list(state.leader),
         isr=sorted(list(member) for member in state.isr),
         kept=sorted([*kept.member, kept.revision] for kept in state.kept),
+        settled_epoch=state.settled_epoch,
     )
 
 
 def decode_state(key: str, value: bytes) -> StoredState:
     """The opposite. Raises `BadValue`."""
-    reader = _Reader(key, value)
-    leader = reader.document.get("leader")
+    reader = _Reader(key, value, HALTING)
+    document = reader.document
+    leader, halt = document.get("leader"), document.get("halt")
+    document.setdefault("least_epoch", 0)
+    document.setdefault("settled_epoch", NO_EPOCH)
     return StoredState(
         reader.text("cluster_id"),
         ClusterState(
@@ -76,6 +94,9 @@ def decode_state(key: str, value: bytes) -> StoredState:
             None if leader is None else Incarnation(*reader.numbers(leader, 2)),
             frozenset(Member(*each) for each in reader.lists("isr", 2)),
             frozenset(Kept(Member(*each[:2]), each[2]) for each in reader.lists("kept", 3)),
+            reader.number("least_epoch"),
+            reader.number("settled_epoch", NO_EPOCH),
+            None if halt is None else Halt(*reader.numbers(halt, 1)),
         ),
     )
 
@@ -129,13 +150,13 @@ def decode_member(key: str, value: bytes, lease_id: int) -> StoredMember:
 
 
 def _encoded(**fields: Any) -> bytes:
-    return json.dumps({"version": VERSION, **fields}, separators=(",", ":")).encode()
+    return json.dumps({"version": VERSION} | fields, separators=(",", ":")).encode()
 
 
 class _Reader:
     """Checks what a value has. Raises `BadValue`."""
 
-    def __init__(self, key: str, value: bytes) -> None:
+    def __init__(self, key: str, value: bytes, newest: int = VERSION) -> None:
         self._key = key
         try:
             document = json.loads(value)
@@ -145,9 +166,9 @@ class _Reader:
             raise self.wrong("is no object")
         self.document: dict[str, Any] = document
         version = document.get("version")
-        if version != VERSION:
+        if version not in range(VERSION, newest + 1):
             raise self.wrong(
-                f"is of version {str(version)[:_SHOWN]}, and this release knows version {VERSION}: "
+                f"is of version {str(version)[:_SHOWN]}, and this release knows version {newest}: "
                 "start a later release"
             )
 

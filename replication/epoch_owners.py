@@ -1,0 +1,38 @@
+"""Which broker led in which epoch. An epoch belongs to one broker; two owners are a conflict.
+
+etcd may go back to an older state while a broker that knows a later epoch is down. Another broker
+is then elected into that epoch, and its messages would pass for those of the first one.
+"""
+
+from collections.abc import Mapping
+
+from .partition_log import PartitionLog
+from .settings import Member
+
+Owners = Mapping[int, Member]
+"""By epoch, the member that led in it."""
+
+
+def first_conflict(own: Owners, other: Owners, settled_epoch: int) -> int | None:
+    """The first epoch above `settled_epoch` that has another owner in `other` than in `own`."""
+    common = own.keys() & other.keys()
+    return min((e for e in common if e > settled_epoch and own[e] != other[e]), default=None)
+
+
+def merged(own: Owners, leader: Owners, most: int) -> dict[int, Member]:
+    """The owners that a follower knows once it goes by its leader: of the newest `most` epochs."""
+    conflict = first_conflict(own, leader, -1)
+    agreed = {e: member for e, member in own.items() if conflict is None or e < conflict}
+    return dict(sorted((agreed | dict(leader)).items())[-most:])
+
+
+def cut_before(log: PartitionLog, epoch: int) -> bool:
+    """Remove the messages of `epoch` and of those after it; whether there were any."""
+    starts = [each.start_offset for each in log.epochs.starts if each.epoch >= epoch]
+    if not starts:
+        return False
+    if starts[0] > log.log_start_offset:
+        log.truncate(starts[0])
+    else:
+        log.truncate_fully(log.log_start_offset, None)
+    return True
