@@ -35,6 +35,7 @@ from .outcomes import (
     fault_finder,
     first_error,
 )
+from .weights import LARGE_BYTES, weight_of
 
 if TYPE_CHECKING:
     from .quotas.meter import Charge, Meter
@@ -51,6 +52,9 @@ _ready_of: Final[Callable[[Later], object]] = attrgetter("ready")
 _alone_of: Final[Callable[[Later], bool]] = attrgetter("alone")
 _may_hurry_of: Final[Callable[[Later], bool]] = attrgetter("may_hurry")
 _held_bytes_of: Final[Callable[[Later], int]] = attrgetter("held_bytes")
+
+Admit = Callable[[int], bool]
+"""Says whether a request may be worked on that takes so many bytes."""
 
 _READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key})
 
@@ -70,6 +74,12 @@ class _Asked:
     """Known once it was decoded, and as long as a refusal may have to say what it named."""
     charge: "Charge | None" = None
     """What is noted of it for quotas, until its answer is made."""
+    work_bytes: int = 0
+    """What it takes, with its answer, while it is worked on."""
+
+
+class NotAdmitted(Exception):
+    """There is no room for the work on a request: it is to be asked for again."""
 
 
 class _Kind:
@@ -82,10 +92,13 @@ class _Kind:
         "find_error",
         "find_fault",
         "handle",
+        "is_work",
         "most",
         "read",
         "responses",
+        "small_frame_bytes",
         "version",
+        "weight",
     )
 
     def __init__(
@@ -100,6 +113,13 @@ class _Kind:
         self.find_error: Callable[[Any], int] = error_finder(api.response)  # type: ignore[arg-type] # a class is hashable
         self.find_fault: Callable[[Sequence[Any]], bool] = fault_finder(api.response)  # type: ignore[arg-type]
         self.most = 1 if api.key in ONE_AT_A_TIME else sys.maxsize
+        self.weight = weight_of(api.key, version, encoding.NATIVE)
+        self.small_frame_bytes = sys.maxsize
+        """Larger frames are not read in bulk: what is made of them is counted before."""
+        if api is not PRODUCE:  # of which a frame is all that it takes
+            self.small_frame_bytes = self.weight.small_frame_bytes
+        self.is_work = api is LIST_OFFSETS
+        """Whether many of them that are under way at a time are counted too."""
         self._answered = partial(services.figures.answered, api.name)
 
     def count(
@@ -150,14 +170,23 @@ class Dispatcher:
 
         Raises `ProtocolError` or `CloseConnection` when the connection has to be closed.
         """
+        return self._answer_one(frame, caller, None)
+
+    def _answer_one(self, frame: Frame, caller: Caller, admit: Admit | None) -> Answer:
+        """As `answer_one`. Raises `NotAdmitted` where `admit` says so, with nothing done."""
         self._creations.asker = caller
-        head, raw = self._encoding.open_request(frame)
+        encoding = self._encoding
+        head, raw = encoding.open_request(frame)
         if head.version not in self._versions.get(head.api_key, ()):
             return self._unsupported(head)
+        weight = weight_of(head.api_key, head.version, encoding.NATIVE)
+        least_bytes = weight.of_frame(len(frame))
+        if admit is not None and not admit(least_bytes):
+            raise NotAdmitted
         call = Call(
             head.version,
             caller.broker_address,
-            kafka=not self._encoding.NATIVE,
+            kafka=not encoding.NATIVE,
             client_id=head.client_id,
             client_host=caller.host,
             session=caller.session,
@@ -165,12 +194,14 @@ class Dispatcher:
         api = APIS[head.api_key]
         asked = _Asked(api, head, self._time())
         if self.meter is not None:
-            asked.charge = self.meter.open(
-                api, caller, head.client_id, native=self._encoding.NATIVE
-            )
+            asked.charge = self.meter.open(api, caller, head.client_id, native=encoding.NATIVE)
 
         def handle() -> Answer:
-            asked.request = request = self._encoding.decode_body(api.request, head.version, raw)
+            asked.request = request = encoding.decode_body(api.request, head.version, raw)
+            asked.work_bytes = weight.of_request(self._services, request, head.version)
+            more = asked.work_bytes > least_bytes
+            if more and admit is not None and not admit(asked.work_bytes):
+                raise NotAdmitted
             if asked.charge is not None:
                 asked.charge.see(request)
             return self._respond(asked, self._handlers[api.key](self._services, request, call))
@@ -191,9 +222,12 @@ class Dispatcher:
         of them: appends that share a write cost a fraction of themselves.
         """
         found = self._kinds.get(self._kind_of(frames[0]))
-        requests = () if found is None else self._taken(found, frames, most, caller)
-        if found is None or not requests:
-            return (self.answer_one(frames.popleft(), caller),)
+        try:
+            requests = () if found is None else self._taken(found, frames, most, caller)
+            if found is None or not requests:
+                return (self._answer_first(frames, caller),)
+        except NotAdmitted:
+            return ()
         self._creations.asker = caller
         began = self._time()
         charges = () if self.meter is None else self._charges(found, requests, caller)
@@ -249,14 +283,18 @@ class Dispatcher:
 
     def _taken(self, found: _Kind, frames: Frames, most: int, caller: Caller) -> Sequence[Request]:
         """Take the requests of one kind off the front of `frames`, up to `most` of them, as far as
-        they may be answered without a look at each thing that they name."""
-        if len(frames) == 1 and most and self._guard is None:
+        they may be answered without a look at each thing that they name. Raises `NotAdmitted`."""
+        if len(frames) == 1 and most and not (self._guard or found.is_work):
+            if len(frames[0]) > found.small_frame_bytes:
+                return ()
             request = found.read(frames[0])
             if request is None:
                 return ()
             frames.clear()
             return (request,)
         first = list(islice(frames, min(most, found.most)))
+        if found.api is not PRODUCE:
+            first = _admitted(found, first, caller)
         if len(first) > 1 and sum(map(len, first)) > BULK_BYTES:
             ends = list(accumulate(map(len, first)))
             del first[bisect_left(ends, BULK_BYTES) + 1 :]
@@ -272,6 +310,15 @@ class Dispatcher:
             for _ in requests:
                 frames.popleft()
         return requests
+
+    def _answer_first(self, frames: Frames, caller: Caller) -> Answer:
+        """Take the first frame and answer it. Raises `NotAdmitted`; then it stays the first one."""
+        frame = frames.popleft()
+        try:
+            return self._answer_one(frame, caller, caller.admit)
+        except NotAdmitted:
+            frames.appendleft(frame)
+            raise
 
     def _charges(
         self, found: _Kind, requests: Sequence[Request], caller: Caller
@@ -348,6 +395,10 @@ class Dispatcher:
             requests, charges or repeat(None), outcomes, strict=False
         ):
             asked = _Asked(found.api, _head_of(request), began, request.body, charge)
+            if found.is_work and isinstance(outcome, Later):
+                asked.work_bytes = found.weight.of_request(
+                    self._services, request.body, found.version
+                )
             if charge is not None:
                 charge.add_seconds(seconds)
             yield self._guarded(asked, partial(self._answer_with, asked, outcome))
@@ -360,16 +411,7 @@ class Dispatcher:
     def _respond(self, asked: _Asked, response: Any) -> Answer:
         """The answer that carries `response`, which may be one that comes later."""
         if isinstance(response, Later):
-            if asked.api is PRODUCE:
-                asked.request = None  # Its record sets are not to be held until they are durable.
-            make = response.make if asked.charge is None else asked.charge.timed(response.make)
-            return Deferred(
-                response.ready,
-                lambda: self._guarded(asked, lambda: self._respond(asked, make())),
-                response.may_hurry,
-                response.alone,
-                response.held_bytes,
-            )
+            return self._respond_later(asked, response)
         if asked.charge is not None:
             response = _charged(asked, response)
         if response is None:
@@ -381,10 +423,28 @@ class Dispatcher:
         self._count(asked, code)
         return answer if isinstance(answer, bytes) else AnswerInParts(answer)
 
+    def _respond_later(self, asked: _Asked, response: Later) -> Deferred:
+        work_bytes = asked.work_bytes
+        if asked.api is PRODUCE:
+            asked.request = None  # Its record sets are not to be held until they are durable.
+            work_bytes = 0
+        make = response.make if asked.charge is None else asked.charge.timed(response.make)
+        return Deferred(
+            response.ready,
+            lambda: self._guarded(asked, lambda: self._respond(asked, make())),
+            response.may_hurry,
+            response.alone,
+            response.held_bytes,
+            work_bytes=0 if response.may_hurry else work_bytes,
+            is_large=work_bytes > LARGE_BYTES,
+        )
+
     def _guarded(self, asked: _Asked, step: Callable[[], Answer]) -> Answer:
         """What `step` returns, or the error answer of what it raises."""
         try:
             return step()
+        except NotAdmitted:
+            raise
         except CloseConnection as closing:
             self._count(asked, closing.code)
             raise
@@ -418,6 +478,25 @@ class Dispatcher:
         """Count a request whose answer is made."""
         seconds = self._time() - asked.began
         self._services.figures.answered(asked.api.name, error_name(code), seconds)
+
+
+def _admitted(found: _Kind, frames: Sequence[Frame], caller: Caller) -> list[Frame]:
+    """The first ones of some frames: those that are small, and no more of them than one that is not
+    small may take. Raises `NotAdmitted`."""
+    work_bytes = 0
+    admitted: list[Frame] = []
+    for frame in frames:
+        if len(frame) > found.small_frame_bytes:
+            break
+        if found.is_work:
+            frame_bytes = found.weight.of_frame(len(frame))
+            if work_bytes + frame_bytes > LARGE_BYTES and admitted:
+                break
+            work_bytes += frame_bytes
+        admitted.append(frame)
+    if work_bytes and caller.admit is not None and not caller.admit(work_bytes):
+        raise NotAdmitted
+    return admitted
 
 
 def _only_wait(outcomes: Sequence[Any]) -> bool:

@@ -5,9 +5,9 @@ requests without an answer, bytes of answers it does not read, and the time that
 request or an unread answer may take.
 
     reading    frames are handled as they come
-    stuck      too much is unanswered or unread, or a request has to be answered before others are
-               handled, or the client has taken more than its quota: no byte is read, no frame
-               handled
+    stuck      too much is unanswered, unread or worked on, or there is no room in memory for the
+               next request, or a request has to be answered before others are handled, or the
+               client has taken more than its quota: no byte is read, no frame handled
     finishing  no byte is read any more; closed when the last answer is out
     broken     the same, after something that is no request: it is closed for that
 """
@@ -30,11 +30,14 @@ from .held_memory import FREE_BYTES
 from .host import Host
 from .outgoing import Outgoing
 from .ready_connections import ReadyConnections
-from .sending import Answer, Deferred
+from .sending import MOST_LARGE, Answer, Deferred
 
 VIEWED_BYTES = 32 * 1024
 """From so many bytes on requests are handled where they were received: a copy of less costs
 nothing."""
+
+FRAME_BYTES = 100
+"""What a frame that waits takes beside its bytes."""
 
 NO_TLS_HERE = bytes.fromhex("15 0303 0002 02 46")
 """A fatal alert of TLS: protocol_version. Clients show it, and do not wait."""
@@ -79,6 +82,9 @@ class Connection(asyncio.BufferedProtocol):
         self._finishing = False
         self._broken: tuple[str, str] | None = None
         self._muted: asyncio.TimerHandle | None = None
+        self._waits_for_room = False
+        """Whether the first frame is not to be worked on before other work is done."""
+        self._noted_work_bytes = 0
         self._working = False
         seconds = host.limits.deadline_seconds
         self._frame_deadline = Deadline(loop, seconds, self._request_is_late)
@@ -101,7 +107,7 @@ class Connection(asyncio.BufferedProtocol):
             session = self._entrance.meet(transport, host)
         else:
             session = None
-        self._caller = self._endpoint.caller(local, host, session, self.mute)
+        self._caller = self._endpoint.caller(local, host, session, self.mute, self._admit)
         self._outgoing.begin(transport)
         self._host.figures.connections_opened += 1
         self._idle_limit.start()
@@ -226,6 +232,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._broken
             or self._working
             or self._muted
+            or self._waits_for_room
             or self._host.held_memory.is_short
             or self._transport is None
             or self._transport.get_write_buffer_size()
@@ -293,12 +300,18 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    @property
+    def address(self) -> str:
+        """Where the client is."""
+        return self._caller.host
+
     def held_bytes(self) -> int:
-        """What the client makes the broker hold: unread answers, requests that wait, a large
-        unfinished request."""
+        """What the client has left: unread answers, requests that wait, a large one that is not
+        complete."""
         if self._transport is None:
             return 0
-        requests = sum(map(len, self._frames)) if self._frames else 0
+        frames = self._frames
+        requests = sum(map(len, frames)) + FRAME_BYTES * len(frames) if frames else 0
         if self._reader.unfinished:
             requests += self._reader.held_bytes
         return self._outgoing.held_bytes() + requests
@@ -311,6 +324,23 @@ class Connection(asyncio.BufferedProtocol):
             "than max.buffered.bytes, and this one for the longest time",
         )
         self.abort()
+
+    def _admit(self, work_bytes: int) -> bool:
+        """Say whether a request may be worked on that takes so much, with its answer. If not, it is
+        asked again when that may have changed."""
+        answers = self._answers
+        if answers.work_bytes + answers.finished_bytes + work_bytes <= FREE_BYTES:
+            return True
+        if work_bytes <= FREE_BYTES or answers.large < MOST_LARGE:
+            self._note_work()
+            if self._host.held_memory.take_room(self, work_bytes):
+                return True
+        self._waits_for_room = True
+        return False
+
+    def room_came(self) -> None:
+        """Go on with the request for which there was no room."""
+        self._work()
 
     def to_be_answered(self) -> Source:
         """The frames that wait, how many of them may be taken now, and who sent them."""
@@ -433,6 +463,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._may_work():
             return
         self._working = True
+        self._waits_for_room = False
         frames = self._frames
         try:
             if self._outgoing:
@@ -458,6 +489,13 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._working = False
         self._host.held_memory.note(self)
+        self._note_work()
+
+    def _note_work(self) -> None:
+        work_bytes = self._answers.work_bytes
+        if work_bytes != self._noted_work_bytes:
+            self._noted_work_bytes = work_bytes
+            self._host.held_memory.note_work(self, work_bytes)
 
     def _drop_unsendable(self, error: Exception) -> None:
         self._drop("file", f"an answer could not be sent to its end: {error}")
@@ -478,7 +516,8 @@ class Connection(asyncio.BufferedProtocol):
         """Whether there is something to do about answers that wait: the first one can be made, or
         they stop the connection, or what they hold counts."""
         answers = self._answers
-        return answers.has_come or self._stuck or answers.held_bytes > FREE_BYTES
+        held_bytes = answers.held_bytes + answers.work_bytes
+        return answers.has_come or self._stuck or held_bytes > FREE_BYTES
 
     @property
     def _stuck(self) -> bool:
@@ -487,6 +526,7 @@ class Connection(asyncio.BufferedProtocol):
             answers.unanswered >= self._limits.max_requests_in_flight
             or answers.alone > 0
             or self._muted is not None
+            or self._waits_for_room
             or self._outgoing.is_full
         )
 

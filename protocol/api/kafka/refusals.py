@@ -34,7 +34,7 @@ def refusal(struct: type[Any], request: Any, code: int, message: str) -> Any:
         return FetchResponse(error_code=code, topics=[])
     if _has(struct, _CODE) and struct is not FetchResponse:
         return _item(struct, request, code, message)
-    array = _array_of_codes(struct)
+    array = answering_array(struct)
     if array is None or request is None:
         return None
     response = _item(struct, request, code, message)
@@ -51,7 +51,7 @@ def refused_each(
 ) -> tuple[str, list[Any]]:
     """The field of a response whose items have the errors of what a request named, and the items
     that refuse these."""
-    array = _array_of_codes(struct)
+    array = answering_array(struct)
     assert array is not None
     inner = cast(type[Any], array.type.of)  # type: ignore[union-attr]
     return array.name, [_item(inner, named, error.code, error.message) for named, error in refused]
@@ -71,7 +71,7 @@ def _item(struct: type[Any], named: Named, code: int, message: str) -> Any:
             values[_MESSAGE] = message
         elif spec.required:
             values[spec.name] = _same(spec, named)
-    array = _array_of_codes(struct)
+    array = answering_array(struct)
     if array is not None and not in_all:
         inner = cast(type[Any], array.type.of)  # type: ignore[union-attr]
         values[array.name] = [_item(inner, each, code, message) for each in _named_in(named)]
@@ -133,9 +133,10 @@ def _find_array_of_codes(struct: type[Any]) -> Field | None:
     for spec in all_fields(struct):
         if isinstance(spec.type, Array) and isinstance(spec.type.of, type):
             inner = spec.type.of
-            if _has(inner, _CODE) or _array_of_codes(inner) is not None:
+            if _has(inner, _CODE) or answering_array(inner) is not None:
                 return spec
     return None
 
 
-_array_of_codes: Final = cast(Callable[[type[Any]], Field | None], cache(_find_array_of_codes))
+answering_array: Final = cast(Callable[[type[Any]], Field | None], cache(_find_array_of_codes))
+"""The array of a response whose items answer what a request names; `None` where it has none."""
