@@ -59,6 +59,10 @@ Admit = Callable[[int], bool]
 _READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key})
 
 
+READ_FIRST_BYTES: Final = 4 * 1024
+"""Frames of up to so many bytes are read before it is asked whether there is room for the work on
+their requests: what is made of them is little, and says exactly how much that is."""
+
 UNKNOWN_API = "unknown"
 """The `api` label of requests that do not exist: what a client makes up is no label."""
 
@@ -180,9 +184,11 @@ class Dispatcher:
         if head.version not in self._versions.get(head.api_key, ()):
             return self._unsupported(head)
         weight = weight_of(head.api_key, head.version, encoding.NATIVE)
-        least_bytes = weight.of_frame(len(frame))
-        if admit is not None and not admit(least_bytes):
-            raise NotAdmitted
+        admitted_bytes = 0
+        if admit is not None and len(frame) > READ_FIRST_BYTES:
+            admitted_bytes = weight.of_frame(len(frame))
+            if not admit(admitted_bytes):
+                raise NotAdmitted
         call = Call(
             head.version,
             caller.broker_address,
@@ -199,7 +205,7 @@ class Dispatcher:
         def handle() -> Answer:
             asked.request = request = encoding.decode_body(api.request, head.version, raw)
             asked.work_bytes = weight.of_request(self._services, request, head.version)
-            more = asked.work_bytes > least_bytes
+            more = asked.work_bytes > admitted_bytes
             if more and admit is not None and not admit(asked.work_bytes):
                 raise NotAdmitted
             if asked.charge is not None:
@@ -294,7 +300,7 @@ class Dispatcher:
             return (request,)
         first = list(islice(frames, min(most, found.most)))
         if found.api is not PRODUCE:
-            first = _admitted(found, first, caller)
+            first = list(takewhile(lambda frame: len(frame) <= found.small_frame_bytes, first))
         if len(first) > 1 and sum(map(len, first)) > BULK_BYTES:
             ends = list(accumulate(map(len, first)))
             del first[bisect_left(ends, BULK_BYTES) + 1 :]
@@ -304,12 +310,30 @@ class Dispatcher:
             allows = self._guard.allows(found.api.key, caller)
             read = takewhile(lambda request: allows(request.body), read)
         requests = list(read)
+        if found.is_work:
+            requests = self._admitted(found, requests, caller)
         if len(requests) == len(frames):
             frames.clear()
         else:
             for _ in requests:
                 frames.popleft()
         return requests
+
+    def _admitted(
+        self, found: _Kind, requests: Sequence[Request], caller: Caller
+    ) -> Sequence[Request]:
+        """The first ones of some small requests: no more than one may take that is not small.
+        Raises `NotAdmitted`."""
+        work_bytes = count = 0
+        for request in requests:
+            more_bytes = found.weight.of_request(self._services, request.body, found.version)
+            if count and work_bytes + more_bytes > LARGE_BYTES:
+                break
+            work_bytes += more_bytes
+            count += 1
+        if count and caller.admit is not None and not caller.admit(work_bytes):
+            raise NotAdmitted
+        return requests[:count]
 
     def _answer_first(self, frames: Frames, caller: Caller) -> Answer:
         """Take the first frame and answer it. Raises `NotAdmitted`; then it stays the first one."""
@@ -478,25 +502,6 @@ class Dispatcher:
         """Count a request whose answer is made."""
         seconds = self._time() - asked.began
         self._services.figures.answered(asked.api.name, error_name(code), seconds)
-
-
-def _admitted(found: _Kind, frames: Sequence[Frame], caller: Caller) -> list[Frame]:
-    """The first ones of some frames: those that are small, and no more of them than one that is not
-    small may take. Raises `NotAdmitted`."""
-    work_bytes = 0
-    admitted: list[Frame] = []
-    for frame in frames:
-        if len(frame) > found.small_frame_bytes:
-            break
-        if found.is_work:
-            frame_bytes = found.weight.of_frame(len(frame))
-            if work_bytes + frame_bytes > LARGE_BYTES and admitted:
-                break
-            work_bytes += frame_bytes
-        admitted.append(frame)
-    if work_bytes and caller.admit is not None and not caller.admit(work_bytes):
-        raise NotAdmitted
-    return admitted
 
 
 def _only_wait(outcomes: Sequence[Any]) -> bool:

@@ -81,9 +81,6 @@ _SENTENCE_BYTES: Final = 250
 _NOTED_BYTES: Final = 200
 """What is noted about an item while it is answered: that it was met, and what is known of it."""
 
-_CHANGE_BYTES: Final = 3_000
-"""A change of a topic that is under way, or why it was refused."""
-
 _INTERVAL_BYTES: Final = 64
 """An interval of a count: in an array, as a number in a list, and encoded."""
 
@@ -114,8 +111,14 @@ _SETTING_BYTES: Final = 700
 _WAITS_AND_COPIES: Final = frozenset({PRODUCE.key, REPLICATE.key})
 """A produce holds its frame alone; a follower has its own bounds, and one request under way."""
 
-_CHANGES: Final = frozenset({CREATE_TOPICS.key, DELETE_TOPICS.key, CREATE_PARTITIONS.key})
-"""Requests that change topics."""
+_MORE_NOTED_BYTES: Final = {
+    CREATE_TOPICS.key: 3_000,
+    DELETE_TOPICS.key: 3_000,
+    CREATE_PARTITIONS.key: 3_000,
+    DELETE_ACLS.key: 800,
+}
+"""What more is noted about an item: changes of topics that are under way, and why they were
+refused; a filter of rules."""
 
 
 @value_class
@@ -143,8 +146,8 @@ class Weight:
         self._announced: Announced | None = None
         if api.key not in _WAITS_AND_COPIES:
             answers = _answers(api.response, version, native=native)
-            if api.key in _CHANGES:
-                answers[0] += _CHANGE_BYTES
+            if answers:
+                answers[0] += _MORE_NOTED_BYTES.get(api.key, 0)
             self._items = _items(api.request, version, native, answers, 1)
             self._announced = ANNOUNCED.get(api.key)
         self._densest = sorted(
@@ -168,7 +171,11 @@ class Weight:
         """What a request takes, without the texts in it, and what its answer announces."""
         announced = self._announced
         more = 0 if announced is None else announced(services, request, version)
-        return BASE_BYTES + _bytes_of(request, self._items) + more
+        return self.of_items(request) + more
+
+    def of_items(self, request: Any) -> int:
+        """The same without what its answer announces."""
+        return BASE_BYTES + _bytes_of(request, self._items)
 
     def _small_frame_bytes(self) -> int:
         low, high = 0, LARGE_BYTES

@@ -15,6 +15,7 @@ request or an unread answer may take.
 import asyncio
 from collections import deque
 from collections.abc import Iterable
+from time import monotonic
 from typing import cast
 
 from ...config.address import join_address
@@ -30,6 +31,7 @@ from .held_memory import FREE_BYTES
 from .host import Host
 from .outgoing import Outgoing
 from .ready_connections import ReadyConnections
+from .reset import was_reset
 from .sending import MOST_LARGE, Answer, Deferred
 
 VIEWED_BYTES = 32 * 1024
@@ -38,6 +40,13 @@ nothing."""
 
 FRAME_BYTES = 100
 """What a frame that waits takes beside its bytes."""
+
+TURN_SECONDS = 0.01
+"""How long requests of one connection are handled before others have their turn."""
+
+RESET_LOOK_SECONDS = 1.0
+"""How often it is looked whether the client is still there of a connection that is not read from,
+while requests of its are worked on."""
 
 NO_TLS_HERE = bytes.fromhex("15 0303 0002 02 46")
 """A fatal alert of TLS: protocol_version. Clients show it, and do not wait."""
@@ -85,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waits_for_room = False
         """Whether the first frame is not to be worked on before other work is done."""
         self._noted_work_bytes = 0
+        self._reset_look: asyncio.TimerHandle | None = None
         self._working = False
         seconds = host.limits.deadline_seconds
         self._frame_deadline = Deadline(loop, seconds, self._request_is_late)
@@ -261,8 +271,9 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_deadline.stop()
         self._idle_limit.stop()
         self._caller = Caller(("", 0), "")
-        if self._muted is not None:
-            self._muted.cancel()
+        for timer in (self._muted, self._reset_look):
+            if timer is not None:
+                timer.cancel()
         if self._entrance is not None:
             self._entrance.leave()
         if self._close_deadline is not None:
@@ -470,9 +481,12 @@ class Connection(asyncio.BufferedProtocol):
                 self._write()
             if frames:
                 left = max(len(frames) - (REQUESTS_IN_A_TURN - taken), 0)
+                until = monotonic() + TURN_SECONDS
                 while len(frames) > left and not self._stuck:
-                    self._handle_frames(left)
+                    self._handle_frames(left, until)
                     self._write()
+                    if monotonic() >= until:
+                        break
                 if frames and not self._stuck:
                     self._loop.call_soon(self._work)
         except ProtocolError as error:
@@ -496,19 +510,31 @@ class Connection(asyncio.BufferedProtocol):
         if work_bytes != self._noted_work_bytes:
             self._noted_work_bytes = work_bytes
             self._host.held_memory.note_work(self, work_bytes)
+            if self._reset_look is None and self._transport is not None:
+                self._reset_look = self._loop.call_later(RESET_LOOK_SECONDS, self._look_for_reset)
+
+    def _look_for_reset(self) -> None:
+        """End the work for a client that is gone. The loop does not tell while nothing is read."""
+        self._reset_look = None
+        if self._transport is None or not self._noted_work_bytes:
+            return
+        if not self._reading and was_reset(self._transport.get_extra_info("socket")):
+            self.abort()
+        else:
+            self._reset_look = self._loop.call_later(RESET_LOOK_SECONDS, self._look_for_reset)
 
     def _drop_unsendable(self, error: Exception) -> None:
         self._drop("file", f"an answer could not be sent to its end: {error}")
 
-    def _handle_frames(self, left: int) -> None:
-        """Handle frames until there is enough to write, one breaks the connection, or only `left`
-        of them are left for the next turn."""
+    def _handle_frames(self, left: int, until: float) -> None:
+        """Handle frames until there is enough to write, one breaks the connection, only `left` of
+        them are left for the next turn, or this turn is over by the time."""
         frames, answers = self._frames, self._answers
         most = self._limits.max_requests_in_flight
         while True:
             room = min(most - answers.unanswered, len(frames) - left)
             self._answer_next(room)
-            if len(frames) <= left or self._stuck:
+            if len(frames) <= left or self._stuck or monotonic() >= until:
                 return
 
     @property

@@ -65,6 +65,8 @@ class HeldMemory:
         self._waiting: dict[Callable[[], None], None] = {}
         self._queue = _WaitingForRoom()
         self._serves_soon = False
+        self._turn_is_taken = False
+        """Whether a large request was begun in this turn of the loop."""
         self._served: tuple[Holder, int] | None = None
         """The connection whose turn it is, and the bytes that it was found room for."""
         self.is_short = False
@@ -94,12 +96,16 @@ class HeldMemory:
         """Say whether `holder` may work on a request that takes so much.
 
         If so, `note_work` is to follow in the same turn of the loop. If not, `holder` waits, and is
-        called when its turn has come: client addresses take turns, a request each.
+        called when its turn has come: client addresses take turns, a request each. In one turn of
+        the loop one large request is begun: it may take a while to read it.
         """
         if self._served is not None and self._served[0] is holder:
             if size_bytes <= self._served[1]:
                 return True
-        elif not self._queue and self._has_room(size_bytes):
+        elif not (self._queue or self._turn_is_taken) and self._has_room(size_bytes):
+            if size_bytes > FREE_BYTES:
+                self._turn_is_taken = True
+                self._serve_soon()
             return True
         self._queue.add(holder, size_bytes)
         if not self._at_work:
@@ -181,19 +187,19 @@ class HeldMemory:
             self._call_soon(self._serve)
 
     def _serve(self) -> None:
-        """Have the next connection go on that waits for room, if there is room for its request. One
-        in each turn of the loop: its request may take a while."""
-        self._serves_soon = False
+        """Have the next connection go on that waits for room, if there is room for its request."""
+        self._serves_soon = self._turn_is_taken = False
         found = self._queue.first()
         if found is None or not self._has_room(found[1]):
             return
         self._queue.served(found[0])
         self._served = found
+        self._turn_is_taken = found[1] > FREE_BYTES
         try:
             found[0].room_came()
         finally:
             self._served = None
-        if self._queue:
+        if self._queue or self._turn_is_taken:
             self._serve_soon()
 
 

@@ -8,6 +8,24 @@ from horolog.server.network.held_memory import FREE_BYTES, HeldMemory
 LIMIT = 1000 * FREE_BYTES
 
 
+class Loop:
+    """Calls what is to be called soon, when it is told to."""
+
+    def __init__(self) -> None:
+        self._calls: deque[Callable[[], None]] = deque()
+
+    def __call__(self, call: Callable[[], None]) -> None:
+        self._calls.append(call)
+
+    def turn(self) -> None:
+        for _ in range(len(self._calls)):
+            self._calls.popleft()()
+
+    def run(self) -> None:
+        while self._calls:
+            self.turn()
+
+
 class SomeHolder:
     def __init__(self, held_since: float, held: int = 0, address: str = "10.0.0.1") -> None:
         self.held_since = held_since
@@ -26,13 +44,13 @@ class SomeHolder:
         self.held = 0
 
     def begin(self, memory: HeldMemory, size_bytes: int) -> bool:
-        """Work on a request, now or when there is room; whether it is now."""
+        """Work on a request, now or when there is room; whether that is in this turn of the loop or
+        in the next ones."""
         self.memory, self.wants = memory, size_bytes
-        if not memory.take_room(self, size_bytes):
-            return False
-        self.works += size_bytes
-        memory.note_work(self, self.works)
-        return True
+        self.room_came()
+        if isinstance(memory._call_soon, Loop):
+            memory._call_soon.run()
+        return self.works == size_bytes
 
     def end(self) -> None:
         """The work is done, and answered."""
@@ -42,21 +60,9 @@ class SomeHolder:
 
     def room_came(self) -> None:
         assert self.memory is not None
-        self.begin(self.memory, self.wants)
-
-
-class Loop:
-    """Calls what is to be called soon, when it is told to."""
-
-    def __init__(self) -> None:
-        self._calls: deque[Callable[[], None]] = deque()
-
-    def __call__(self, call: Callable[[], None]) -> None:
-        self._calls.append(call)
-
-    def run(self) -> None:
-        while self._calls:
-            self._calls.popleft()()
+        if self.memory.take_room(self, self.wants):
+            self.works = self.wants
+            self.memory.note_work(self, self.works)
 
 
 def memory_of(called: list[Callable[[], None]]) -> HeldMemory:
@@ -265,3 +271,21 @@ def test_a_request_that_takes_more_than_was_thought_waits_once_more() -> None:
     first.end()
     loop.run()
     assert third.works == HALF
+
+
+def test_one_large_request_is_begun_in_a_turn_of_the_loop() -> None:
+    """Each may take a while to read: those of a hundred clients are not read without a break."""
+    loop = Loop()
+    memory = HeldMemory(LIMIT, loop)
+    made = workers(3)
+    for each in made:
+        each.memory, each.wants = memory, FREE_BYTES + 1
+        each.room_came()
+    (small,) = workers(1)
+    assert [each.works > 0 for each in made] == [True, False, False]
+    loop.turn()
+    assert [each.works > 0 for each in made] == [True, True, False]
+    loop.turn()
+    assert [each.works > 0 for each in made] == [True, True, True]
+    loop.run()
+    assert memory.take_room(small, FREE_BYTES)
