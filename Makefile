@@ -26,7 +26,7 @@ LOCKED := $(INSTALL) --require-hashes
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
 
-.PHONY: help setup run cluster test asan check wheel bench bench-kafka bench-cluster bench-spark bench-handshakes soak secure-clients elections docs pictures lock clean
+.PHONY: help setup run cluster test asan check wheel bench bench-kafka bench-cluster bench-spark bench-handshakes bench-memory soak secure-clients elections docs pictures lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -69,6 +69,9 @@ bench-spark: $(DEV_READY) $(KERNEL_READY) ## measure through Spark, beside Parqu
 
 bench-handshakes: $(DEV_READY) $(KERNEL_READY) ## 10,000 TLS handshakes that stop half-way, at a broker; prints a table
 	@$(BIN)/python -m horolog.bench.guard.half_open
+
+bench-memory: $(DEV_READY) $(KERNEL_READY) ## pipelined requests that take much memory; prints a table, fails where a broker takes more than 400 MiB
+	@$(BIN)/python -m horolog.bench.guard.pipelining
 
 soak: $(DEV_READY) $(KERNEL_READY) ## the long random tests, kill rounds, and Spark on workers of its own
 	@cd tests && ../$(BIN)/pytest -m soak --hypothesis-profile=soak --timeout=7200

@@ -192,7 +192,7 @@ class Broker:
             retention_now_ms=self.trusted_time.now_ms(),
             clock_ahead_seconds=self.trusted_time.ahead_ms / 1000,
             connections=self.connections(),
-            held_bytes=self._connections.held_memory.total_bytes,
+            held_bytes=self._connections.held_memory.count_again(),
             unauthenticated=self.unauthenticated(),
             certificate_days=self.certificate_days(),
             parked=self.parked(),

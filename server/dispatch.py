@@ -20,7 +20,7 @@ from ..protocol.api.pieces import Pieces, weigher
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api, kind
 from ..protocol.api.writing import AnswersEncoder, Written
-from ..protocol.errors import NO_ERROR, CodedError, UnsupportedVersion
+from ..protocol.errors import NO_ERROR, CodedError, PolicyViolation, UnsupportedVersion
 from ..protocol.limits import LARGE_REQUEST_BYTES
 from .handlers import HANDLERS_OF_MANY, MOST_AT_A_TIME
 from .handlers.api_versions import unknown_version
@@ -37,6 +37,7 @@ from .outcomes import (
     fault_finder,
     first_error,
 )
+from .weights import LARGE_BYTES, weight_of
 
 if TYPE_CHECKING:
     from .quotas.meter import Charge, Meter
@@ -60,8 +61,15 @@ _alone_of: Final[Callable[[Later], bool]] = attrgetter("alone")
 _may_hurry_of: Final[Callable[[Later], bool]] = attrgetter("may_hurry")
 _held_bytes_of: Final[Callable[[Later], int]] = attrgetter("held_bytes")
 
+Admit = Callable[[int], bool]
+"""Says whether a request may be worked on that takes so many bytes."""
+
 _READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key})
 
+
+READ_FIRST_BYTES: Final = 4 * 1024
+"""Frames of up to so many bytes are read before it is asked whether there is room for the work on
+their requests: what is made of them is little, and says exactly how much that is."""
 
 UNKNOWN_API = "unknown"
 """The `api` label of requests that do not exist: what a client makes up is no label."""
@@ -78,6 +86,12 @@ class _Asked:
     """Known once it was decoded, and as long as a refusal may have to say what it named."""
     charge: "Charge | None" = None
     """What is noted of it for quotas, until its answer is made."""
+    work_bytes: int = 0
+    """What it takes, with its answer, while it is worked on."""
+
+
+class NotAdmitted(Exception):
+    """There is no room for the work on a request: it is to be asked for again."""
 
 
 class _Kind:
@@ -90,10 +104,13 @@ class _Kind:
         "find_error",
         "find_fault",
         "handle",
+        "is_work",
         "most",
         "read",
         "responses",
+        "small_frame_bytes",
         "version",
+        "weight",
     )
 
     def __init__(
@@ -108,6 +125,13 @@ class _Kind:
         self.find_error: Callable[[Any], int] = error_finder(api.response)  # type: ignore[arg-type] # a class is hashable
         self.find_fault: Callable[[Sequence[Any]], bool] = fault_finder(api.response)  # type: ignore[arg-type]
         self.most = MOST_AT_A_TIME.get(api.key, sys.maxsize)
+        self.weight = weight_of(api.key, version, encoding.NATIVE)
+        self.small_frame_bytes = sys.maxsize
+        """Larger frames are not read in bulk: what is made of them is counted before."""
+        if api is not PRODUCE:  # of which a frame is all that it takes
+            self.small_frame_bytes = self.weight.small_frame_bytes
+        self.is_work = api is LIST_OFFSETS
+        """Whether many of them that are under way at a time are counted too."""
         self._answered = partial(services.figures.answered, api.name)
 
     def count(
@@ -158,14 +182,25 @@ class Dispatcher:
 
         Raises `ProtocolError` or `CloseConnection` when the connection has to be closed.
         """
+        return self._answer_one(frame, caller, None)
+
+    def _answer_one(self, frame: Frame, caller: Caller, admit: Admit | None) -> Answer:
+        """As `answer_one`. Raises `NotAdmitted` where `admit` says so, with nothing done."""
         self._creations.asker = caller
-        head, raw = self._encoding.open_request(frame)
+        encoding = self._encoding
+        head, raw = encoding.open_request(frame)
         if head.version not in self._versions.get(head.api_key, ()):
             return self._unsupported(head)
+        weight = weight_of(head.api_key, head.version, encoding.NATIVE)
+        admitted_bytes = 0
+        if admit is not None and len(frame) > READ_FIRST_BYTES:
+            admitted_bytes = weight.of_frame(len(frame))
+            if not admit(admitted_bytes):
+                raise NotAdmitted
         call = Call(
             head.version,
             caller.broker_address,
-            kafka=not self._encoding.NATIVE,
+            kafka=not encoding.NATIVE,
             client_id=head.client_id,
             client_host=caller.host,
             session=caller.session,
@@ -173,9 +208,7 @@ class Dispatcher:
         api = APIS[head.api_key]
         asked = _Asked(api, head, self._time())
         if self.meter is not None:
-            asked.charge = self.meter.open(
-                api, caller, head.client_id, native=self._encoding.NATIVE
-            )
+            asked.charge = self.meter.open(api, caller, head.client_id, native=encoding.NATIVE)
 
         def handle(request: Any) -> Any:
             asked.request = request
@@ -184,11 +217,16 @@ class Dispatcher:
             return self._handlers[api.key](self._services, request, call)
 
         if len(frame) > self._decoded_at_once(api, head.version):
-            body = self._encoding.open_request(_pinned(frame))[1]
-            return self._handled_later(asked, body, caller, handle)
+            asked.work_bytes = weight.of_frame(len(frame))
+            body = encoding.open_request(_pinned(frame))[1]
+            return self._handled_later(asked, body, caller, admit, handle)
 
         def answer() -> Answer:
-            request = self._encoding.decode_body(api.request, head.version, raw)
+            request = encoding.decode_body(api.request, head.version, raw)
+            asked.work_bytes = weight.of_request(self._services, request, head.version)
+            more = asked.work_bytes > admitted_bytes
+            if more and admit is not None and not admit(asked.work_bytes):
+                raise NotAdmitted
             return self._respond(asked, handle(request))
 
         return self._guarded(asked, answer)
@@ -199,7 +237,12 @@ class Dispatcher:
         return SLOW_REQUEST_BYTES if slowly else LARGE_REQUEST_BYTES
 
     def _handled_later(
-        self, asked: _Asked, raw: Any, caller: Caller, handle: Callable[[Any], Any]
+        self,
+        asked: _Asked,
+        raw: Any,
+        caller: Caller,
+        admit: Admit | None,
+        handle: Callable[[Any], Any],
     ) -> Deferred:
         """The answer to a request that is decoded in turns with others; those behind it on its
         connection wait until it was handled."""
@@ -209,12 +252,30 @@ class Dispatcher:
         async def handled() -> Any:
             pieces = encoding.decode_in_pieces(asked.api.request, asked.head.version, raw)
             request = await work.finish(pieces, turns)
+            self._check_room(asked, request, admit)
             self._creations.asker = caller
             return handle(request)
 
         task = work.start(handled())
-        later = Later(task, task.result, alone=True, held_bytes=len(raw.frame), turns=turns)
+        held_bytes = len(raw.frame) if asked.api is PRODUCE else 0
+        later = Later(task, task.result, alone=True, held_bytes=held_bytes, turns=turns)
         return self._deferred(asked, later)
+
+    def _check_room(self, asked: _Asked, request: Any, admit: Admit | None) -> None:
+        """Refuse a request, which has been decoded, whose answer takes more than there is room for
+        beside what was counted for its frame. Raises `PolicyViolation`."""
+        head = asked.head
+        weight = weight_of(head.api_key, head.version, self._encoding.NATIVE)
+        work_bytes = weight.of_request(self._services, request, head.version)
+        more_bytes = work_bytes - asked.work_bytes
+        if more_bytes <= 0:
+            return
+        if admit is not None and not admit(more_bytes):
+            raise PolicyViolation(
+                f"the answer to this request would take {work_bytes} bytes, for which there is no "
+                "room now (max.buffered.bytes); ask for less at a time"
+            )
+        asked.work_bytes = work_bytes
 
     def waits_for_others(self, frame: Frame) -> bool:
         """Whether a request goes on with those of all connections that have some in this pass of
@@ -230,9 +291,12 @@ class Dispatcher:
         of them: appends that share a write cost a fraction of themselves.
         """
         found = self._kinds.get(self._kind_of(frames[0]))
-        requests = () if found is None else self._taken(found, frames, most, caller)
-        if found is None or not requests:
-            return (self.answer_one(frames.popleft(), caller),)
+        try:
+            requests = () if found is None else self._taken(found, frames, most, caller)
+            if found is None or not requests:
+                return (self._answer_first(frames, caller),)
+        except NotAdmitted:
+            return ()
         self._creations.asker = caller
         began = self._time()
         charges = () if self.meter is None else self._charges(found, requests, caller)
@@ -288,14 +352,18 @@ class Dispatcher:
 
     def _taken(self, found: _Kind, frames: Frames, most: int, caller: Caller) -> Sequence[Request]:
         """Take the requests of one kind off the front of `frames`, up to `most` of them, as far as
-        they may be answered without a look at each thing that they name."""
-        if len(frames) == 1 and most and self._guard is None:
+        they may be answered without a look at each thing that they name. Raises `NotAdmitted`."""
+        if len(frames) == 1 and most and not (self._guard or found.is_work):
+            if len(frames[0]) > found.small_frame_bytes:
+                return ()
             request = found.read(frames[0])
             if request is None:
                 return ()
             frames.clear()
             return (request,)
         first = list(islice(frames, min(most, found.most)))
+        if found.api is not PRODUCE:
+            first = list(takewhile(lambda frame: len(frame) <= found.small_frame_bytes, first))
         if len(first) > 1 and sum(map(len, first)) > BULK_BYTES:
             ends = list(accumulate(map(len, first)))
             del first[bisect_left(ends, BULK_BYTES) + 1 :]
@@ -305,12 +373,39 @@ class Dispatcher:
             allows = self._guard.allows(found.api.key, caller)
             read = takewhile(lambda request: allows(request.body), read)
         requests = list(read)
+        if found.is_work:
+            requests = self._admitted(found, requests, caller)
         if len(requests) == len(frames):
             frames.clear()
         else:
             for _ in requests:
                 frames.popleft()
         return requests
+
+    def _admitted(
+        self, found: _Kind, requests: Sequence[Request], caller: Caller
+    ) -> Sequence[Request]:
+        """The first ones of some small requests: no more than one may take that is not small.
+        Raises `NotAdmitted`."""
+        work_bytes = count = 0
+        for request in requests:
+            more_bytes = found.weight.of_request(self._services, request.body, found.version)
+            if count and work_bytes + more_bytes > LARGE_BYTES:
+                break
+            work_bytes += more_bytes
+            count += 1
+        if count and caller.admit is not None and not caller.admit(work_bytes):
+            raise NotAdmitted
+        return requests[:count]
+
+    def _answer_first(self, frames: Frames, caller: Caller) -> Answer:
+        """Take the first frame and answer it. Raises `NotAdmitted`; then it stays the first one."""
+        frame = frames.popleft()
+        try:
+            return self._answer_one(frame, caller, caller.admit)
+        except NotAdmitted:
+            frames.appendleft(frame)
+            raise
 
     def _charges(
         self, found: _Kind, requests: Sequence[Request], caller: Caller
@@ -389,6 +484,10 @@ class Dispatcher:
             requests, charges or repeat(None), outcomes, strict=False
         ):
             asked = _Asked(found.api, _head_of(request), began, request.body, charge)
+            if found.is_work and isinstance(outcome, Later):
+                asked.work_bytes = found.weight.of_request(
+                    self._services, request.body, found.version
+                )
             if charge is not None:
                 charge.add_seconds(seconds)
             yield self._guarded(asked, partial(self._answer_with, asked, outcome))
@@ -401,8 +500,6 @@ class Dispatcher:
     def _respond(self, asked: _Asked, response: Any) -> Answer:
         """The answer that carries `response`, which may be one that comes later."""
         if isinstance(response, Later):
-            if asked.api is PRODUCE:
-                asked.request = None  # Its record sets are not to be held until they are durable.
             return self._deferred(asked, response)
         if asked.charge is not None:
             response = _charged(asked, response)
@@ -418,6 +515,10 @@ class Dispatcher:
         return answer if isinstance(answer, bytes) else AnswerInParts(answer)
 
     def _deferred(self, asked: _Asked, later: Later) -> Deferred:
+        work_bytes = asked.work_bytes
+        if asked.api is PRODUCE:
+            asked.request = None  # Its record sets are not to be held until they are durable.
+            work_bytes = 0
         make = later.make
         if asked.charge is not None:
             make = asked.charge.timed(make, later.turns)
@@ -427,6 +528,8 @@ class Dispatcher:
             later.may_hurry,
             later.alone,
             later.held_bytes,
+            work_bytes=0 if later.may_hurry else work_bytes,
+            is_large=work_bytes > LARGE_BYTES,
         )
 
     def _written_later(self, asked: _Asked, response: Any) -> Deferred:
@@ -446,12 +549,21 @@ class Dispatcher:
             self._count(asked, code)
             return written if isinstance(written, bytes) else AnswerInParts(written)
 
-        return Deferred(task, lambda: self._guarded(asked, make), alone=True)
+        work_bytes = asked.work_bytes
+        return Deferred(
+            task,
+            lambda: self._guarded(asked, make),
+            alone=True,
+            work_bytes=work_bytes,
+            is_large=work_bytes > LARGE_BYTES,
+        )
 
     def _guarded(self, asked: _Asked, step: Callable[[], Answer]) -> Answer:
         """What `step` returns, or the error answer of what it raises."""
         try:
             return step()
+        except NotAdmitted:
+            raise
         except CloseConnection as closing:
             self._count(asked, closing.code)
             raise

@@ -71,6 +71,7 @@ from .produce import handle_many as produce_many
 from .producer_ids import handle as init_producer_id
 from .quotas import alter as alter_quotas
 from .quotas import describe as describe_quotas
+from .repeats import answering_once, refusing_repeats
 from .replicas import describe as describe_replicas
 from .replicas import promote, replicate
 from .settings import alter as alter_settings
@@ -104,16 +105,18 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         METADATA.key: metadata,
         CREATE_TOPICS.key: create_topics,
         DELETE_TOPICS.key: delete_topics,
-        DELETE_RECORDS.key: delete_records,
+        DELETE_RECORDS.key: refusing_repeats(DELETE_RECORDS, delete_records),
         CREATE_PARTITIONS.key: create_partitions,
         INIT_PRODUCER_ID.key: init_producer_id,
-        OFFSET_FOR_LEADER_EPOCH.key: offset_for_leader_epoch,
+        OFFSET_FOR_LEADER_EPOCH.key: refusing_repeats(
+            OFFSET_FOR_LEADER_EPOCH, offset_for_leader_epoch
+        ),
         DESCRIBE_LOG_DIRS.key: describe_log_dirs,
         DESCRIBE_CONFIGS.key: describe_settings,
         ALTER_CONFIGS.key: alter_settings,
         INCREMENTAL_ALTER_CONFIGS.key: alter_some_settings,
         OFFSET_COMMIT.key: commit_positions,
-        OFFSET_FETCH.key: fetch_positions,
+        OFFSET_FETCH.key: answering_once(fetch_positions),
         FIND_COORDINATOR.key: find_coordinator,
         JOIN_GROUP.key: join_group,
         SYNC_GROUP.key: sync_group,
@@ -123,7 +126,7 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         LIST_GROUPS.key: list_groups,
         DELETE_GROUPS.key: delete_groups,
         API_VERSIONS.key: answer_api_versions,
-        DESCRIBE_LOG.key: describe_log,
+        DESCRIBE_LOG.key: refusing_repeats(DESCRIBE_LOG, describe_log),
         DESCRIBE_BROKER.key: describe_broker,
         COUNT_BY_TIME.key: count_by_time,
         REPLICATE.key: replicate,

@@ -1,7 +1,6 @@
 """list-offsets: which offset was it at a time."""
 
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ from ..parking import Partition
 from ..work import Turns
 from .base import Later, Services, each_alone
 from .epochs import check_epoch, current_epoch, epoch_of
+from .repeats import repeats
 
 CONSUMER = -1
 """`replica_id` of those who see nothing above the high watermark."""
@@ -92,7 +92,7 @@ class _Listing:
         self._version = version
         self._to_log_end = request.replica_id != CONSUMER
         only_one = len(request.topics) == 1 and len(request.topics[0].partitions) == 1
-        self._repeated = () if only_one else _repeated(request)
+        self._repeated = {} if only_one else repeats(request.topics)
         self.response = ListOffsetsResponse(topics=[])
 
     def steps(self) -> Steps:
@@ -115,7 +115,7 @@ class _Listing:
         result = ListOffsetsPartitionResult(partition=wanted.partition)
         topic_result.partitions.append(result)
         try:
-            if (topic, wanted.partition) in self._repeated:
+            if wanted.partition in self._repeated.get(topic, ()):
                 raise InvalidRequest(
                     f"the request names partition {wanted.partition} of {topic!r} more than once"
                 )
@@ -192,16 +192,6 @@ class _Listing:
         while not search.step():
             yield search if search.opens else None
         result.old_style_offsets = search.result
-
-
-def _repeated(request: ListOffsetsRequest) -> Collection[Partition]:
-    """The partitions that are named more than once."""
-    times = Counter(
-        (topic.name, partition.partition)
-        for topic in request.topics
-        for partition in topic.partitions
-    )
-    return {key for key, count in times.items() if count > 1}
 
 
 def _check_target(target: int) -> None:

@@ -5,9 +5,9 @@ requests without an answer, bytes of answers it does not read, and the time that
 request or an unread answer may take.
 
     reading    frames are handled as they come
-    stuck      too much is unanswered or unread, or a request has to be answered before others are
-               handled, or the client has taken more than its quota: no byte is read, no frame
-               handled
+    stuck      too much is unanswered, unread or worked on, or there is no room in memory for the
+               next request, or a request has to be answered before others are handled, or the
+               client has taken more than its quota: no byte is read, no frame handled
     finishing  no byte is read any more; closed when the last answer is out
     broken     the same, after something that is no request: it is closed for that
 """
@@ -31,7 +31,8 @@ from .held_memory import FREE_BYTES
 from .host import Host
 from .outgoing import Outgoing
 from .ready_connections import REQUEST_BYTES, ReadyConnections
-from .sending import Answer, Deferred
+from .reset import was_reset
+from .sending import MOST_LARGE, Answer, Deferred
 
 VIEWED_BYTES = 32 * 1024
 """From so many bytes on requests are handled where they were received: a copy of less costs
@@ -40,6 +41,13 @@ nothing."""
 PASS_SECONDS = 0.005
 """Processor time after which the requests of one connection that are left wait for the next pass of
 the loop."""
+
+FRAME_BYTES = 100
+"""What a frame that waits takes beside its bytes."""
+
+RESET_LOOK_SECONDS = 1.0
+"""How often it is looked whether the client is still there of a connection that is not read from,
+while requests of its are worked on."""
 
 NO_TLS_HERE = bytes.fromhex("15 0303 0002 02 46")
 """A fatal alert of TLS: protocol_version. Clients show it, and do not wait."""
@@ -84,6 +92,10 @@ class Connection(asyncio.BufferedProtocol):
         self._finishing = False
         self._broken: tuple[str, str] | None = None
         self._muted: asyncio.TimerHandle | None = None
+        self._waits_for_room = False
+        """Whether the first frame is not to be worked on before other work is done."""
+        self._noted_work_bytes = 0
+        self._reset_look: asyncio.TimerHandle | None = None
         self._working = False
         seconds = host.limits.deadline_seconds
         self._frame_deadline = Deadline(loop, seconds, self._request_is_late)
@@ -106,7 +118,7 @@ class Connection(asyncio.BufferedProtocol):
             session = self._entrance.meet(transport, host)
         else:
             session = None
-        self._caller = self._endpoint.caller(local, host, session, self.mute)
+        self._caller = self._endpoint.caller(local, host, session, self.mute, self._admit)
         self._outgoing.begin(transport)
         self._host.figures.connections_opened += 1
         self._idle_limit.start()
@@ -231,6 +243,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._broken
             or self._working
             or self._muted
+            or self._waits_for_room
             or self._host.held_memory.is_short
             or self._transport is None
             or self._transport.get_write_buffer_size()
@@ -259,8 +272,9 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_deadline.stop()
         self._idle_limit.stop()
         self._caller = Caller(("", 0), "")
-        if self._muted is not None:
-            self._muted.cancel()
+        for timer in (self._muted, self._reset_look):
+            if timer is not None:
+                timer.cancel()
         if self._entrance is not None:
             self._entrance.leave()
         if self._close_deadline is not None:
@@ -298,12 +312,18 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    @property
+    def address(self) -> str:
+        """Where the client is."""
+        return self._caller.host
+
     def held_bytes(self) -> int:
-        """What the client makes the broker hold: unread answers, requests that wait, a large
-        unfinished request."""
+        """What the client has left: unread answers, requests that wait, a large one that is not
+        complete."""
         if self._transport is None:
             return 0
-        requests = sum(map(len, self._frames)) if self._frames else 0
+        frames = self._frames
+        requests = sum(map(len, frames)) + FRAME_BYTES * len(frames) if frames else 0
         if self._reader.unfinished:
             requests += self._reader.held_bytes
         return self._outgoing.held_bytes() + requests
@@ -316,6 +336,23 @@ class Connection(asyncio.BufferedProtocol):
             "than max.buffered.bytes, and this one for the longest time",
         )
         self.abort()
+
+    def _admit(self, work_bytes: int) -> bool:
+        """Say whether a request may be worked on that takes so much, with its answer. If not, it is
+        asked again when that may have changed."""
+        answers = self._answers
+        if answers.work_bytes + answers.finished_bytes + work_bytes <= FREE_BYTES:
+            return True
+        if work_bytes <= FREE_BYTES or answers.large < MOST_LARGE:
+            self._note_work()
+            if self._host.held_memory.take_room(self, work_bytes):
+                return True
+        self._waits_for_room = True
+        return False
+
+    def room_came(self) -> None:
+        """Go on with the request for which there was no room."""
+        self._work()
 
     def to_be_answered(self) -> Source:
         """The frames that wait, how many of them may be taken now, and who sent them."""
@@ -438,6 +475,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._may_work():
             return
         self._working = True
+        self._waits_for_room = False
         frames = self._frames
         try:
             if self._outgoing:
@@ -464,6 +502,25 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._working = False
         self._host.held_memory.note(self)
+        self._note_work()
+
+    def _note_work(self) -> None:
+        work_bytes = self._answers.work_bytes
+        if work_bytes != self._noted_work_bytes:
+            self._noted_work_bytes = work_bytes
+            self._host.held_memory.note_work(self, work_bytes)
+            if self._reset_look is None and self._transport is not None:
+                self._reset_look = self._loop.call_later(RESET_LOOK_SECONDS, self._look_for_reset)
+
+    def _look_for_reset(self) -> None:
+        """End the work for a client that is gone. The loop does not tell while nothing is read."""
+        self._reset_look = None
+        if self._transport is None or not self._noted_work_bytes:
+            return
+        if not self._reading and was_reset(self._transport.get_extra_info("socket")):
+            self.abort()
+        else:
+            self._reset_look = self._loop.call_later(RESET_LOOK_SECONDS, self._look_for_reset)
 
     def _drop_unsendable(self, error: Exception) -> None:
         self._drop("file", f"an answer could not be sent to its end: {error}")
@@ -484,7 +541,8 @@ class Connection(asyncio.BufferedProtocol):
         """Whether there is something to do about answers that wait: the first one can be made, or
         they stop the connection, or what they hold counts."""
         answers = self._answers
-        return answers.has_come or self._stuck or answers.held_bytes > FREE_BYTES
+        held_bytes = answers.held_bytes + answers.work_bytes
+        return answers.has_come or self._stuck or held_bytes > FREE_BYTES
 
     @property
     def _stuck(self) -> bool:
@@ -493,6 +551,7 @@ class Connection(asyncio.BufferedProtocol):
             answers.unanswered >= self._limits.max_requests_in_flight
             or answers.alone > 0
             or self._muted is not None
+            or self._waits_for_room
             or self._outgoing.is_full
         )
 

@@ -27,6 +27,9 @@ class Caller:
     """Its login; `None` where logins are not asked for."""
     mute: Callable[[float], None] | None = None
     """Has the connection not be read from for so many seconds."""
+    admit: Callable[[int], bool] | None = None
+    """Says whether a request may be worked on that takes so many bytes, with its answer. If not,
+    the connection asks for the answer again when that may have changed."""
 
     @property
     def principal(self) -> str:
@@ -48,7 +51,8 @@ class Answerer(Protocol):
 
     def answer(self, frames: Frames, most: int, caller: Caller) -> Iterable[Answer]:
         """Take the next request off `frames`, perhaps up to `most` of them, and handle what was
-        taken. Raises `ProtocolError` or `CloseConnection`."""
+        taken; or nothing, where the caller does not admit it. Raises `ProtocolError` or
+        `CloseConnection`."""
         ...
 
     def answer_in_bulk(self, sources: Sequence[Source]) -> Sequence[tuple[int, Iterable[Answer]]]:
@@ -87,6 +91,7 @@ class Endpoint:
         host: str,
         session: Session | None = None,
         mute: Callable[[float], None] | None = None,
+        admit: Callable[[int], bool] | None = None,
     ) -> Caller:
         """Who has reached `local` from `host`."""
-        return Caller(self.advertised or local, host, session, mute)
+        return Caller(self.advertised or local, host, session, mute, admit)

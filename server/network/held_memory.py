@@ -1,10 +1,16 @@
 """The bytes that all clients together make the broker hold.
 
 One connection is bounded by its own limits, but a thousand that each stay just below them would
-take all the memory there is. So what they hold is added up: answers that are not read, and large
-requests that are not complete. Above the limit a client is closed, and that is the one whose bytes
-have been lying for the longest time: a client that reads and sends as
-expected holds nothing for long.
+take all the memory there is. So what they hold is added up, in two parts.
+
+    left        answers that are not read, large requests that are not complete, requests that wait
+    at work     what requests take, with their answers, while the broker works on them; it is
+                counted before any of it is made
+
+Above the limit a client is closed, and that is the one whose bytes have been lying for the longest
+time: a client that reads and sends as expected leaves nothing for long. Work closes nobody while it
+finds room otherwise: a request that finds none waits, and so does its connection. Work gets half of
+the limit at most, so that clients that read slowly keep the other half.
 """
 
 from collections.abc import Callable
@@ -22,15 +28,26 @@ class Holder(Protocol):
     held_since: float
     """When it last held nothing, in the loop's time."""
 
-    def held_bytes(self) -> int: ...
+    @property
+    def address(self) -> str:
+        """Where its client is."""
+        ...
+
+    def held_bytes(self) -> int:
+        """What its client has left."""
+        ...
 
     def give_up(self, total_bytes: int) -> None:
         """Close and let go of all bytes; all holders together have `total_bytes`."""
         ...
 
+    def room_came(self) -> None:
+        """Go on with the request for which there was no room."""
+        ...
+
 
 class HeldMemory:
-    """Who holds how much.
+    """Which connection holds how much.
 
     What was given up is only free once its connection is lost, in a later turn of the loop.
     A request that would make the broker hold more waits for that, or one turn could make as
@@ -40,13 +57,31 @@ class HeldMemory:
     def __init__(self, limit_bytes: int, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._limit_bytes = limit_bytes
         self._call_soon = call_soon
-        self._held: dict[Holder, int] = {}
+        self._left: dict[Holder, int] = {}
+        self._left_bytes = 0
+        self._at_work: dict[Holder, int] = {}
+        self._work_bytes = 0
         self._given_up: dict[Holder, int] = {}
         self._waiting: dict[Callable[[], None], None] = {}
+        self._queue = _WaitingForRoom()
+        self._serves_soon = False
+        self._turn_is_taken = False
+        """Whether a large request was begun in this turn of the loop."""
+        self._served: tuple[Holder, int] | None = None
+        """The connection whose turn it is, and the bytes that it was found room for."""
         self.is_short = False
         """Whether a connection was asked to let go of bytes, and has not yet."""
-        self.total_bytes = 0
+
+    @property
+    def total_bytes(self) -> int:
         """As it was noted: what was sent to clients since then is still in it."""
+        return self._left_bytes + self._work_bytes
+
+    def count_again(self) -> int:
+        """As `total_bytes`, without what was sent to clients meanwhile."""
+        for each in list(self._left):
+            self._set_left(each, each.held_bytes())
+        return self.total_bytes
 
     def ask_for_room(self, work: Callable[[], None]) -> bool:
         """Say whether more may be held. If not, `work` is called when that may have changed."""
@@ -57,37 +92,147 @@ class HeldMemory:
         self._waiting[work] = None
         return False
 
+    def take_room(self, holder: Holder, size_bytes: int) -> bool:
+        """Say whether `holder` may work on a request that takes so much.
+
+        If so, `note_work` is to follow in the same turn of the loop. If not, `holder` waits, and is
+        called when its turn has come: client addresses take turns, a request each. In one turn of
+        the loop one large request is begun: it may take a while to read it.
+        """
+        if self._served is not None and self._served[0] is holder:
+            if size_bytes <= self._served[1]:
+                return True
+        elif not (self._queue or self._turn_is_taken) and self._has_room(size_bytes):
+            if size_bytes > FREE_BYTES:
+                self._turn_is_taken = True
+                self._serve_soon()
+            return True
+        self._queue.add(holder, size_bytes)
+        if not self._at_work:
+            self._serve_soon()
+        return False
+
     def note(self, holder: Holder) -> None:
-        """Take note of what `holder` holds, and close the laziest when all of it is too much."""
+        """Take note of what the client of `holder` has left, and close the laziest when all of it
+        is too much."""
         held_bytes = holder.held_bytes()
-        if held_bytes > FREE_BYTES or holder in self._held:
-            self._set(holder, held_bytes)
-        if self.total_bytes > self._limit_bytes:
-            for each in list(self._held):
-                self._set(each, each.held_bytes())
-            self._make_room()
+        if held_bytes > FREE_BYTES or holder in self._left:
+            self._set_left(holder, held_bytes)
+        if self._left_bytes + self._work_bytes > self._limit_bytes:
+            self.count_again()
+            self._close_laziest(0)
+
+    def note_work(self, holder: Holder, work_bytes: int) -> None:
+        """Take note of what the requests that are worked on for `holder` take."""
+        before = self._at_work.pop(holder, 0)
+        if work_bytes > FREE_BYTES:
+            self._at_work[holder] = work_bytes
+        else:
+            work_bytes = 0
+        self._work_bytes += work_bytes - before
+        if work_bytes < before and self._queue:
+            self._serve_soon()
 
     def forget(self, holder: Holder) -> None:
         """`holder` is gone."""
-        self._set(holder, 0)
+        self._set_left(holder, 0)
+        self._queue.discard(holder)
+        self.note_work(holder, 0)
         if self._given_up.pop(holder, 0):
             self.is_short = bool(self._given_up)
             waiting, self._waiting = self._waiting, {}
             for work in waiting:
                 self._call_soon(work)
+            if self._queue:
+                self._serve_soon()
 
-    def _set(self, holder: Holder, held_bytes: int) -> None:
-        self.total_bytes -= self._held.pop(holder, 0)
+    def _set_left(self, holder: Holder, held_bytes: int) -> None:
+        self._left_bytes -= self._left.pop(holder, 0)
         if held_bytes > FREE_BYTES:
-            self._held[holder] = held_bytes
-            self.total_bytes += held_bytes
+            self._left[holder] = held_bytes
+            self._left_bytes += held_bytes
 
-    def _make_room(self) -> None:
-        # The last one is within the limits of one connection, whatever this limit is.
-        while self.total_bytes > self._limit_bytes and len(self._held) > 1:
-            laziest = min(self._held, key=lambda holder: holder.held_since)
+    def _has_room(self, size_bytes: int) -> bool:
+        """Whether a request may be worked on that takes so much; clients that left bytes for long
+        are closed for that. Without any other work there is room for one of any size."""
+        if not self._at_work:
+            return True
+        if self._work_bytes + size_bytes > self._limit_bytes // 2:
+            return False
+        if self._would_be(size_bytes) > self._limit_bytes:
+            self.count_again()
+            self._close_laziest(size_bytes)
+        return self._would_be(size_bytes) <= self._limit_bytes
+
+    def _would_be(self, more_bytes: int) -> int:
+        return self.total_bytes + sum(self._given_up.values()) + more_bytes
+
+    def _close_laziest(self, more_bytes: int) -> None:
+        """Close connections until there is room for so much more. Clients may always leave half of
+        the limit; and the last one is within the limits of one connection, whatever this limit is.
+        """
+        most_bytes = self._limit_bytes - self._work_bytes - more_bytes
+        most_bytes = max(most_bytes, self._limit_bytes // 2)
+        while self._left_bytes > most_bytes and len(self._left) > 1:
+            laziest = min(self._left, key=lambda holder: holder.held_since)
             total_bytes = self.total_bytes
-            self._given_up[laziest] = self._held[laziest]
+            self._given_up[laziest] = self._left[laziest]
             self.is_short = True
-            self._set(laziest, 0)
+            self._set_left(laziest, 0)
             laziest.give_up(total_bytes)
+
+    def _serve_soon(self) -> None:
+        if not self._serves_soon:
+            self._serves_soon = True
+            self._call_soon(self._serve)
+
+    def _serve(self) -> None:
+        """Have the next connection go on that waits for room, if there is room for its request."""
+        self._serves_soon = self._turn_is_taken = False
+        found = self._queue.first()
+        if found is None or not self._has_room(found[1]):
+            return
+        self._queue.served(found[0])
+        self._served = found
+        self._turn_is_taken = found[1] > FREE_BYTES
+        try:
+            found[0].room_came()
+        finally:
+            self._served = None
+        if self._queue or self._turn_is_taken:
+            self._serve_soon()
+
+
+class _WaitingForRoom:
+    """Connections that wait for room, of which the client addresses take turns."""
+
+    __slots__ = ("_by_address",)
+
+    def __init__(self) -> None:
+        self._by_address: dict[str, dict[Holder, int]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_address)
+
+    def add(self, holder: Holder, size_bytes: int) -> None:
+        """Have `holder` wait for so much; one that waits already keeps its place."""
+        self._by_address.setdefault(holder.address, {})[holder] = size_bytes
+
+    def first(self) -> tuple[Holder, int] | None:
+        """The connection whose turn it is, and what it waits for."""
+        for of_address in self._by_address.values():
+            return next(iter(of_address.items()))
+        return None
+
+    def served(self, holder: Holder) -> None:
+        """`holder` waits no more; the next turn is another address's."""
+        of_address = self._by_address.pop(holder.address)
+        del of_address[holder]
+        if of_address:
+            self._by_address[holder.address] = of_address
+
+    def discard(self, holder: Holder) -> None:
+        """`holder` is gone."""
+        of_address = self._by_address.get(holder.address)
+        if of_address is not None and of_address.pop(holder, None) is not None and not of_address:
+            del self._by_address[holder.address]

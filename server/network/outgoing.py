@@ -82,8 +82,11 @@ class Outgoing:
         )
 
     def held_bytes(self) -> int:
-        """What answers take in memory until the client has them."""
-        held_bytes = self.queue.held_bytes - self.queue.in_files_bytes + self._unsent_bytes()
+        """What answers take in memory until the client has them, and what is only to be made of
+        them."""
+        queue = self.queue
+        held_bytes = queue.held_bytes - queue.in_files_bytes + queue.finished_bytes
+        held_bytes += self._unsent_bytes()
         return held_bytes if self._sender is None else held_bytes + self._sender.memory_bytes
 
     def pause(self) -> None:

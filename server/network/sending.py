@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 
 from ...protocol.api.writing import InMemory, Part
 from ..parking import Wait
+from .held_memory import FREE_BYTES
 
 
 class Deferred(msgspec.Struct, eq=False):
@@ -30,6 +32,13 @@ class Deferred(msgspec.Struct, eq=False):
     """What its request makes the broker hold until it is made."""
     requests: int = 1
     """How many requests it answers."""
+    work_bytes: int = 0
+    """What its request and its answer take, as long as they are worked on. 0 for a request that
+    only waits: what that keeps is counted where it waits."""
+    is_large: bool = False
+    """Whether it is one of those of which a connection may have `MOST_LARGE`."""
+    is_finished: bool = False
+    """Whether the work is done, and the answer can be made when its turn has come."""
 
 
 class AnswerInParts:
@@ -52,6 +61,10 @@ Made = bytes | AnswerInParts
 Answer = Made | Deferred | None
 """What a request gets: an answer at once, one later, or none ever (`None`)."""
 
+MOST_LARGE: Final = 5
+"""Requests of one connection that hold much and are not answered yet: as many as producers of Kafka
+have in flight. The next one stays where it is, in the socket as far as it was not received."""
+
 MAX_IN_PARTS = 4
 """Answers of which parts are in files, of one connection: each has file handles of its own."""
 
@@ -59,19 +72,23 @@ MAX_IN_PARTS = 4
 class AnswerQueue:
     """Collects the answers of a connection and hands them over in order.
 
-    `turn_came` is called when the answer at the head, which others wait for, can be made. `add`
-    never calls it: the connection handles every frame of a read, then takes all answers at once.
+    `turn_came` is called when the answer at the head, which others wait for, can be made, and when
+    there is much that waits behind it though the work on it is done. `add` never calls it: the
+    connection handles every frame of a read, then takes all answers at once.
     """
 
     __slots__ = (
         "_turn_came",
         "alone",
+        "finished_bytes",
         "held_bytes",
         "in_files_bytes",
         "in_parts",
+        "large",
         "made",
         "unanswered",
         "unmade",
+        "work_bytes",
     )
 
     def __init__(self, turn_came: Callable[[], None]) -> None:
@@ -91,6 +108,12 @@ class AnswerQueue:
         """How many of these answers are in parts."""
         self.alone = 0
         """How many of those that are not made have to be before another request is handled."""
+        self.large = 0
+        """How many of those that are not made hold much."""
+        self.work_bytes = 0
+        """What those take that are worked on."""
+        self.finished_bytes = 0
+        """What those take whose work is done, and that others or the client keep waiting."""
 
     def __bool__(self) -> bool:
         return bool(self.made or self.unmade)
@@ -109,7 +132,6 @@ class AnswerQueue:
             self.unmade.append(answer)
             self.unanswered += answer.requests
             self._waits(answer)
-            answer.ready.add_done_callback(self._done)
             return
         if answer is not None:
             self.held_bytes += len(answer)
@@ -146,13 +168,11 @@ class AnswerQueue:
                 if not answer.ready.done():
                     break
                 made = None if answer.ready.cancelled() else answer.make()
-                self.alone -= answer.alone
-                self.held_bytes -= answer.held_bytes
+                self._waits_no_more(answer)
                 if isinstance(made, Deferred):
                     waiting[0] = made
                     self.unanswered += made.requests - answer.requests
                     self._waits(made)
-                    made.ready.add_done_callback(self._done)
                     continue
             else:
                 made = answer
@@ -169,6 +189,30 @@ class AnswerQueue:
     def _waits(self, answer: Deferred) -> None:
         self.alone += answer.alone
         self.held_bytes += answer.held_bytes
+        self.large += answer.is_large
+        if answer.work_bytes:
+            self.work_bytes += answer.work_bytes
+            answer.ready.add_done_callback(partial(self._finish, answer))
+        answer.ready.add_done_callback(self._done)
+
+    def _waits_no_more(self, answer: Deferred) -> None:
+        self.alone -= answer.alone
+        self.held_bytes -= answer.held_bytes
+        self.large -= answer.is_large
+        if answer.is_finished:
+            self.finished_bytes -= answer.work_bytes
+        else:
+            self.work_bytes -= answer.work_bytes
+        answer.work_bytes = 0
+
+    def _finish(self, answer: Deferred, _: asyncio.Future[Any] | Wait) -> None:
+        """The work on a request is done; its answer may have to wait for those before it."""
+        if answer.work_bytes:
+            answer.is_finished = True
+            self.work_bytes -= answer.work_bytes
+            self.finished_bytes += answer.work_bytes
+            if self.finished_bytes > FREE_BYTES and answer is not self.unmade[0]:
+                self._turn_came()
 
     def _leaves(self, made: Made) -> None:
         self.held_bytes -= len(made)
@@ -193,8 +237,10 @@ class AnswerQueue:
         self.unmade.clear()
         self.made.clear()
         self.held_bytes = self.in_files_bytes = self.in_parts = self.alone = self.unanswered = 0
+        self.work_bytes = self.finished_bytes = self.large = 0
         for answer in waiting:
             if isinstance(answer, Deferred):
+                answer.work_bytes = 0
                 answer.ready.cancel()
 
     def _done(self, ready: asyncio.Future[Any] | Wait) -> None:

@@ -62,6 +62,10 @@ class PositionReading:
         """Whether there is a position under `name`."""
         return name in self._table
 
+    def count_of(self, name: str) -> int:
+        """How many positions there are under `name`."""
+        return self._table.count_of(name)
+
     def expires_ms(self, name: str, retention_ms: int) -> int | None:
         """When everything under `name` has outlived its use: none of it was committed, and no
         client used the name, for as long as it is to be kept. `None` for what is kept for ever.

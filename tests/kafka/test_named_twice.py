@@ -1,15 +1,32 @@
-"""Requests that name a setting, or a topic, more than once: refused, and nothing is altered."""
+"""Requests that name a setting, a topic or a partition more than once: nothing is done about it."""
 
 import pytest
 
+from horolog.protocol.api.groups.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+)
+from horolog.protocol.api.groups.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
+from horolog.protocol.api.log.describe_log import DescribeLogRequest, DescribeLogTopic
+from horolog.protocol.api.log.offset_for_leader_epoch import (
+    OffsetForLeaderEpochPartition,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochTopic,
+)
 from horolog.protocol.api.topics.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
 )
+from horolog.protocol.api.topics.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from horolog.protocol.errors import InvalidConfig, InvalidRequest
 from horolog.server.broker import Broker
-from horolog.testing.requests import create_topic
+from horolog.testing.requests import create_topic, message_set, produce
 from horolog.testing.wire import Wire
 
 OWN, KAFKAS = "max.message.time.difference.ms", "message.timestamp.difference.max.ms"
@@ -96,3 +113,74 @@ async def test_a_topic(broker: Broker, client: Wire, speaker: Wire) -> None:
         "a": {},
         "b": {"retention.ms": "5"},
     }
+
+
+async def test_a_partition_to_delete_records_of(
+    broker: Broker, client: Wire, speaker: Wire
+) -> None:
+    """Nothing of it is deleted; the others of its topic are trimmed."""
+    await client.call(create_topic("a", partitions=3), 0)
+    for partition in range(3):
+        await client.call(produce("a", message_set(1, 2, 3), partition=partition), 2)
+    named = [DeleteRecordsPartition(partition=number, offset=2) for number in (1, 0, 1, 1)]
+    topics = [
+        DeleteRecordsTopic(name="a", partitions=named),
+        DeleteRecordsTopic(
+            name="a", partitions=[DeleteRecordsPartition(partition=2, offset=1)] * 2
+        ),
+    ]
+    response = await speaker.call(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 0)
+    answered = [
+        (topic.name, one.partition, one.error_code)
+        for topic in response.topics
+        for one in topic.partitions
+    ]
+    twice = InvalidRequest.code
+    assert answered == [("a", 0, 0), ("a", 1, twice), ("a", 2, twice)]
+    starts = [broker.services.logs.find("a", number).log_start_offset for number in range(3)]
+    assert starts == [2, 0, 0]
+
+
+async def test_a_partition_whose_epoch_is_asked_for(client: Wire) -> None:
+    await client.call(create_topic("a", partitions=2), 0)
+    named = [
+        OffsetForLeaderEpochPartition(partition=number, leader_epoch=0) for number in (0, 1, 0)
+    ]
+    topics = [OffsetForLeaderEpochTopic(name="a", partitions=named)]
+    response = await client.call(OffsetForLeaderEpochRequest(topics=topics), 0)
+    answered = [
+        (one.partition, one.error_code) for topic in response.topics for one in topic.partitions
+    ]
+    assert answered == [(1, 0), (0, InvalidRequest.code)]
+
+
+async def test_a_partition_to_describe(own_client: Wire) -> None:
+    """Its segments are not listed a hundred thousand times."""
+    await own_client.call(create_topic("a", partitions=2))
+    topics = [DescribeLogTopic(name="a", partitions=[0] * 1000 + [1])]
+    response = await own_client.call(DescribeLogRequest(topics=topics))
+    (described,), (refused,) = (topic.partitions for topic in response.topics)
+    assert (described.partition, described.error_code) == (1, 0)
+    assert (refused.partition, refused.error_code) == (0, InvalidRequest.code)
+    assert refused.segments == []
+    topics = [DescribeLogTopic(name="a", partitions=[0] * 1000)]
+    response = await own_client.call(DescribeLogRequest(topics=topics))
+    ((refused,),) = (topic.partitions for topic in response.topics)
+    assert "more than once" in refused.error_message
+
+
+async def test_a_position_that_is_asked_for(client: Wire, speaker: Wire) -> None:
+    """It is answered once: what it says of its text is as long as that."""
+    await client.call(create_topic("a", partitions=2), 0)
+    position = OffsetCommitPartition(partition=0, committed_offset=5, committed_metadata="x" * 500)
+    topic = OffsetCommitTopic(name="a", partitions=[position])
+    await client.call(OffsetCommitRequest(group_id="g", topics=[topic]), 2)
+    named = [OffsetFetchTopic(name="a", partitions=partitions) for partitions in ([0, 0, 1], [1])]
+    version = None if speaker is not client else 1
+    response = await speaker.call(OffsetFetchRequest(group_id="g", topics=named), version)
+    answered = [
+        (one.partition, one.committed_offset)
+        for topic in response.topics
+        for one in topic.partitions
+    ]
+    assert answered == [(0, 5), (1, -1)]

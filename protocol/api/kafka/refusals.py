@@ -42,7 +42,7 @@ def refusal_in_pieces(struct: type[Any], request: Any, code: int, message: str) 
         return FetchResponse(error_code=code, topics=[])
     if _has(struct, _CODE) and struct is not FetchResponse:
         return (yield from _item(struct, request, code, message))
-    array = _array_of_codes(struct)
+    array = answering_array(struct)
     if array is None or request is None:
         return None
     response = yield from _item(struct, request, code, message)
@@ -59,7 +59,7 @@ def refused_each(
 ) -> Pieces[tuple[str, list[Any]]]:
     """The field of a response whose items have the errors of what a request named, and the items
     that refuse these."""
-    array = _array_of_codes(struct)
+    array = answering_array(struct)
     assert array is not None
     inner = cast(type[Any], array.type.of)  # type: ignore[union-attr]
     items = []
@@ -106,7 +106,7 @@ def _make_shape(struct: type[Any]) -> _Shape:
     codes = [spec for spec in all_fields(struct) if spec.name == _CODE]
     has_code = bool(codes) and struct is not FetchResponse  # There it is about sessions.
     in_all = has_code and codes[0].since == 0
-    array = None if in_all else _array_of_codes(struct)
+    array = None if in_all else answering_array(struct)
     return _Shape(
         has_code=has_code,
         has_message=_has(struct, _MESSAGE),
@@ -179,11 +179,11 @@ def _find_array_of_codes(struct: type[Any]) -> Field | None:
     for spec in all_fields(struct):
         if isinstance(spec.type, Array) and isinstance(spec.type.of, type):
             inner = spec.type.of
-            if _has(inner, _CODE) or _array_of_codes(inner) is not None:
+            if _has(inner, _CODE) or answering_array(inner) is not None:
                 return spec
     return None
 
 
 _shape_of: Final = cast(Callable[[type[Any]], _Shape], cache(_make_shape))
-
-_array_of_codes: Final = cast(Callable[[type[Any]], Field | None], cache(_find_array_of_codes))
+answering_array: Final = cast(Callable[[type[Any]], Field | None], cache(_find_array_of_codes))
+"""The array of a response whose items answer what a request names; `None` where it has none."""

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from horolog.server.network.held_memory import FREE_BYTES
 from horolog.server.network.sending import AnswerQueue, Deferred
 
 NO_LIMIT = 1 << 30
@@ -183,3 +184,41 @@ async def test_hurrying_ends_only_the_waits_that_may_be_ended() -> None:
     queue.hurry()
     assert hasty.ready.done()
     assert not patient.ready.done()
+
+
+async def test_what_is_worked_on_counts_as_work_until_it_is_done_and_as_left_until_it_is_sent() -> (
+    None
+):
+    turns = Turns()
+    queue = AnswerQueue(turns)
+    head, behind = deferred(b"1"), deferred(b"2")
+    behind.work_bytes, behind.is_large = FREE_BYTES + 1, True
+    queue.add(head)
+    queue.add(behind)
+    assert (queue.work_bytes, queue.finished_bytes, queue.large) == (FREE_BYTES + 1, 0, 1)
+    come(behind)
+    await settle()
+    assert (queue.work_bytes, queue.finished_bytes, queue.large) == (0, FREE_BYTES + 1, 1)
+    assert turns.count == 1, "what waits behind others has to be noted"
+    come(head)
+    await settle()
+    assert queue.take(NO_LIMIT) == [b"1", b"2"]
+    assert (queue.work_bytes, queue.finished_bytes, queue.large) == (0, 0, 0)
+
+
+async def test_an_answer_that_is_deferred_again_counts_again() -> None:
+    queue = AnswerQueue(Turns())
+    second = deferred(b"2")
+    second.work_bytes, second.is_large = 7, True
+    first = Deferred(
+        asyncio.get_running_loop().create_future(), lambda: second, work_bytes=5, is_large=True
+    )
+    queue.add(first)
+    come(first)
+    assert queue.take(NO_LIMIT) == []
+    assert (queue.work_bytes, queue.finished_bytes, queue.large) == (7, 0, 1)
+    await settle()
+    assert (queue.work_bytes, queue.finished_bytes, queue.large) == (7, 0, 1)
+    queue.cancel()
+    await settle()
+    assert (queue.work_bytes, queue.finished_bytes, queue.large) == (0, 0, 0)

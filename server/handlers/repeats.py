@@ -1,0 +1,101 @@
+"""Requests that name a partition more than once. Each answer of such a request would take memory
+and time, and a request has room for 100,000 of them: so all but one are left out before anything is
+done or made for them.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from ...protocol.api.kafka.refusals import refused_each
+from ...protocol.api.schema import Api, replaced
+from ...protocol.errors import InvalidRequest
+from .base import Call, Handler, Services, then
+
+
+def refusing_repeats(api: Api, handler: Handler) -> Handler:
+    """`handler` for the partitions that are named once. One that is named more often is refused,
+    once, with INVALID_REQUEST, as list-offsets does."""
+
+    def handle(services: Services, request: Any, call: Call) -> Any:
+        repeated = repeats(request.topics)
+        if not repeated:
+            return handler(services, request, call)
+        topics = {topic.name: topic for topic in request.topics}
+        error = InvalidRequest("the request names this partition more than once; name it once")
+        refused = [
+            (replaced(topics[name], partitions=list(numbers)), error)
+            for name, numbers in repeated.items()
+        ]
+        field, results = refused_each(api.response, refused)
+        kept = _without(request.topics, repeated)
+        if not kept:
+            return api.response(**{field: results})
+
+        def add(response: Any) -> Any:
+            getattr(response, field).extend(results)
+            return response
+
+        return then(handler(services, replaced(request, topics=kept), call), add)
+
+    return handle
+
+
+def answering_once(handler: Handler) -> Handler:
+    """`handler`, with an answer for each partition once, however often it is named, unless more is
+    said about it than its number."""
+
+    def handle(services: Services, request: Any, call: Call) -> Any:
+        topics = request.topics
+        if topics and not any(topic.offsets for topic in topics) and repeats(topics):
+            request = replaced(request, topics=_once(topics))
+        return handler(services, request, call)
+
+    return handle
+
+
+def repeats(topics: Iterable[Any]) -> Mapping[str, Collection[int]]:
+    """By topic: the partitions that are named more than once, in the order of the request."""
+    named: dict[str, list[int]] = {}
+    for topic in topics:
+        named.setdefault(topic.name, []).extend(_numbers(topic.partitions))
+    return {
+        name: dict.fromkeys(number for number, times in Counter(numbers).items() if times > 1)
+        for name, numbers in named.items()
+        if len(numbers) > 1 and len(set(numbers)) < len(numbers)
+    }
+
+
+def _without(topics: Iterable[Any], repeated: Mapping[str, Collection[int]]) -> list[Any]:
+    """The topics with the partitions that are not among `repeated`, as far as there are any."""
+    kept = []
+    for topic in topics:
+        doubled = repeated.get(topic.name, ())
+        partitions = [
+            each
+            for each, number in zip(topic.partitions, _numbers(topic.partitions), strict=True)
+            if number not in doubled
+        ]
+        if partitions or not topic.partitions:
+            kept.append(replaced(topic, partitions=partitions))
+    return kept
+
+
+def _once(topics: Iterable[Any]) -> list[Any]:
+    """The topics with each partition where it is named first, as far as there are any."""
+    kept = []
+    answered: dict[str, dict[int, None]] = {}
+    for topic in topics:
+        known = answered.setdefault(topic.name, {})
+        numbers = [number for number in dict.fromkeys(topic.partitions) if number not in known]
+        known.update(dict.fromkeys(numbers))
+        if numbers or not topic.partitions:
+            kept.append(replaced(topic, partitions=numbers))
+    return kept
+
+
+def _numbers(partitions: Sequence[Any]) -> Sequence[int]:
+    """The numbers of what a request says about partitions; for some requests that is all."""
+    if not partitions or isinstance(partitions[0], int):
+        return partitions
+    return [each.partition for each in partitions]

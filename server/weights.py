@@ -1,0 +1,424 @@
+"""What requests take in memory, with their answers: estimated before anything of that is made.
+
+    form        the message object that is made of a frame: items of so many bytes each, of which a
+                frame of a size can have so many at most
+    answer      what is answered for each item of the request, and what is noted about it meanwhile
+    announced   what else an answer has, by what the broker knows: the intervals of a count, the
+                partitions of all topics, the members of a group
+
+Record sets of produce and fetch are not in it. Those of a produce are views of its frame, and are
+appended at once; those of a fetch are read when the turn of its answer has come, or sent from their
+file.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ..config.broker import BROKER_SETTINGS
+from ..config.topic import TOPIC_SETTINGS
+from ..protocol.api.cluster.replicate import REPLICATE
+from ..protocol.api.groups.describe_groups import DESCRIBE_GROUPS
+from ..protocol.api.groups.list_groups import LIST_GROUPS
+from ..protocol.api.groups.offset_fetch import LIST_NAMES, OFFSET_FETCH
+from ..protocol.api.kafka.fields import smallest_size, values_in
+from ..protocol.api.kafka.refusals import answering_array
+from ..protocol.api.log.count_by_time import COUNT_BY_TIME
+from ..protocol.api.log.describe_log import DESCRIBE_LOG
+from ..protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
+from ..protocol.api.log.list_offsets import LIST_OFFSETS
+from ..protocol.api.log.produce import PRODUCE
+from ..protocol.api.schema import (
+    Api,
+    Array,
+    Boolean,
+    Data,
+    Float,
+    Integer,
+    Records,
+    Text,
+    WireType,
+    all_fields,
+    fields_of,
+    is_flexible,
+)
+from ..protocol.api.security.acls import DELETE_ACLS, DESCRIBE_ACLS
+from ..protocol.api.security.client_quotas import DESCRIBE_CLIENT_QUOTAS
+from ..protocol.api.security.scram_credentials import DESCRIBE_USER_SCRAM_CREDENTIALS
+from ..protocol.api.topics.create_partitions import CREATE_PARTITIONS
+from ..protocol.api.topics.create_topics import CREATE_TOPICS
+from ..protocol.api.topics.delete_topics import DELETE_TOPICS
+from ..protocol.api.topics.describe_configs import BROKER_RESOURCE, DESCRIBE_CONFIGS
+from ..protocol.api.topics.metadata import METADATA
+from ..protocol.limits import MAX_INTERVALS, MAX_LISTED, MAX_REQUEST_VALUES
+from ..values import value_class
+
+if TYPE_CHECKING:
+    from .handlers.base import Services
+
+LARGE_BYTES: Final = 64 * 1024
+"""Requests that take more are large: a connection has few of them worked on at a time."""
+
+BASE_BYTES: Final = 4 * 1024
+"""What any request takes: its task, its answer, what both are held by."""
+
+_TEXT_BYTES: Final = 56
+_DATA_BYTES: Final = 40
+_NUMBER_BYTES: Final = 32
+_LIST_BYTES: Final = 64
+"""Python objects, without the bytes of a text."""
+
+_SLOT_BYTES: Final = 8
+"""A place in a list."""
+
+_STRUCT_BYTES: Final = 24
+"""A message object, without its fields."""
+
+_SENTENCE_BYTES: Final = 250
+"""The sentence beside an error code, which quotes what was sent."""
+
+_NOTED_BYTES: Final = 200
+"""What is noted about an item while it is answered: that it was met, and what is known of it."""
+
+_INTERVAL_BYTES: Final = 64
+"""An interval of a count: in an array, as a number in a list, and encoded."""
+
+_PARTITION_BYTES: Final = 700
+"""A partition in an answer that lists them, with its replicas."""
+
+_SEGMENT_BYTES: Final = 900
+"""A segment in an answer, with its times and the verdict of retention."""
+
+_OFFSET_BYTES: Final = 50
+"""An offset in an answer of the first version of list-offsets."""
+
+_POSITION_BYTES: Final = 700
+"""A position in an answer, without the text beside it."""
+
+_NAME_BYTES: Final = 400
+"""A name in a list, a user or a group."""
+
+_RULE_BYTES: Final = 600
+"""An access rule in an answer."""
+
+_QUOTA_BYTES: Final = 1_200
+"""An entity with its quotas in an answer."""
+
+_SETTING_BYTES: Final = 700
+"""A setting in an answer, with its synonyms."""
+
+_WAITS_AND_COPIES: Final = frozenset({PRODUCE.key, REPLICATE.key})
+"""A produce holds its frame alone; a follower has its own bounds, and one request under way."""
+
+_MORE_NOTED_BYTES: Final = {
+    CREATE_TOPICS.key: 3_000,
+    DELETE_TOPICS.key: 3_000,
+    CREATE_PARTITIONS.key: 3_000,
+    DELETE_ACLS.key: 800,
+}
+"""What more is noted about an item: changes of topics that are under way, and why they were
+refused; a filter of rules."""
+
+
+@value_class
+class _Items:
+    """The items of one array of a request."""
+
+    field: str
+    smallest_bytes: int
+    """The least that one takes in a frame."""
+    most: int
+    """How many there may be in all arrays of this kind together."""
+    item_bytes: int
+    """What one takes, with its answer."""
+    inner: "tuple[_Items, ...]"
+    """Arrays in each item."""
+
+
+class Weight:
+    """What requests of one kind and version take."""
+
+    __slots__ = ("_announced", "_densest", "_items", "small_frame_bytes")
+
+    def __init__(self, api: Api, version: int, *, native: bool) -> None:
+        self._items: tuple[_Items, ...] = ()
+        self._announced: Announced | None = None
+        if api.key not in _WAITS_AND_COPIES:
+            answers = _answers(api.response, version, native=native)
+            if answers:
+                answers[0] += _MORE_NOTED_BYTES.get(api.key, 0)
+            self._items = _items(api.request, version, native, answers, 1)
+            self._announced = ANNOUNCED.get(api.key)
+        self._densest = sorted(
+            _flat(self._items), key=lambda each: each.item_bytes / each.smallest_bytes, reverse=True
+        )
+        """The arrays, those first whose items are made of the least bytes for what they take."""
+        self.small_frame_bytes = self._small_frame_bytes()
+        """Frames of up to so many bytes are small, if their answer announces nothing more."""
+
+    def of_frame(self, size_bytes: int) -> int:
+        """What a request takes at most whose frame has so many bytes, without what its answer
+        announces."""
+        total = BASE_BYTES + 2 * size_bytes
+        for each in self._densest:
+            count = min(size_bytes // each.smallest_bytes, each.most)
+            total += count * each.item_bytes
+            size_bytes -= count * each.smallest_bytes
+        return total
+
+    def of_request(self, services: "Services", request: Any, version: int) -> int:
+        """What a request takes, without the texts in it, and what its answer announces."""
+        announced = self._announced
+        more = 0 if announced is None else announced(services, request, version)
+        return self.of_items(request) + more
+
+    def of_items(self, request: Any) -> int:
+        """The same without what its answer announces."""
+        return BASE_BYTES + _bytes_of(request, self._items)
+
+    def _small_frame_bytes(self) -> int:
+        low, high = 0, LARGE_BYTES
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.of_frame(middle) <= LARGE_BYTES:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+
+def _make_weight(api_key: int, version: int, native: bool) -> Weight:
+    from ..protocol.api.registry import APIS
+
+    return Weight(APIS[api_key], version, native=native)
+
+
+weight_of: Final = cast(Callable[[int, int, bool], Weight], cache(_make_weight))
+"""The weight of requests by api key, version, and whether they are in the native encoding."""
+
+
+def _bytes_of(message: Any, arrays: Iterable[_Items]) -> int:
+    total = 0
+    for each in arrays:
+        items = getattr(message, each.field)
+        if not items:
+            continue
+        total += len(items) * each.item_bytes
+        if each.inner:
+            inner = each.inner
+            total += sum(_bytes_of(item, inner) for item in items)
+    return total
+
+
+def _flat(arrays: Iterable[_Items]) -> Iterable[_Items]:
+    for each in arrays:
+        yield each
+        yield from _flat(each.inner)
+
+
+def _items(
+    struct: type[Any], version: int, native: bool, answers: list[int], outer: int
+) -> tuple[_Items, ...]:
+    """The arrays of a message, of which there are up to `outer`. Items of the first one have
+    `answers`, by how deep they are."""
+    found = []
+    compact = not native and is_flexible(struct, version)
+    for spec in fields_of(struct, version, native=native):
+        if not isinstance(spec.type, Array):
+            continue
+        of = spec.type.of
+        of_answer, *inner_answers = answers or [0]
+        if found:
+            of_answer, inner_answers = 0, []
+        most = min(outer * spec.type.max_items, MAX_REQUEST_VALUES)
+        inner: tuple[_Items, ...] = ()
+        if isinstance(of, type):
+            most = min(most, MAX_REQUEST_VALUES // values_in(of, version))
+            inner = _items(of, version, native, inner_answers, most)
+        smallest = _smallest(of, version, native=native, compact=compact)
+        item_bytes = _SLOT_BYTES + _object_bytes(of, version) + of_answer + _NOTED_BYTES
+        found.append(_Items(spec.name, smallest, most, item_bytes, inner))
+    return tuple(found)
+
+
+def _smallest(wire_type: WireType | type[Any], version: int, *, native: bool, compact: bool) -> int:
+    """The least bytes that a value takes in a frame."""
+    if not native and not compact:
+        return max(smallest_size(wire_type, version), 1)
+    if not isinstance(wire_type, type):
+        return wire_type.bits // 8 if compact and isinstance(wire_type, Integer) else 1
+    inner = {"version": version, "native": native, "compact": compact}
+    specs = fields_of(wire_type, version, native=native)
+    if compact:
+        return 1 + sum(_smallest(spec.type, **inner) for spec in specs)
+    # A map, with the keys of what has no default.
+    needed = [spec for spec in specs if spec.required]
+    return 1 + sum(1 + len(spec.name) + _smallest(spec.type, **inner) for spec in needed)
+
+
+def _object_bytes(wire_type: WireType | type[Any], version: int | None = None) -> int:
+    """What a value takes as an object, without the bytes of texts and the items of arrays. Of what
+    was not sent, because the version does not have it, only lists take anything."""
+    match wire_type:
+        case Integer() | Float():
+            return _NUMBER_BYTES
+        case Boolean():
+            return 0
+        case Text():
+            return _TEXT_BYTES
+        case Data() | Records():
+            return _DATA_BYTES
+        case Array():
+            return _LIST_BYTES
+        case type():
+            specs = all_fields(wire_type)
+            fields = sum(
+                _object_bytes(spec.type, version)
+                for spec in specs
+                if version is None or spec.in_version(version) or isinstance(spec.type, Array)
+            )
+            return _STRUCT_BYTES + _SLOT_BYTES * len(specs) + fields
+
+
+def _answers(struct: type[Any], version: int, *, native: bool) -> list[int]:
+    """What the answers to the items of a request take, by how deep they are: as objects and
+    encoded, each perhaps with a sentence."""
+    array = answering_array(struct)
+    if array is None or not isinstance(array.type, Array):
+        return []
+    inner = array.type.of
+    assert isinstance(inner, type)
+    specs = fields_of(inner, version, native=native)
+    encoded = sum(len(spec.name) + 10 if native else 10 for spec in specs)
+    says_why = any(isinstance(spec.type, Text) and spec.type.clipped for spec in specs)
+    sentences = _SENTENCE_BYTES * (2 if says_why else 1)
+    item_bytes = _SLOT_BYTES + _object_bytes(inner) + encoded + sentences
+    return [item_bytes, *_answers(inner, version, native=native)]
+
+
+# What answers announce.
+
+Announced = Callable[["Services", Any, int], int]
+
+
+def _count(services: "Services", request: Any, version: int) -> int:
+    length_ms = request.until_ms - request.from_ms
+    every_ms = request.every_ms
+    intervals = -(-length_ms // every_ms) if every_ms > 0 and length_ms > 0 else 1
+    return min(intervals, MAX_INTERVALS) * _INTERVAL_BYTES
+
+
+def _partitions(services: "Services", names: Iterable[str] | None) -> int:
+    """How many partitions the topics have that are named, or all of them."""
+    topics = services.directory.topics()
+    if names is None:
+        return sum(entry.partitions for entry in topics.values())
+    known = (topics.get(name) for name in set(names))
+    return sum(entry.partitions for entry in known if entry is not None)
+
+
+def _metadata(services: "Services", request: Any, version: int) -> int:
+    names = None
+    if request.topics or (version > 0 and request.topics is not None):
+        names = [topic.name for topic in request.topics]
+    return _PARTITION_BYTES * _partitions(services, names)
+
+
+def _log_dirs(services: "Services", request: Any, version: int) -> int:
+    return 0 if request.topics is not None else _PARTITION_BYTES * _partitions(services, None)
+
+
+def _segments(services: "Services", request: Any, most: int | None = None) -> int:
+    """How many segments the logs have that a request names, of each at most so many."""
+    total = 0
+    opened = services.directory.opened_log
+    for topic in request.topics:
+        numbers = {getattr(each, "partition", each) for each in topic.partitions}
+        for number in numbers:
+            log = opened((topic.name, number))
+            if log is not None:
+                segments = len(log.segments) + 1
+                total += segments if most is None else min(segments, most)
+    return total
+
+
+def _described_logs(services: "Services", request: Any, version: int) -> int:
+    return _SEGMENT_BYTES * _segments(services, request)
+
+
+def _listed_offsets(services: "Services", request: Any, version: int) -> int:
+    if version > 0:
+        return 0
+    asked = (each.max_num_offsets for topic in request.topics for each in topic.partitions)
+    return _OFFSET_BYTES * _segments(services, request, max(asked, default=0))
+
+
+def _positions(services: "Services", request: Any, version: int) -> int:
+    store = services.directory.committed
+    if request.listing == LIST_NAMES:
+        return _NAME_BYTES * min(len(store), MAX_LISTED)
+    count = store.count_of(request.group_id)
+    text_bytes = min(count * services.settings.offset_metadata_max_bytes, store.size_bytes)
+    if request.topics is not None and not request.listing:
+        return 2 * text_bytes
+    return _POSITION_BYTES * count + 2 * text_bytes
+
+
+def _described_groups(services: "Services", request: Any, version: int) -> int:
+    groups = services.groups.coordinator.groups
+    known = (groups.get(name) for name in set(request.groups))
+    return sum(2 * group.size_bytes for group in known if group is not None)
+
+
+def _listed_groups(services: "Services", request: Any, version: int) -> int:
+    groups, store = services.groups.coordinator.groups, services.directory.committed
+    return _NAME_BYTES * min(len(groups) + len(store), 2 * MAX_LISTED)
+
+
+def _described_settings(services: "Services", request: Any, version: int) -> int:
+    resources = {(each.resource_type, each.resource_name) for each in request.resources}
+    topics = services.directory.topics()
+    of_topic, of_broker = 2 * len(TOPIC_SETTINGS), len(BROKER_SETTINGS) + len(TOPIC_SETTINGS)
+    settings = sum(
+        of_broker if kind == BROKER_RESOURCE else of_topic
+        for kind, name in resources
+        if kind == BROKER_RESOURCE or name in topics
+    )
+    return _SETTING_BYTES * settings
+
+
+def _described_rules(services: "Services", request: Any, version: int) -> int:
+    return _RULE_BYTES * len(services.security.acls.table.acls)
+
+
+def _deleted_rules(services: "Services", request: Any, version: int) -> int:
+    return _described_rules(services, request, version) * len(request.filters)
+
+
+def _described_users(services: "Services", request: Any, version: int) -> int:
+    return _NAME_BYTES * len(services.security.users)
+
+
+def _described_quotas(services: "Services", request: Any, version: int) -> int:
+    return _QUOTA_BYTES * len(services.security.quotas.table.quotas)
+
+
+ANNOUNCED: Final[Mapping[int, Announced]] = MappingProxyType(
+    {
+        COUNT_BY_TIME.key: _count,
+        METADATA.key: _metadata,
+        DESCRIBE_LOG_DIRS.key: _log_dirs,
+        DESCRIBE_LOG.key: _described_logs,
+        LIST_OFFSETS.key: _listed_offsets,
+        OFFSET_FETCH.key: _positions,
+        DESCRIBE_GROUPS.key: _described_groups,
+        LIST_GROUPS.key: _listed_groups,
+        DESCRIBE_CONFIGS.key: _described_settings,
+        DESCRIBE_ACLS.key: _described_rules,
+        DELETE_ACLS.key: _deleted_rules,
+        DESCRIBE_USER_SCRAM_CREDENTIALS.key: _described_users,
+        DESCRIBE_CLIENT_QUOTAS.key: _described_quotas,
+    }
+)
+"""For requests whose answers have more than one item for each that is named."""

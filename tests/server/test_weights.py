@@ -1,0 +1,183 @@
+"""What requests are taken for before they are worked on is what they take, at the least."""
+
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from horolog.protocol.api.encodings import Encoding
+from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.log.count_by_time import COUNT_BY_TIME, CountByTimeRequest
+from horolog.protocol.api.log.describe_log import DESCRIBE_LOG, DescribeLogRequest, DescribeLogTopic
+from horolog.protocol.api.log.produce import PRODUCE
+from horolog.protocol.api.native import frames as native
+from horolog.protocol.api.registry import APIS
+from horolog.protocol.api.schema import (
+    Api,
+    Array,
+    Boolean,
+    Data,
+    Float,
+    Integer,
+    Records,
+    Text,
+    WireType,
+    all_fields,
+    fields_of,
+)
+from horolog.protocol.api.topics.describe_configs import (
+    BROKER_RESOURCE,
+    DESCRIBE_CONFIGS,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest
+from horolog.protocol.limits import MAX_INTERVALS
+from horolog.server.broker import Broker
+from horolog.server.network.endpoint import Caller
+from horolog.server.network.sending import Deferred
+from horolog.server.weights import LARGE_BYTES, weight_of
+from horolog.testing.requests import create_topic
+from horolog.testing.wire import Wire
+
+CALLER = Caller(("127.0.0.1", 7070), "127.0.0.1")
+ITEMS = 200
+FIXED_BYTES = 8 * 1024
+"""What a request takes that has no items, beyond what it is taken for: it is gone at once."""
+
+
+class Maker:
+    """Makes requests with many items, each of another name or number."""
+
+    def __init__(self, version: int, encoding: Encoding) -> None:
+        self._version, self._native = version, encoding.NATIVE
+        self._numbers = count(1_000_000)
+
+    def message(self, struct: type[Any]) -> Any:
+        specs = fields_of(struct, self._version, native=self._native)
+        made = {
+            spec.name: self._value(spec.type, spec.name)
+            for spec in specs
+            if spec.required or not isinstance(spec.type, Array)
+        }
+        return struct(**made)
+
+    def _value(self, wire_type: WireType | type[Any], name: str = "") -> Any:
+        match wire_type:
+            case Integer():
+                number = next(self._numbers) if name in ("", "partition") else 1_000_000
+                return min(number, wire_type.high)
+            case Float() | Boolean():
+                return False
+            case Text():
+                return f"n{next(self._numbers)}"
+            case Data():
+                return b"x"
+            case Records():
+                return None
+            case Array():
+                items = min(1 if holds_arrays(wire_type) else ITEMS, wire_type.max_items)
+                return [self._value(wire_type.of) for _ in range(items)]
+            case type():
+                return self.message(wire_type)
+
+
+def has_arrays(struct: type[Any]) -> bool:
+    return any(isinstance(spec.type, Array) for spec in all_fields(struct))
+
+
+def holds_arrays(wire_type: Array) -> bool:
+    inner = wire_type.of
+    return isinstance(inner, type) and any(
+        isinstance(spec.type, Array) and spec.required for spec in all_fields(inner)
+    )
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    gc.collect()
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+async def answered(broker: Broker, encoding: Encoding, api: Api, body: Any) -> tuple[int, int]:
+    """Have a request answered: what it took, and what it is taken for."""
+    version = api.last_version(native=encoding.NATIVE)
+    dispatcher = broker.dispatcher if encoding.NATIVE else broker.kafka_dispatcher
+    frame = bytearray(encoding.encode_request(api, version, 1, "c", body)[4:])
+    weight = weight_of(api.key, version, encoding.NATIVE)
+    taken_for = weight.of_request(broker.services, body, version) + 2 * len(frame)
+    tracemalloc.reset_peak()
+    before, _ = tracemalloc.get_traced_memory()
+    answer = dispatcher.answer_one(frame, CALLER)
+    while isinstance(answer, Deferred):
+        if not answer.ready.done():
+            await asyncio.wait([asyncio.ensure_future(answer.ready)])
+        answer = answer.make()
+    return tracemalloc.get_traced_memory()[1] - before, taken_for + FIXED_BYTES
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("encoding", [native, kafka], ids=["native", "kafka"])
+async def test_requests_with_many_items(broker: Broker, encoding: Encoding) -> None:
+    """Of each kind; what is imported for the first one, and kept, is not its."""
+    heavier = {}
+    for api in APIS.values():
+        versions = api.versions(native=encoding.NATIVE)
+        if not versions or api is PRODUCE or not has_arrays(api.request):
+            continue
+        for _ in range(2):
+            body = Maker(versions[-1], encoding).message(api.request)
+            took, taken_for = await answered(broker, encoding, api, body)
+        if took > taken_for:
+            heavier[api.name] = took, taken_for
+    assert heavier == {}
+
+
+@pytest.mark.usefixtures("traced")
+async def test_answers_that_have_more_than_what_is_named(broker: Broker, client: Wire) -> None:
+    await client.call(create_topic("a", partitions=100))
+    named = DescribeLogTopic(name="a", partitions=list(range(100)))
+    own = DescribeConfigsResource(resource_type=BROKER_RESOURCE, resource_name="0")
+    count = CountByTimeRequest(
+        topic="a", partition=0, from_ms=0, until_ms=MAX_INTERVALS, every_ms=1
+    )
+    bodies: dict[Api, Any] = {
+        METADATA: MetadataRequest(topics=None),
+        DESCRIBE_LOG: DescribeLogRequest(topics=[named]),
+        COUNT_BY_TIME: count,
+        DESCRIBE_CONFIGS: DescribeConfigsRequest(resources=[own]),
+    }
+    heavier = {}
+    for api, body in bodies.items():
+        await answered(broker, native, api, body)
+        took, taken_for = await answered(broker, native, api, body)
+        if took > taken_for:
+            heavier[api.name] = took, taken_for
+    assert heavier == {}
+
+
+def test_the_size_of_a_frame_bounds_what_is_made_of_it() -> None:
+    """Whatever is in it: of no request the items weigh more than the frame was taken for."""
+    for encoding in (native, kafka):
+        for api in APIS.values():
+            versions = api.versions(native=encoding.NATIVE)
+            if not versions or api is PRODUCE:
+                continue
+            version = versions[-1]
+            body = Maker(version, encoding).message(api.request)
+            frame = encoding.encode_request(api, version, 1, None, body)
+            weight = weight_of(api.key, version, encoding.NATIVE)
+            items_bytes = weight.of_items(body)
+            assert items_bytes <= weight.of_frame(len(frame)), api.name
+            assert weight.of_frame(weight.small_frame_bytes) <= LARGE_BYTES
+
+
+def test_a_produce_is_as_large_as_its_frame() -> None:
+    weight = weight_of(PRODUCE.key, 3, False)
+    assert weight.of_frame(1 << 20) < (2 << 20) + 10_000
