@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...protocol.api.kafka.refusals import refused_each
+from ...protocol.api.pieces import finish
 from ...protocol.api.schema import Api, replaced
 from ...protocol.errors import InvalidRequest
 from .base import Call, Handler, Services, then
@@ -27,7 +28,7 @@ def refusing_repeats(api: Api, handler: Handler) -> Handler:
             (replaced(topics[name], partitions=list(numbers)), error)
             for name, numbers in repeated.items()
         ]
-        field, results = refused_each(api.response, refused)
+        field, results = finish(refused_each(api.response, refused))
         kept = _without(request.topics, repeated)
         if not kept:
             return api.response(**{field: results})
