@@ -55,7 +55,7 @@ from ..raw_client import encoded
 LIMIT_BYTES: Final = 400 * MIB
 CONNECTIONS: Final = 20
 SECONDS: Final = 10.0
-_MANY: Final = 30_000
+_MANY: Final = 24_000
 """Partitions in one request."""
 _AT_ONCE_BYTES: Final = 1 << 18
 """What is written to one connection at once."""
