@@ -16,6 +16,7 @@ from horolog.protocol.errors import (
 )
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import build_wrapper
+from horolog.storage.files import Buffer
 from horolog.storage.names import MAX_OFFSET
 from horolog.storage.read.readable_segment import FarAway
 from horolog.storage.replica.copy_facts import CopyFacts
@@ -389,7 +390,7 @@ def test_sendfile_gets_the_bytes_where_they_lie(leader: LogFolder) -> None:
     del stretch
 
 
-def lead_what_kafka_left(leader: LogFolder, parts: Sequence[bytes]) -> None:
+def lead_what_kafka_left(leader: LogFolder, parts: Sequence[Buffer]) -> None:
     """Let `leader` lead with a log file that was written elsewhere."""
     (leader.path / f"{0:020d}.log").write_bytes(b"".join(parts))
     leader.open(clean=False, gaps=True, follows=True, index_interval_bytes=0, retention_ms=-1)

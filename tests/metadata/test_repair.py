@@ -15,7 +15,7 @@ from horolog.storage.directory.position_records import Position
 from horolog.storage.directory.topics import TopicEntry
 from horolog.storage.events import ignore_events
 from horolog.storage.files import SystemFiles
-from horolog.storage.metadata.records import PositionsCommitted, TopicCreated
+from horolog.storage.metadata.records import MetadataRecord, PositionsCommitted, TopicCreated
 from horolog.storage.names import METADATA_FOLDER
 from horolog.testing.clock import ManualClock
 from horolog.testing.quick_files import ending_process
@@ -50,7 +50,8 @@ def filled(folder: Path, *, rolled: bool = False) -> tuple[Copy, Copy]:
     first, second = Copy(folder / "first"), Copy(folder / "second")
     first.metadata.lead(1)
     agree(first, second)
-    records = (created("a", A), committed(1), committed(2), created("b", B), committed(3))
+    records: list[MetadataRecord] = [created("a", A), committed(1), committed(2)]
+    records += [created("b", B), committed(3)]
     for number, record in enumerate(records, 1):
         first.metadata.append(record)
         if rolled and number in (3, 5):

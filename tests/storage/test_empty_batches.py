@@ -17,7 +17,7 @@ from horolog.storage.check.dump import DumpedMessage, Remark, dump
 from horolog.storage.check.repair import Repair
 from horolog.storage.check.verify import verify
 from horolog.storage.events import ignore_events
-from horolog.storage.files import SystemFiles
+from horolog.storage.files import Buffer, SystemFiles
 from horolog.storage.log.log import Log
 from horolog.storage.log.segment_scan import scan_log_file
 from horolog.testing.clock import ManualClock
@@ -46,7 +46,7 @@ def batch(
     return made
 
 
-def lay(folder: LogFolder, *segments: tuple[int, Sequence[bytes]]) -> None:
+def lay(folder: LogFolder, *segments: tuple[int, Sequence[Buffer]]) -> None:
     """Write log files, as a broker that is adopted has them."""
     for base_offset, parts in segments:
         (folder.path / f"{base_offset:020d}.log").write_bytes(b"".join(parts))
