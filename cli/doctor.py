@@ -55,8 +55,8 @@ def doctor(
 ) -> None:
     """Look for what is wrong, and say what to do about it.
 
-    Asks the broker for its version, clock, disk, limits and damage. Exit code 1 when there is a
-    problem; warnings leave it at 0.
+    Asks the broker for its version, clock, disk, limits, damage, and whether it can take acks=all.
+    Exit code 1 when there is a problem; warnings leave it at 0.
     """
     if data_dir is not None and not data_dir.is_dir():
         raise WrongUsage(f"--data-dir: {data_dir} is not a directory")

@@ -4,7 +4,6 @@ Messages with acks=all are refused then, and no wait helps. It is allowed, since
 added, so the broker warns of it: at its start, and when a topic is made or altered.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from ...storage.directory.topics import TopicEntry
@@ -26,13 +25,13 @@ def most_in_sync(services: Services) -> int | None:
     return len(cluster.standing.states()) if cluster.leads else None
 
 
-def unmet_topics(services: Services) -> Iterator[tuple[str, int]]:
+def unmet_topics(services: Services) -> list[tuple[str, int]]:
     """Topics whose own value is above that, with the value, in order of names."""
     most = most_in_sync(services)
-    if most is not None:
-        for name, entry in sorted(services.directory.topics().items()):
-            if (wanted := _own_value(entry)) > most:
-                yield name, wanted
+    if most is None:
+        return []
+    wanted = ((name, _own_value(entry)) for name, entry in services.directory.topics().items())
+    return sorted((name, value) for name, value in wanted if value > most)
 
 
 def warn_at_start(services: Services, observe: Observer) -> None:
@@ -44,7 +43,7 @@ def warn_at_start(services: Services, observe: Observer) -> None:
     wanted = services.settings.min_insync_replicas
     if wanted > most:
         _warn(observe, wanted, most)
-    found = list(unmet_topics(services))
+    found = unmet_topics(services)
     if found:
         name, wanted = found[0]
         _warn(observe, wanted, most, topic=name, topics=len(found))
