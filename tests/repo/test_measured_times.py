@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
-import pytest
-
 CLOCKS = {"time", "monotonic", "perf_counter", "process_time", "thread_time"}
 CLOCKS |= {f"{name}_ns" for name in CLOCKS}
 """Functions of the module `time` that read a clock of the machine."""
