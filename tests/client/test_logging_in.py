@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -36,7 +35,8 @@ from .conftest import Reply, ScriptedBrokers
 
 PASSWORD = "correct-horse-7213"
 ALICE = Security(user="alice", password=PASSWORD, mechanism=Mechanism.SCRAM_SHA_256)
-AT_ONCE_S = 15.0
+FOREVER_MS = 3_600_000
+"""Longer than a test may take: what ends did not wait for it."""
 
 
 class Door:
@@ -85,11 +85,9 @@ class Door:
 
 
 async def refusal(address: str, security: Security, kind: type[Exception]) -> str:
-    began = time.monotonic()
     with pytest.raises(kind) as caught:
-        async with Admin(address, security=security):
+        async with Admin(address, security=security, request_timeout_ms=FOREVER_MS):
             pass
-    assert time.monotonic() - began < AT_ONCE_S
     return str(caught.value)
 
 
@@ -132,12 +130,22 @@ def with_iterations(count: int) -> Callable[[bytes], bytes]:
 
 @pytest.mark.parametrize("count", [2**31, 2**31 - 1, 16_777_217, 4095, 1, 0])
 async def test_iterations_that_only_cost_time_are_refused(
-    scripted_broker: ScriptedBrokers, count: int
+    scripted_broker: ScriptedBrokers, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """None of them is done."""
     door = Door()
     door.changed = with_iterations(count)
+    done: list[int] = []
+
+    def noting(mechanism: Any, password: str, salt: bytes, iterations: int) -> bytes:
+        done.append(iterations)
+        return salted_password(mechanism, password, salt, min(iterations, 4096))
+
+    salted_password = scram.salted_password
+    monkeypatch.setattr(scram, "salted_password", noting)
     async with scripted_broker(door.answer) as broker:
         text = await refusal(broker.address, ALICE, SaslAuthenticationFailed)
+    assert done == [4096], "by the broker"
     assert f"{count} iterations" in text
     assert "allowed are 4096 to 16777216" in text
 

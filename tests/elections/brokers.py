@@ -23,6 +23,8 @@ from horolog.testing.program import Program, ServerProcess, serving
 
 DEADLINE_S = 40.0
 TOPIC = "t"
+UNDER_WAY_MAX = 5
+"""Messages that a writer has sent at a time, and has no answer for."""
 CLIENTS = "clients"
 """In the place of a broker's name: whoever else connects."""
 
@@ -209,17 +211,17 @@ def cluster(
 
 @dataclass
 class Writer:
-    """Sends numbers with `acks=all`, idempotently, and keeps which were answered, when and where.
+    """Sends numbers with `acks=all`, idempotently, and keeps which were answered, and where.
 
     What failed may be there too, at most once.
     """
 
     request_timeout_ms: int = 30_000
+    delivery_timeout_ms: int = 60_000
     gated: bool = False
     """Whether it reaches the brokers only where they can be cut off from it."""
     next_number: int = 0
     answered: dict[tuple[int, int], str] = field(default_factory=dict)
-    times_s: list[float] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
     async def during(self, cluster: Cluster, what: Callable[[], object], more: int = 30) -> None:
@@ -247,13 +249,13 @@ class Writer:
             addresses,
             acks="all",
             idempotent=True,
-            delivery_timeout_ms=60_000,
+            delivery_timeout_ms=self.delivery_timeout_ms,
             request_timeout_ms=self.request_timeout_ms,
         ) as producer:
             under_way: deque[asyncio.Task[None]] = deque()
             while not until.is_set():
                 under_way.append(asyncio.create_task(self._send(producer)))
-                if len(under_way) >= 5:
+                if len(under_way) >= UNDER_WAY_MAX:
                     await under_way.popleft()
             await asyncio.gather(*under_way)
 
@@ -268,11 +270,6 @@ class Writer:
         else:
             assert sent.offset is not None
             self.answered[number % 2, sent.offset] = str(number)
-            self.times_s.append(time.monotonic())
-
-    def longest_gap_s(self) -> float:
-        """Between two answers."""
-        return max((b - a for a, b in zip(self.times_s, self.times_s[1:], strict=False)), default=0)
 
     def check(self, cluster: Cluster) -> None:
         """Nothing answered is lost, nothing is there twice, order is kept."""

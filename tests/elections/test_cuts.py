@@ -13,10 +13,16 @@ from horolog.testing.etcd import EtcdProcess
 from horolog.testing.gate import EVERYBODY, Gate, Traffic
 from horolog.testing.proxy import Direction
 
-from .brokers import CLIENTS, TOPIC, Broker, Cluster, Committer, Writer, cluster
-
-LEASE_S, LAG_MAX_S = 2, 2
-"""Of the brokers here."""
+from .brokers import (
+    CLIENTS,
+    TOPIC,
+    UNDER_WAY_MAX,
+    Broker,
+    Cluster,
+    Committer,
+    Writer,
+    cluster,
+)
 
 Cut = tuple[Traffic, tuple[Direction, ...]]
 
@@ -97,7 +103,7 @@ def test_one_follower_hears_nothing_from_its_leader(place: Path, etcd: EtcdProce
         follower, _ = all_.others(leader)
         answers = CUTS["answers vanish"]
         load.during(lambda: follower_cut_off(all_, leader, follower, answers))
-        assert load.writer.longest_gap_s() < LAG_MAX_S + 2
+        assert load.writer.failed == []
         assert all_.in_sync() is leader
         assert leader.status().epoch == epoch
         load.check()
@@ -116,7 +122,7 @@ def test_one_of_two_followers_is_cut_off(place: Path, etcd: EtcdProcess, cut: Cu
         for follower in all_.others(leader):
             load.during(lambda one=follower: follower_cut_off(all_, leader, one, cut))  # type: ignore[misc]
             assert all_.in_sync() is leader
-        assert load.writer.longest_gap_s() < LAG_MAX_S + 2
+        assert load.writer.failed == []
         assert leader.status().epoch == epoch
         load.check()
 
@@ -168,7 +174,6 @@ def test_a_leader_and_etcd_do_not_hear_each_other(place: Path, etcd: EtcdProcess
             all_.mend()
 
         load.during(until_another_leads)
-        assert load.writer.longest_gap_s() < 2 * LEASE_S + 3
         assert all_.in_sync() is not first
         load.check()
 
@@ -212,6 +217,7 @@ def test_the_answer_to_a_change_of_those_in_sync_is_lost(place: Path, etcd: Etcd
         def lost() -> None:
             cut_off(first.to_etcd, CUTS["answers vanish"])
             gone.kill()
+            acknowledged = len(load.writer.answered)
             # etcd has the new state, and the leader does not know of it.
             rest = sorted((first.broker_id, stays.broker_id))
             all_.eventually(lambda: stays.status().in_sync == rest)
@@ -219,12 +225,12 @@ def test_the_answer_to_a_change_of_those_in_sync_is_lost(place: Path, etcd: Etcd
             time.sleep(1)  # so long nothing is to happen
             assert first.status().leader == first.broker_id
             assert len(load.writer.answered) == answered
+            assert answered <= acknowledged + UNDER_WAY_MAX
             assert all_.leader(other_than=first.broker_id) is stays
             all_.mend()
             gone.start()
 
         load.during(lost)
-        assert load.writer.longest_gap_s() > LAG_MAX_S
         assert all_.in_sync() is stays
         load.check()
 
@@ -243,13 +249,14 @@ def test_clients_and_the_leader_do_not_hear_each_other(
         def cut_and_mend() -> None:
             cut_off(leader.to_me, cut, CLIENTS)
             all_.eventually(lambda: felt(leader.to_me, cut, CLIENTS))
+            answered = len(load.writer.answered)
             time.sleep(4)  # so long they wait, give up and try again
+            assert len(load.writer.answered) <= answered + UNDER_WAY_MAX
             assert leader.status().in_sync == sorted(all_.all)
             all_.mend()
 
         # A commit that comes late, after its sender gave it up, may take the place of a later one.
         load.during(cut_and_mend, commits=cut[0] is Traffic.VANISH)
-        assert load.writer.longest_gap_s() > 2
         assert all_.in_sync() is leader
         load.check()
 
@@ -272,7 +279,6 @@ def test_a_slow_network_elects_nobody(place: Path, etcd: EtcdProcess) -> None:
             all_.mend()
 
         load.during(slow)
-        assert load.writer.longest_gap_s() < LEASE_S
         assert all_.in_sync() is leader
         assert [one.status().epoch for one in all_.all.values()] == before
         load.check()

@@ -127,15 +127,21 @@ async def test_only_who_is_named_is_cut_off() -> None:
         assert ends.gate.withheld(Direction.TO_SERVER, "another") == 0
 
 
-async def test_what_is_slow_arrives_late() -> None:
+async def test_what_is_slow_arrives_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noting(delay_s: float) -> None:
+        waits.append(delay_s)
+        await sleep(0)
+
     async with connected() as ends:
-        loop = asyncio.get_running_loop()
-        ends.gate.slow(0.2)
-        begun_s = loop.time()
+        ends.gate.slow(7.5)
+        monkeypatch.setattr("horolog.testing.gate.asyncio.sleep", noting)
         ends.request(b"x")
         ends.answer(b"y")
-        assert 0.4 <= loop.time() - begun_s < 5
+        assert waits.count(7.5) == 2
         ends.gate.open()
-        begun_s = loop.time()
         ends.request(b"x")
-        assert loop.time() - begun_s < 0.2
+        assert waits.count(7.5) == 2
+        monkeypatch.undo()

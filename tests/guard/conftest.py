@@ -1,5 +1,6 @@
 """Certificates made with the openssl program, and brokers with TLS and users."""
 
+import asyncio
 import shutil
 import ssl
 import subprocess
@@ -8,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ import pytest
 from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from horolog.protocol.sasl.scram import credential_of, salted_password
 from horolog.server.broker import Broker
+from horolog.server.security import logins
 from horolog.server.security.users import Entry
 from horolog.testing.broker import running_broker
 
@@ -93,6 +96,31 @@ def add_users(broker: Broker, **users: str) -> None:
             salted = salted_password(mechanism, password, salt, 4096)
             changes.append([Entry(name, credential_of(mechanism, salted, salt, 4096))])
     assert broker.security.users.change_each(changes) == [None] * len(changes)
+
+
+class StandingLoop:
+    """The running loop, in which no time passes."""
+
+    def __init__(self) -> None:
+        self.run_in_executor = asyncio.get_running_loop().run_in_executor
+
+    def time(self) -> float:
+        return 100.0
+
+
+def login_waits(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long logins at a broker are kept waiting from now on, in their order. They do not wait,
+    and to compute takes no time."""
+    waits: list[float] = []
+
+    async def waited(seconds: float) -> None:
+        waits.append(seconds)
+
+    patched = ModuleType("asyncio")
+    vars(patched).update({**vars(asyncio), "sleep": waited})
+    monkeypatch.setattr(logins, "asyncio", patched)
+    monkeypatch.setattr(broker.security.logins, "_loop", StandingLoop())
+    return waits
 
 
 Guarded = Callable[..., AbstractAsyncContextManager[Broker]]

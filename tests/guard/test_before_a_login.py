@@ -15,6 +15,7 @@ from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.security.sasl_handshake import SaslHandshakeRequest
 from horolog.protocol.api.topics.metadata import MetadataRequest
+from horolog.protocol.sasl import scram
 from horolog.server.broker import Broker
 from horolog.testing.events import RecordedEvents
 from horolog.testing.logins import log_in
@@ -64,7 +65,7 @@ async def test_frames_that_say_they_are_giant(
         for client in clients:
             client.send_bytes(struct.pack(">I", length))
         for client in clients:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await client.reader.read()  # perhaps an answer that says why
                 assert await client.at_end()
             client.close()
@@ -81,7 +82,7 @@ async def test_giant_messages_without_a_head(
         async with wire(str(broker.addresses.kafka), kafka, authority.trusting()) as client:
             await client.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-512"), 0)
             client.send_bytes(struct.pack(">I", length))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 assert await client.at_end()
         await still_serves(broker, authority)
 
@@ -139,20 +140,19 @@ async def test_any_bytes_as_a_handshake(guarded: Guarded, authority: Authority, 
 
 
 async def test_a_handshake_that_drips(guarded: Guarded, authority: Authority) -> None:
-    """A byte now and then does not prolong it."""
+    """A byte now and then does not prolong it: the connection is closed before the last one."""
     hello = client_hello(authority)
     async with guarded(authentication_deadline_ms=400) as broker:
-        loop = asyncio.get_running_loop()
         async with wire(broker.addresses.native) as client:
-            began = loop.time()
-            closed = asyncio.ensure_future(client.at_end())
+            closed, sent = asyncio.ensure_future(client.at_end()), 0
             for byte in hello:
                 client.send_bytes(bytes([byte]))
+                sent += 1
                 done, _ = await asyncio.wait([closed], timeout=0.02)
                 if done:
                     break
             assert await closed
-            assert 0.3 < loop.time() - began < 4
+            assert sent < len(hello)
         await until(lambda: broker.connections() == 0)
         assert broker.figures.tls_failures == {"handshake_late": 1}
 
@@ -207,10 +207,11 @@ async def test_a_server_that_asks_for_two_billion_iterations(
         honest = users.credentials("alice")["SCRAM-SHA-512"]
         asking = replace(honest, iterations=2**31)
         monkeypatch.setattr(type(users), "credential", lambda *_, **__: asking)
+        counted: list[int] = []
+        monkeypatch.setattr(scram, "salted_password", lambda *given: counted.append(given[-1]))
         address = broker.addresses.native if scheme == "tls" else broker.addresses.kafka
         security = Security(ca=str(authority.cert), user="alice", password=PASSWORD)
-        began = asyncio.get_running_loop().time()
         with pytest.raises(SaslAuthenticationFailed, match="2147483648 iterations"):
             async with Admin(f"{scheme}://{address}", security=security) as admin:
                 await admin.list_topics()
-        assert asyncio.get_running_loop().time() - began < 5
+        assert counted == []

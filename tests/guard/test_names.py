@@ -15,7 +15,6 @@ from cryptography.x509.name import _ASN1Type as Asn1
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.clock import SystemClock
 from horolog.config.broker import broker_settings
 from horolog.config.principal_rules import MAX_RULES, MAX_SUBJECT_CHARS, NoRule, PrincipalRules
 from horolog.protocol.api.topics.metadata import MetadataRequest
@@ -130,13 +129,11 @@ def test_kafkas_name_of_the_setting() -> None:
         ("(a?){300}a{300}b", "a" * 1000),
     ],
 )
+@pytest.mark.timeout(60)
 def test_no_rule_takes_long(pattern: str, subject: str) -> None:
     """Some milliseconds, not years."""
-    clock = SystemClock()
-    began = clock.monotonic()
     with pytest.raises(NoRule):
         PrincipalRules(f"RULE:{pattern}/x/").name(subject)
-    assert clock.monotonic() - began < 20
 
 
 def test_without_the_library_the_broker_says_what_to_install(

@@ -27,6 +27,8 @@ from horolog.storage.files import SystemFiles
 from horolog.testing.events import RecordedEvents
 from horolog.testing.logins import sasl_client
 
+from .conftest import StandingLoop
+
 PASSWORD: Final = "wonderland-7f3a9c"
 ALICE, NOBODY = "alice", "abide"
 """Of the same length: a name's own is known to who sends it."""
@@ -61,16 +63,6 @@ class Ledger:
             return real(*arguments)
 
         self._patch.setattr(module, name, counted)
-
-
-class StandingLoop:
-    """The running loop, in which no time passes."""
-
-    def __init__(self) -> None:
-        self.run_in_executor = asyncio.get_running_loop().run_in_executor
-
-    def time(self) -> float:
-        return 100.0
 
 
 @pytest.fixture

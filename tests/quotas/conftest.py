@@ -1,5 +1,6 @@
 """Brokers with quotas whose clock stands still, and those who ask them."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -17,7 +18,9 @@ from horolog.protocol.api.security.client_quotas import (
     QuotaEntityPart,
     QuotaOp,
 )
+from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.server.broker import Broker
+from horolog.server.network.connection import Connection
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.wire import Wire, wire
@@ -51,6 +54,55 @@ def connection(broker: Broker, encoding: Encoding = native) -> AbstractAsyncCont
     addresses = broker.addresses
     address = addresses.native if encoding is native else addresses.kafka
     return wire(str(address), encoding)
+
+
+FOREVER_SECONDS = 3600.0
+"""Longer than a test may take."""
+
+
+class Muted:
+    """Connections that are not listened to, until the test ends that."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        """For how long each was not to be listened to."""
+        self._connections: list[Connection] = []
+
+    def begin(self, connection: Connection, seconds: float) -> None:
+        self.seconds.append(seconds)
+        self._connections.append(connection)
+
+    def end(self) -> None:
+        """The time is over for all of them."""
+        for connection in self._connections:
+            if connection._muted is not None:
+                connection._muted.cancel()
+                connection._unmute()
+        self._connections.clear()
+
+
+@pytest.fixture
+def muted(monkeypatch: pytest.MonkeyPatch) -> Muted:
+    """Nothing but `muted.end()` has connections listened to again."""
+    found, mute = Muted(), Connection.mute
+
+    def begin(connection: Connection, seconds: float) -> None:
+        found.begin(connection, seconds)
+        mute(connection, FOREVER_SECONDS)
+
+    monkeypatch.setattr(Connection, "mute", begin)
+    return found
+
+
+async def answered_after(muted: Muted, other: Wire, waiting: "asyncio.Future[Any]") -> Any:
+    """The answer to a request that has none until its client is listened to again, however often
+    another client has been answered."""
+    other.client_id = "another"
+    for _ in range(20):
+        await other.call(MetadataRequest(topics=[]))
+    assert not waiting.done()
+    muted.end()
+    return await waiting
 
 
 def alteration(parts: Parts, **values: float | None) -> QuotaAlteration:

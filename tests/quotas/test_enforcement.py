@@ -2,8 +2,6 @@
 for as long. The clock that quotas go by stands still, so what is told is known exactly."""
 
 import asyncio
-import time
-from typing import Any
 
 import pytest
 
@@ -27,9 +25,16 @@ from horolog.server.quotas.meter import MAX_WAIT_SECONDS
 from horolog.server.quotas.rules import Entity, Quota
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
-from horolog.testing.wire import Wire
 
-from .conftest import ENCODINGS, Serving, connection, set_quota
+from .conftest import (
+    ENCODINGS,
+    FOREVER_SECONDS,
+    Muted,
+    Serving,
+    answered_after,
+    connection,
+    set_quota,
+)
 
 SET = message_set(5, value=bytes(10_000))
 SIZE = len(SET)
@@ -50,46 +55,46 @@ def expected_ms(taken: float, limit: float) -> int:
     return round((taken / limit - SPAN_SECONDS) * 1000)
 
 
-async def times(client: Wire, body: object, version: int | None = None) -> tuple[Any, float]:
-    """The answer, and the seconds until it came."""
-    began = time.monotonic()
-    answer = await client.call(body, version)
-    return answer, time.monotonic() - began
-
-
 @pytest.mark.parametrize("encoding", ENCODINGS)
 async def test_a_producer_is_answered_first_and_not_listened_to_then(
-    serving: Serving, encoding: Encoding
+    serving: Serving, muted: Muted, encoding: Encoding
 ) -> None:
     limit = produce_limit(0.4)
-    async with serving() as broker, connection(broker, encoding) as client:
+    async with (
+        serving() as broker,
+        connection(broker, encoding) as client,
+        connection(broker) as other,
+    ):
         await client.call(create_topic("t"))
         await set_quota(client, WIRE, producer_byte_rate=limit)
-        answer, seconds = await times(client, produce("t", SET))
+        answer = await client.call(produce("t", SET))
         throttle_ms = expected_ms(SIZE, limit)
         assert 350 < throttle_ms < 450
         assert (result(answer).error_code, answer.throttle_time_ms) == (0, throttle_ms)
-        assert seconds < throttle_ms / 1000
-        _, seconds = await times(client, MetadataRequest(topics=[]))
-        assert seconds > throttle_ms / 1000 - 0.1
-        _, seconds = await times(client, MetadataRequest(topics=[]))
-        assert seconds < 0.3
+        assert muted.seconds == [throttle_ms / 1000]
+        waiting = asyncio.ensure_future(client.call(MetadataRequest(topics=[])))
+        await answered_after(muted, other, waiting)
+        await client.call(MetadataRequest(topics=[]))
         assert broker.figures.throttled == {"producer_byte_rate": 1}
         assert broker.figures.throttled_seconds == {"producer_byte_rate": throttle_ms / 1000}
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-async def test_requests_that_came_already_wait_too(serving: Serving, encoding: Encoding) -> None:
+async def test_requests_that_came_already_wait_too(
+    serving: Serving, muted: Muted, encoding: Encoding
+) -> None:
     limit = produce_limit(0.3)
-    async with serving() as broker, connection(broker, encoding) as client:
+    async with (
+        serving() as broker,
+        connection(broker, encoding) as client,
+        connection(broker) as other,
+    ):
         await client.call(create_topic("t"))
         await set_quota(client, WIRE, producer_byte_rate=limit)
         client.send_together(produce("t", SET), MetadataRequest(topics=[]))
-        began = time.monotonic()
         await client.receive()
-        assert time.monotonic() - began < 0.25
-        await client.receive()
-        assert time.monotonic() - began > 0.2
+        await answered_after(muted, other, asyncio.ensure_future(client.receive()))
+        assert muted.seconds == [expected_ms(SIZE, limit) / 1000]
 
 
 async def test_appends_that_come_together_are_each_counted(serving: Serving) -> None:
@@ -106,24 +111,29 @@ async def test_appends_that_come_together_are_each_counted(serving: Serving) -> 
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-async def test_every_kind_of_append_is_counted(serving: Serving, acks: int) -> None:
+async def test_every_kind_of_append_is_counted(serving: Serving, muted: Muted, acks: int) -> None:
     limit = produce_limit(0.3)
-    async with serving() as broker, connection(broker) as client:
+    async with serving() as broker, connection(broker) as client, connection(broker) as other:
         await client.call(create_topic("t"))
         await set_quota(client, WIRE, producer_byte_rate=limit)
         client.send(PRODUCE, 3, produce("t", SET, acks=acks))
         if acks:
             _, answer = await client.receive()
             assert answer.throttle_time_ms == expected_ms(SIZE, limit)
-        _, seconds = await times(client, MetadataRequest(topics=[]))
-        assert seconds > 0.2
+        waiting = asyncio.ensure_future(client.call(MetadataRequest(topics=[])))
+        await answered_after(muted, other, waiting)
+        assert muted.seconds == [expected_ms(SIZE, limit) / 1000]
 
 
 async def test_a_fetch_over_its_quota_is_answered_with_nothing(
-    serving: Serving, clock: ManualClock
+    serving: Serving, muted: Muted, clock: ManualClock
 ) -> None:
     limit = float(SIZE)  # a set a second
-    async with serving() as broker, connection(broker, kafka) as client:
+    async with (
+        serving() as broker,
+        connection(broker, kafka) as client,
+        connection(broker) as other,
+    ):
         await client.call(create_topic("t"))
         for _ in range(12):
             await client.call(produce("t", SET))
@@ -131,28 +141,30 @@ async def test_a_fetch_over_its_quota_is_answered_with_nothing(
         # As much as the quota gives in all windows, not all that there is.
         first = await client.call(fetch("t", (0, 0)))
         assert (first.throttle_time_ms, len(result(first).records)) == (0, 10 * SIZE)
-        over, seconds = await times(client, fetch("t", (0, 10)))
+        over = await client.call(fetch("t", (0, 10)))
         assert (over.throttle_time_ms, over.topics, over.error_code) == (1000, [], 0)
-        assert seconds < 0.8
+        assert muted.seconds == [1.0]
         clock.advance(11_000)
-        again, seconds = await times(client, fetch("t", (0, 10)))
-        assert seconds > 0.8
+        waiting = asyncio.ensure_future(client.call(fetch("t", (0, 10))))
+        again = await answered_after(muted, other, waiting)
         assert (again.throttle_time_ms, len(result(again).records)) == (0, 2 * SIZE)
 
 
-async def test_a_native_fetch_over_its_quota_has_its_messages_first(serving: Serving) -> None:
-    async with serving() as broker, connection(broker) as client:
+async def test_a_native_fetch_over_its_quota_has_its_messages_first(
+    serving: Serving, muted: Muted
+) -> None:
+    async with serving() as broker, connection(broker) as client, connection(broker) as other:
         await client.call(create_topic("t"))
         for _ in range(12):
             await client.call(produce("t", SET))
         await set_quota(client, WIRE, consumer_byte_rate=float(SIZE))
         first = await client.call(fetch("t", (0, 0)))
         assert (first.throttle_time_ms, len(result(first).records)) == (0, 10 * SIZE)
-        over, seconds = await times(client, fetch("t", (0, 10)))
+        over = await client.call(fetch("t", (0, 10)))
         assert (over.throttle_time_ms, len(result(over).records)) == (1000, SIZE)
-        assert seconds < 0.8
-        _, seconds = await times(client, MetadataRequest(topics=[]))
-        assert seconds > 0.8
+        assert muted.seconds == [1.0]
+        waiting = asyncio.ensure_future(client.call(MetadataRequest(topics=[])))
+        await answered_after(muted, other, waiting)
 
 
 async def test_a_set_larger_than_the_quota_of_all_windows_comes_through(serving: Serving) -> None:
@@ -176,14 +188,15 @@ async def test_time_of_requests_is_counted(serving: Serving, encoding: Encoding)
         assert set(broker.figures.throttled) == {"request_percentage"}
 
 
-async def test_refused_requests_are_counted(serving: Serving) -> None:
-    async with serving() as broker, connection(broker) as client:
+async def test_refused_requests_are_counted(serving: Serving, muted: Muted) -> None:
+    async with serving() as broker, connection(broker) as client, connection(broker) as other:
         await set_quota(client, WIRE, request_percentage=1e-6)
         with pytest.raises(InvalidRequest):
             await client.call(NONSENSE)
         assert broker.figures.throttled == {"request_percentage": 1}
-        _, seconds = await times(client, MetadataRequest(topics=[]))
-        assert seconds > 0.8
+        assert muted.seconds == [1.0]
+        waiting = asyncio.ensure_future(client.call(MetadataRequest(topics=[])))
+        await answered_after(muted, other, waiting)
 
 
 async def test_partitions_made_and_deleted_are_counted(serving: Serving) -> None:
@@ -246,18 +259,17 @@ async def test_all_connections_of_a_client_take_of_one_quota(serving: Serving) -
         assert bound.taken_by == Entity(None, "wire")
 
 
-async def test_a_broker_stops_though_a_client_waits(serving: Serving) -> None:
+async def test_a_broker_stops_though_a_client_waits(serving: Serving, muted: Muted) -> None:
     async with serving() as broker, connection(broker) as client:
         await client.call(create_topic("t"))
         await set_quota(client, WIRE, producer_byte_rate=1)
         client.send_together(produce("t", SET), MetadataRequest(topics=[]))
         _, answer = await client.receive()
         assert answer.throttle_time_ms == MAX_WAIT_SECONDS * 1000
-        began = time.monotonic()
-        stopping = asyncio.ensure_future(broker._connections.finish(30))
+        assert muted.seconds == [MAX_WAIT_SECONDS]
+        stopping = asyncio.ensure_future(broker._connections.finish(FOREVER_SECONDS))
         await client.receive()
         await stopping
-        assert time.monotonic() - began < 5
 
 
 async def test_a_client_that_goes_while_it_waits_is_gone(serving: Serving) -> None:
