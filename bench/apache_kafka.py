@@ -38,7 +38,7 @@ _PLAIN: Final = "PLAINTEXT"
 
 _CLUSTER_ID: Final = "aG9yb2xvZy1iZXNpZGU0Mg"
 _RESOLVE_SECONDS: Final = 900
-_START_SECONDS: Final = 120
+_START_SECONDS: Final = 300
 _STOP_SECONDS: Final = 60
 _LOGGING: Final = """\
 log4j.rootLogger=WARN, out

@@ -29,8 +29,12 @@ all. Others of their kind would take longer to come up than they save, from ever
 
 _NEED_JAVA = {"spark", "apache"}
 
-_FIRST = ("clients", "faults", "pages", "page", "cli", "replicas", "elections", "guard", "bench")
-"""Folders in which tests wait for other programs, or take long themselves."""
+_FIRST = (
+    *("clients", "elections", "replicas", "faults", "pages", "page", "cli", "guard", "bench"),
+    *("monitoring", "properties", "records"),
+)
+"""Folders with modules that wait for other programs, or take long themselves: they go first, and
+many short ones last, so that all processes of a run end at about the same time."""
 
 _FIRST_USE_S = 900
 """What the first test of Apache Kafka may take: Maven fetches it."""

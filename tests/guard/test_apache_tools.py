@@ -67,7 +67,9 @@ def kafka() -> None:
         pytest.skip(reason)
 
 
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN"])
+@pytest.mark.parametrize(
+    "mechanism", ["SCRAM-SHA-512", pytest.param("PLAIN", marks=pytest.mark.secure_clients)]
+)
 async def test_topics(
     guarded: Guarded, authority: Authority, tmp_path: Path, mechanism: str
 ) -> None:
@@ -114,6 +116,34 @@ async def test_users(guarded: Guarded, authority: Authority, tmp_path: Path) -> 
         assert broker.security.users.names() == ["alice", "bob"]
 
 
+async def test_a_rule(guarded: Guarded, authority: Authority, tmp_path: Path) -> None:
+    """kafka-acls.sh adds rules and lists them."""
+    async with guarded(authorization="on", super_users="User:alice") as broker:
+        tools = Tools(broker, authority, tmp_path, "SCRAM-SHA-512")
+        bob = ("--allow-principal", "User:bob", "--producer", "--topic", "clicks")
+        rule = "principal=User:bob, host=*, operation=WRITE, permissionType=ALLOW"
+        assert rule in await tools.run(_ACLS, "--add", *bob)
+        assert rule in await tools.run(_ACLS, "--list")
+        rights = broker.security.authorizer.rights("User:bob", "127.0.0.1")
+        assert rights.may(Operation.WRITE, ResourceType.TOPIC, "clicks")
+
+
+async def test_a_quota(guarded: Guarded, authority: Authority, tmp_path: Path) -> None:
+    """kafka-configs.sh sets a quota of a user and shows it."""
+    dave = ("--entity-type", "users", "--entity-name", "dave")
+    async with guarded() as broker:
+        tools = Tools(broker, authority, tmp_path, "SCRAM-SHA-512")
+        rate = ("--add-config", "producer_byte_rate=1048576")
+        assert "Completed updating" in await tools.run(_CONFIGS, "--alter", *dave, *rate)
+        shown = await tools.run(_CONFIGS, "--describe", "--entity-type", "users")
+        assert "Quota configs for user-principal 'dave' are producer_byte_rate=1048576.0" in shown
+        quotas = broker.security.quotas.table.quotas.items()
+        assert {str(entity): dict(each) for entity, each in quotas} == {
+            "user dave": {"producer_byte_rate": 1048576.0}
+        }
+
+
+@pytest.mark.secure_clients
 async def test_rules(guarded: Guarded, authority: Authority, tmp_path: Path) -> None:
     """kafka-acls.sh adds rules, lists them and takes them away; what they say holds."""
     topic = ("--topic", "clicks", "--resource-pattern-type", "prefixed")
@@ -138,6 +168,7 @@ async def test_rules(guarded: Guarded, authority: Authority, tmp_path: Path) -> 
         assert [acl.resource_type for acl in left] == [ResourceType.GROUP]
 
 
+@pytest.mark.secure_clients
 async def test_quotas(guarded: Guarded, authority: Authority, tmp_path: Path) -> None:
     """kafka-configs.sh sets quotas of users, clients and defaults, shows them beside the logins of
     users, and takes them away."""

@@ -6,6 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from horolog import HorologError, Producer
 
 from .brokers import DEADLINE_S, Broker, Brokers, brokers, refused
@@ -13,7 +15,8 @@ from .brokers import DEADLINE_S, Broker, Brokers, brokers, refused
 TOPIC = "t"
 PARTITIONS = 2
 IN_FLIGHT = 20
-ROUNDS = 4
+ROUNDS, LONG_ROUNDS = 2, 8
+"""A leader is killed in the first, a follower in the second, and so on."""
 
 
 @dataclass
@@ -70,19 +73,22 @@ async def during(writer: Writer, broker: Broker, what: object, more: int = 60) -
         await writing
 
 
-def test_leaders_and_followers_are_killed(place: Path) -> None:
+@pytest.mark.parametrize(
+    "rounds", [ROUNDS, pytest.param(LONG_ROUNDS, marks=pytest.mark.soak)], ids="{} rounds".format
+)
+def test_leaders_and_followers_are_killed(place: Path, rounds: int) -> None:
     with brokers(place, min_insync_replicas=2) as all_:
         all_.start()
         all_[1].program.ok(
             "topic", "create", TOPIC, "--partitions", str(PARTITIONS), "--set", "segment.bytes=2000"
         )
-        asyncio.run(_rounds(all_))
+        asyncio.run(_rounds(all_, rounds))
 
 
-async def _rounds(all_: Brokers) -> None:
+async def _rounds(all_: Brokers, rounds: int) -> None:
     writer = Writer()
     leader, follower = all_[1], all_[2]
-    for number in range(ROUNDS):
+    for number in range(rounds):
         if number % 2:
             await during(writer, leader, follower.kill)
             follower.start(follow=leader)
@@ -100,7 +106,7 @@ async def _rounds(all_: Brokers) -> None:
         for partition in range(PARTITIONS):
             values = [int(value) for (of, _), value in sorted(found.items()) if of == partition]
             assert len(values) == len(set(values))
-    assert len(writer.answered) > 200
+    assert len(writer.answered) > 50 * rounds
     for broker in (follower, leader):
         broker.stop()
     assert follower.files() == leader.files()
