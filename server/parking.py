@@ -6,8 +6,16 @@ and each is ready when it has what it asked for or when its own timer fires.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable
-from typing import Any
+from time import thread_time
+from typing import Any, Final
+
+PASS_SECONDS: Final = 0.005
+"""Processor time for which requests are looked at, and answered, in one pass of the loop."""
+
+WOKEN_AT_ONCE: Final = 64
+"""Requests that are looked at without a look at the time."""
 
 Partition = tuple[str, int]
 
@@ -134,6 +142,8 @@ class ParkingLot:
         self.minds_moves = True
         """Whether it means anything to those who wait that a watermark moved."""
         self._advanced: dict[Awaited, None] = {}
+        self._unseen: deque[tuple[Awaited, list[_Parked]]] = deque()
+        """Who is to be looked at because of something that advanced."""
 
     def __len__(self) -> int:
         return self._requests
@@ -198,13 +208,39 @@ class ParkingLot:
     def look_at(self, advanced: Iterable[Awaited]) -> None:
         """As `advanced`, by who is not in the middle of an append: who waits is looked at now.
 
-        Those of one connection are answered with one write.
+        Those of one connection are answered with one write. However many there are, the loop does
+        what else there is after `PASS_SECONDS`.
         """
-        satisfied: list[_Parked] = []
+        for awaited in advanced:
+            waiting = self.by_awaited.get(awaited)
+            if waiting:
+                self._unseen.append((awaited, list(waiting)))
+        self._look_on()
+
+    def _look_on(self) -> None:
+        until = thread_time() + PASS_SECONDS
         try:
-            for awaited in advanced:
-                for parked in list(self.by_awaited.get(awaited, ())):
-                    if parked.satisfied(awaited):
+            while self._unseen:
+                self._wake_some()
+                if thread_time() >= until:
+                    break
+        finally:
+            if self._unseen:
+                self._loop.call_soon(self._look_on)
+
+    def _wake_some(self) -> None:
+        """Look at the next ones, and wake those of them that have what they asked for."""
+        satisfied: list[_Parked] = []
+        left = WOKEN_AT_ONCE
+        try:
+            while self._unseen and left:
+                awaited, waiting = self._unseen.popleft()
+                some, others = waiting[:left], waiting[left:]
+                if others:
+                    self._unseen.appendleft((awaited, others))
+                left -= len(some)
+                for parked in some:
+                    if not parked.done() and parked.satisfied(awaited):
                         parked.end()
                         satisfied.append(parked)
         finally:

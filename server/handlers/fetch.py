@@ -17,6 +17,7 @@ from ...protocol.api.log.fetch import (
     FetchResponse,
     FetchTopicResult,
 )
+from ...protocol.api.pieces import Pieces, finish
 from ...protocol.errors import HorologError, OffsetOutOfRange, UnknownFetchSession
 from ...protocol.limits import MAX_APPEND_TIMES
 from ...protocol.records.kernel import walk
@@ -28,7 +29,7 @@ from ...storage.read.reader import Reader
 from ...storage.read.slices import Slice
 from ..conversions import Limits
 from ..parking import Partition
-from .base import Later, Services, each_alone
+from .base import Later, Services, each_alone, in_turns
 from .epochs import check_epoch
 from .fetch_places import append_times_loaded, get_ready, has_window, partitions_of, place_of
 
@@ -45,6 +46,9 @@ KiB it takes 1.4 times the processor time of reading, at 1 MiB less than a fifth
 MAX_STRETCHES = 16
 """Record sets of one answer that are sent from their files: each needs a handle."""
 
+AT_ONCE: Final = 16
+"""Partitions of one topic that are looked at, and read, without a look at the time."""
+
 FIRST_VERSION_WITH_MAX_BYTES = 3
 """From here on the response has a limit, and a first message larger than it comes whole."""
 
@@ -60,28 +64,50 @@ def _answer(services: Services, request: FetchRequest, version: int) -> FetchRes
     if request.session_epoch not in WHOLE_EPOCHS:
         # A client that gets this error asks for all of its partitions in every fetch.
         return FetchResponse(error_code=UnknownFetchSession.code, topics=[])
-    reading = _Reading(services, request, version)
-    if reading.look():
-        return _when_enough(reading)
-
-    def look_again() -> FetchResponse | Later:
-        reading = _Reading(services, request, version)
-        reading.look(as_they_are=True)
-        return _when_enough(reading)
-
-    getting_ready = services.work.start(get_ready(services, request, Reader.located))
-    return Later(getting_ready, look_again)
+    return _finished(services, request, _answering(services, request, version))
 
 
 handle_many: Final = each_alone(_answer)
 
 
-def _when_enough(reading: "_Reading") -> FetchResponse | Later:
+def _finished(
+    services: Services, request: FetchRequest, pieces: Pieces[FetchResponse | Later]
+) -> FetchResponse | Later:
+    """What comes of an answer in pieces: one for many partitions gives way to other requests."""
+    if len(request.topics) == 1 and len(request.topics[0].partitions) <= AT_ONCE:
+        return finish(pieces)
+    return in_turns(services, pieces)
+
+
+def _answering(
+    services: Services, request: FetchRequest, version: int
+) -> Pieces[FetchResponse | Later]:
+    reading = _Reading(services, request, version)
+    if (yield from reading.look()):
+        return (yield from _when_enough(reading))
+
+    def look_again() -> FetchResponse | Later:
+        return _finished(services, request, _looking_again(services, request, version))
+
+    getting_ready = services.work.start(get_ready(services, request, Reader.located))
+    return Later(getting_ready, look_again)
+
+
+def _looking_again(
+    services: Services, request: FetchRequest, version: int
+) -> Pieces[FetchResponse | Later]:
+    reading = _Reading(services, request, version)
+    yield from reading.look(as_they_are=True)
+    return (yield from _when_enough(reading))
+
+
+def _when_enough(reading: "_Reading") -> Pieces[FetchResponse | Later]:
     """The answer to a fetch that was looked at: at once when there is enough, else later."""
     services, request, version = reading.services, reading.request, reading.version
     wait_ms = min(request.max_wait_ms, services.settings.fetch_max_wait_ms)
     if wait_ms > 0 and not reading.is_enough():
         waiting = _WaitingFetch(services, request)
+        yield from waiting.look()
         if not waiting.over:
             named = sum(len(topic.partitions) for topic in request.topics)
             if services.fetches.has_room(named):
@@ -96,21 +122,27 @@ def _when_enough(reading: "_Reading") -> FetchResponse | Later:
         return Later(services.work.nothing(), partial(_read, services, request, version))
     if request.include_append_times:
         return _read(services, request, version)
-    return reading.answer()
+    return (yield from reading.answer())
 
 
 def _read(services: Services, request: FetchRequest, version: int) -> FetchResponse | Later:
     """The answer with what there is now."""
 
     def answer() -> FetchResponse | Later:
-        reading = _Reading(services, request, version, with_append_times=True)
-        reading.look(as_they_are=True)
-        return reading.answer()
+        return _finished(services, request, _reading(services, request, version))
 
     if request.include_append_times and not append_times_loaded(services, request):
         loading = services.work.start(get_ready(services, request, Reader.append_times_loaded))
         return Later(loading, answer)
     return answer()
+
+
+def _reading(
+    services: Services, request: FetchRequest, version: int
+) -> Pieces[FetchResponse | Later]:
+    reading = _Reading(services, request, version, with_append_times=True)
+    yield from reading.look(as_they_are=True)
+    return (yield from reading.answer())
 
 
 class _WaitingFetch:
@@ -129,10 +161,14 @@ class _WaitingFetch:
                 self._wanted[topic.name, partition.partition] = partition
         self.over = not self._wanted
         """Whether to answer: there is enough, there is an error, or waiting cannot help."""
+
+    def look(self) -> Pieces[None]:
+        """Look at all partitions, as far as that has to be."""
         for key in self._wanted:
             self.look_at(key)
             if self.over:
                 break
+            yield
 
     def partitions(self) -> Iterator[Partition]:
         return iter(self._wanted)
@@ -189,7 +225,7 @@ class _Reading(msgspec.Struct):
     """Of how many sets append times may be answered; two more items say where none are known."""
     stretches: int = 0
 
-    def look(self, *, as_they_are: bool = False) -> bool:
+    def look(self, *, as_they_are: bool = False) -> Pieces[bool]:
         """See where the messages are, with no byte of them read; `False` when a log has to be
         prepared first, or looked at for longer, unless it is to be taken as it is."""
         request = self.request
@@ -197,9 +233,13 @@ class _Reading(msgspec.Struct):
         if self.version >= FIRST_VERSION_WITH_MAX_BYTES:
             self.budget_bytes = max(min(self.budget_bytes, request.max_bytes), 0)
         for topic in request.topics:
+            if self.topics:
+                yield
             results: list[FetchPartitionResult] = []
             self.topics.append(FetchTopicResult(name=topic.name, partitions=results))
             for wanted in topic.partitions:
+                if results:
+                    yield
                 result = FetchPartitionResult(partition=wanted.partition)
                 results.append(result)
                 try:
@@ -273,12 +313,14 @@ class _Reading(msgspec.Struct):
     def _refuse(self, result: FetchPartitionResult, error: Exception) -> None:
         result.error_code, result.error_message = self.services.outcomes.of(error, api="fetch")
 
-    def answer(self) -> FetchResponse | Later:
+    def answer(self) -> Pieces[FetchResponse | Later]:
         """The response, or a later one once all is in a format that the reader knows."""
         response = FetchResponse(topics=self.topics)
         newest = newest_format(self.version)
         unreadable = []
-        for part in self.parts:
+        for number, part in enumerate(self.parts):
+            if number:
+                yield
             if part.found.magic > newest:
                 unreadable.append(part)
                 continue

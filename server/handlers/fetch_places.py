@@ -37,8 +37,12 @@ async def get_ready(
 ) -> None:
     """Have the logs prepared, and looked at until `look` has no more to do, a bounded piece of work
     at a time. What fails here fails again when it is read, and is answered then."""
-    await services.logs.prepare(services.logs.unprepared(partitions_of(request)))
     turns = services.work.turns()
+    unprepared: dict[Log, None] = {}
+    for partition in partitions_of(request):
+        unprepared |= dict.fromkeys(services.logs.unprepared((partition,)))
+        await turns.give_way()
+    await services.logs.prepare(unprepared)
     for topic in request.topics:
         for wanted in topic.partitions:
             with suppress(HorologError, OSError):
@@ -52,6 +56,7 @@ async def get_ready(
                             await turns.give_way()
                     elif place.unready is not None:
                         await services.time_maps.make(log, place.unready)
+            await turns.give_way()
 
 
 def has_window(wanted: FetchPartition) -> bool:

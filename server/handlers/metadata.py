@@ -1,7 +1,9 @@
 """metadata: where the broker is, and which topics it has."""
 
 from collections.abc import Mapping
+from typing import Final
 
+from ...protocol.api.pieces import Pieces
 from ...protocol.api.topics.metadata import (
     MetadataBroker,
     MetadataPartition,
@@ -10,7 +12,9 @@ from ...protocol.api.topics.metadata import (
     MetadataTopicResult,
 )
 from ...storage.directory.topics import TopicEntry
-from .base import Call, Later, Services
+from .base import Call, Later, Services, in_turns
+
+_PARTITIONS_AT_ONCE: Final = 200
 
 
 def handle(services: Services, request: MetadataRequest, call: Call) -> MetadataResponse | Later:
@@ -21,25 +25,30 @@ def handle(services: Services, request: MetadataRequest, call: Call) -> Metadata
             creating = services.creations.make(missing)
             return Later(
                 creating.ready,
-                lambda: _answer(services, request, call, creating.failures()),
+                lambda: in_turns(services, _answer(services, request, call, creating.failures())),
                 alone=True,
             )
-    return _answer(services, request, call, {})
+    return in_turns(services, _answer(services, request, call, {}))
 
 
 def _answer(
     services: Services, request: MetadataRequest, call: Call, failures: Mapping[str, Exception]
-) -> MetadataResponse:
+) -> Pieces[MetadataResponse]:
     """The answer; `failures` are why topics could not be made."""
     host, port = call.local_address
     node_id = services.settings.broker_id
+    topics: list[MetadataTopicResult] = []
     if _names_topics(request, call):
         # A name given twice is answered once; the order is that of the request.
         names = dict.fromkeys(topic.name for topic in request.topics or ())
         create = request.allow_auto_topic_creation
-        topics = [_named(services, name, create, failures.get(name)) for name in names]
+        for name in names:
+            topics.append((yield from _named(services, name, create, failures.get(name))))
+            yield
     else:
-        topics = [_describe(node_id, entry) for entry in services.directory.topics().values()]
+        for entry in list(services.directory.topics().values()):
+            topics.append((yield from _describe(node_id, entry)))
+            yield
     return MetadataResponse(
         brokers=[MetadataBroker(node_id=node_id, host=host, port=port)],
         cluster_id=services.directory.cluster_id(),
@@ -58,7 +67,7 @@ def _names_topics(request: MetadataRequest, call: Call) -> bool:
 
 def _named(
     services: Services, name: str, create: bool, failure: Exception | None
-) -> MetadataTopicResult:
+) -> Pieces[MetadataTopicResult]:
     try:
         if failure is not None:
             raise failure
@@ -68,20 +77,22 @@ def _named(
     except Exception as error:
         code, message = services.outcomes.of(error, api="metadata")
         return MetadataTopicResult(name=name, error_code=code, error_message=message)
-    return _describe(services.settings.broker_id, entry)
+    return (yield from _describe(services.settings.broker_id, entry))
 
 
-def _describe(node_id: int, entry: TopicEntry) -> MetadataTopicResult:
-    return MetadataTopicResult(
-        name=entry.name,
-        topic_id=entry.topic_id,
-        partitions=[
+def _describe(node_id: int, entry: TopicEntry) -> Pieces[MetadataTopicResult]:
+    partitions: list[MetadataPartition] = []
+    while len(partitions) < entry.partitions:
+        begin = len(partitions)
+        partitions += [
             MetadataPartition(
                 partition=partition,
                 leader_id=node_id,
                 replica_nodes=[node_id],
                 isr_nodes=[node_id],
             )
-            for partition in range(entry.partitions)
-        ],
-    )
+            for partition in range(begin, min(begin + _PARTITIONS_AT_ONCE, entry.partitions))
+        ]
+        if len(partitions) < entry.partitions:
+            yield
+    return MetadataTopicResult(name=entry.name, topic_id=entry.topic_id, partitions=partitions)

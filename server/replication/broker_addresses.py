@@ -1,9 +1,10 @@
 """Who leads and where, in the answers to clients."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...config.address import split_address
 from ...protocol.api.groups.find_coordinator import FindCoordinatorResponse
+from ...protocol.api.pieces import Pieces
 from ...protocol.api.topics.metadata import MetadataBroker, MetadataResponse
 from ...protocol.cluster_errors import CoordinatorNotAvailable
 from ...protocol.errors import LeaderNotAvailable
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 NO_LEADER = -1
 """The id of a leader where there is none."""
 
+_PARTITIONS_AT_ONCE: Final = 200
+
 
 class BrokerAddresses:
     """Puts into answers what a broker knows of the others."""
@@ -22,7 +25,7 @@ class BrokerAddresses:
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
 
-    def metadata(self, response: MetadataResponse, call: Call) -> MetadataResponse:
+    def metadata(self, response: MetadataResponse, call: Call) -> Pieces[MetadataResponse]:
         """The answer of a broker that is alone, made that of one of several."""
         cluster = self._cluster
         me, leader = cluster.broker_id, self._leader_id()
@@ -32,17 +35,23 @@ class BrokerAddresses:
             for broker_id, (host, port) in sorted(addresses.items())
         ]
         response.controller_id = leader
-        replicas = sorted({me, *addresses, *self._in_sync()})
+        in_sync = self._in_sync()
+        replicas = sorted({me, *addresses, *in_sync})
+        offline = [one for one in replicas if one not in addresses]
+        known = leader in addresses
+        epoch, seen = cluster.node.highest_epoch, 0
         for topic in response.topics:
             for partition in topic.partitions:
-                partition.leader_id = leader
-                partition.leader_epoch = cluster.node.highest_epoch
+                partition.leader_id = leader if known else NO_LEADER
+                partition.leader_epoch = epoch
                 partition.replica_nodes = replicas
-                partition.isr_nodes = self._in_sync()
-                partition.offline_replicas = [one for one in replicas if one not in addresses]
-                if leader not in addresses:
-                    partition.leader_id = NO_LEADER
+                partition.isr_nodes = in_sync
+                partition.offline_replicas = offline
+                if not known:
                     partition.error_code = LeaderNotAvailable.code
+                seen += 1
+                if seen % _PARTITIONS_AT_ONCE == 0:
+                    yield
         return response
 
     def coordinator(self, call: Call) -> FindCoordinatorResponse:

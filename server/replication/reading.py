@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.api.log.count_by_time import COUNT_BY_TIME, CountByTimeRequest
 from ...protocol.api.log.fetch import FETCH
 from ...protocol.api.log.list_offsets import LIST_OFFSETS
+from ...protocol.api.pieces import Pieces
 from ...protocol.cluster_errors import ReplicaNotAvailable
 from ...replication.follower import Follower
 from ...replication.partition_log import Partition
+from ..handlers.base import then
 from .stored_log import StoredLog
 
 if TYPE_CHECKING:
@@ -34,15 +36,18 @@ class FollowerReads:
         follows = self._cluster.node.follower is not None
         return api_key in READS and follows and bool(request.allow_follower)
 
-    def begin(self, request: Any) -> Callable[[Any], Any]:
-        """What makes the answer of this broker of a handler's answer to a request.
+    def answer(self, request: Any, handle: Callable[[], Any]) -> Pieces[Any]:
+        """The answer of this broker to a request that `handle` answers.
 
         Raises `ReplicaNotAvailable` where the request cannot be answered from this copy, and so
-        does what is returned, if it cannot any more.
+        does what comes later, if it cannot any more.
         """
         follower = self._cluster.node.follower
         assert follower is not None
-        read = [self._read(follower, *one) for one in _asked(request)]
+        read = []
+        for one in _asked(request):
+            read.append(self._read(follower, *one))
+            yield
 
         def end(body: Any) -> Any:
             if self._cluster.node.follower is not follower:
@@ -55,7 +60,7 @@ class FollowerReads:
             body.follower_heard_ms = self._heard_ms()
             return body
 
-        return end
+        return then(handle(), end)
 
     def _read(
         self, follower: Follower, partition: Partition, seen_offset: int

@@ -34,13 +34,13 @@ from ...protocol.api.security.scram_credentials import (
     DESCRIBE_USER_SCRAM_CREDENTIALS,
 )
 from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
-from ...protocol.api.topics.metadata import METADATA
+from ...protocol.api.topics.metadata import METADATA, MetadataResponse
 from ...protocol.cluster_errors import CoordinatorLoading, NotLeader, OffsetNotAvailable
 from ...protocol.errors import CodedError, LeaderNotAvailable, NotCoordinator
 from ...replication.leader import Leader
 from ...storage.log.appended import Appended
 from ...storage.log.log import Log
-from ..handlers.base import Call, Handler, HandlerOfMany, Later, Services, then
+from ..handlers.base import Call, Handler, HandlerOfMany, Later, Services, in_turns, then
 from .asked_topics import with_failures
 from .commits import Commit, error_of
 from .reading import READS, FollowerReads
@@ -140,8 +140,10 @@ class Serving:
                     making = services.work.start(asked.make(missing))
 
                     def answer_when_made() -> Any:
-                        response = answer(services, request, call)
-                        return with_failures(response, making.result(), services)
+                        def failed(response: MetadataResponse) -> Any:
+                            return with_failures(response, making.result(), services)
+
+                        return then(answer(services, request, call), failed)
 
                     return Later(making, answer_when_made, alone=True)
             elif not store.knows:
@@ -151,8 +153,10 @@ class Serving:
             return answer(services, request, call)
 
         def answer(services: Services, request: Any, call: Call) -> Any:
-            addresses = self._cluster.addresses
-            return then(handler(services, request, call), partial(addresses.metadata, call=call))
+            def placed(response: MetadataResponse) -> Any:
+                return in_turns(services, self._cluster.addresses.metadata(response, call))
+
+            return then(handler(services, request, call), placed)
 
         return handle
 
@@ -168,8 +172,10 @@ class Serving:
     def _gated(self, key: int, handler: Handler) -> Handler:
         def handle(services: Services, request: Any, call: Call) -> Any:
             if self._at_follower.may(key, request):
-                end = self._at_follower.begin(request)
-                return then(handler(services, request, call), end)
+                return in_turns(
+                    services,
+                    self._at_follower.answer(request, lambda: handler(services, request, call)),
+                )
             self.check(key)
             epoch = self._cluster.epoch
             same = partial(self._same, key, epoch)
@@ -210,11 +216,16 @@ class Serving:
         """What becomes of one of them at a broker that does not lead, because of `error`."""
         if not self._at_follower.may(key, request):
             return error
-        try:
-            end = self._at_follower.begin(request)
+
+        def answer() -> Any:
             (outcome,) = handler(services, version, (request,))
-            return outcome if isinstance(outcome, Exception) else then(outcome, end)
-        except CodedError as refused:
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        try:
+            return in_turns(services, self._at_follower.answer(request, answer))
+        except Exception as refused:
             return refused
 
     def check(self, api_key: int) -> None:

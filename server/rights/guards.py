@@ -7,12 +7,13 @@ from typing import Any
 from ...protocol.api.kafka.refusals import named_field, refused_each
 from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsResponse
 from ...protocol.api.log.produce import PRODUCE
+from ...protocol.api.pieces import Pieces
 from ...protocol.api.rights import How, Need
 from ...protocol.api.schema import Api, replaced
 from ...protocol.api.topics.metadata import METADATA
 from ...protocol.errors import CodedError
 from ..handlers.appends import NO_ANSWER
-from ..handlers.base import Call, Handler, Services, then
+from ..handlers.base import Call, Handler, Services, in_turns, then
 from ..outcomes import CloseConnection
 from .checked_request import CheckedRequest
 
@@ -53,7 +54,12 @@ def refused_whole(checked: CheckedRequest, need: Need, name: str) -> Any:
 def answer_each(checked: CheckedRequest, needs: Sequence[Need], handler: Handler) -> Any:
     """The answer for those that the request names and that may be asked about; beside each of the
     others stands its error."""
+    return in_turns(checked.services, _answer_each(checked, needs, handler))
+
+
+def _answer_each(checked: CheckedRequest, needs: Sequence[Need], handler: Handler) -> Pieces[Any]:
     services, request, call = checked.services, checked.request, checked.call
+    asker = services.creations.asker
     field = named_field(type(request))
     kept: list[Any] = []
     refused: list[tuple[Any, CodedError]] = []
@@ -63,11 +69,14 @@ def answer_each(checked: CheckedRequest, needs: Sequence[Need], handler: Handler
             kept.append(item)
         else:
             refused.append((item, error))
+        yield
+    services.creations.asker = asker
     if not refused:
         return handler(services, request, call)
     if checked.api is PRODUCE and request.acks == NO_ANSWER:
         return _unanswered(checked, handler, kept, refused[0][1])
-    name, results = refused_each(checked.api.response, refused)
+    name, results = yield from refused_each(checked.api.response, refused)
+    services.creations.asker = asker
     if not kept and checked.api is METADATA:
         call = replace(call, version=max(call.version, 1))  # In version 0 none means all.
     elif not kept:

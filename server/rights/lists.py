@@ -1,8 +1,9 @@
 """Answers that list things: what may not be described is not in them."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any, Final, TypeVar
 
 from ...protocol.api.groups.list_groups import LIST_GROUPS, ListGroupsResponse
 from ...protocol.api.groups.offset_fetch import (
@@ -12,14 +13,18 @@ from ...protocol.api.groups.offset_fetch import (
     OffsetFetchResponse,
 )
 from ...protocol.api.kafka.refusals import refused_each
+from ...protocol.api.pieces import Pieces
 from ...protocol.api.rights import RIGHTS, How, Need
 from ...protocol.api.schema import replaced
 from ...protocol.api.security.acl_terms import ResourceType
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
+from ...protocol.errors import CodedError
 from ...values import value_class
-from ..handlers.base import Call, Handler, Later, Services, then
+from ..handlers.base import Call, Handler, Later, Services, in_turns, then
 from .checked_request import CheckedRequest
 from .guards import answer_each
+
+T = TypeVar("T")
 
 
 def _needs(key: int, how: How) -> list[Need]:
@@ -30,6 +35,9 @@ def _listed(key: int, kind: ResourceType) -> Need:
     """What is needed to see one of a kind in a list."""
     return next(need for need in _needs(key, How.LEFT_OUT) if need.any_of[-1].resource_type is kind)
 
+
+_name_of: Final[Callable[[Any], str]] = attrgetter("name")
+_id_of: Final[Callable[[Any], str]] = attrgetter("group_id")
 
 _EACH_TOPIC: Final = _needs(METADATA.key, How.EACH)
 _SEEN_TOPIC: Final = _listed(METADATA.key, ResourceType.TOPIC)
@@ -49,13 +57,11 @@ def metadata(handler: Handler) -> Handler:
         if named:
             return answer_each(checked, _EACH_TOPIC, handler)
 
-        def cut(response: MetadataResponse) -> MetadataResponse:
-            response.topics = [
-                topic for topic in response.topics if checked.may(_SEEN_TOPIC, topic.name)
-            ]
+        def cut(response: MetadataResponse) -> Pieces[MetadataResponse]:
+            response.topics = yield from _seen(checked, _SEEN_TOPIC, response.topics, _name_of)
             return response
 
-        return then(handler(services, request, call), cut)
+        return then(handler(services, request, call), lambda got: in_turns(services, cut(got)))
 
     return handle
 
@@ -66,13 +72,11 @@ def list_groups(handler: Handler) -> Handler:
     def handle(services: Services, request: Any, call: Call) -> Any:
         checked = CheckedRequest(services, LIST_GROUPS, request, call)
 
-        def cut(response: ListGroupsResponse) -> ListGroupsResponse:
-            response.groups = [
-                group for group in response.groups if checked.may(_SEEN_GROUP, group.group_id)
-            ]
+        def cut(response: ListGroupsResponse) -> Pieces[ListGroupsResponse]:
+            response.groups = yield from _seen(checked, _SEEN_GROUP, response.groups, _id_of)
             return response
 
-        return then(handler(services, request, call), cut)
+        return then(handler(services, request, call), lambda got: in_turns(services, cut(got)))
 
     return handle
 
@@ -89,9 +93,7 @@ def positions(handler: Handler) -> Handler:
             if not call.kafka:
                 raise error
             # Version 0 and 1 say it beside each partition only.
-            refused = [(topic, error) for topic in request.topics or ()]
-            _, topics = refused_each(OffsetFetchResponse, refused)
-            return OffsetFetchResponse(topics=topics, error_code=error.code)
+            return in_turns(services, _all_refused(request, error))
         if request.topics is not None and not request.listing:
             return answer_each(checked, _POSITIONS_EACH, handler)
         return _later(services, _visible_page(checked, handler, _cut_topics))
@@ -99,12 +101,30 @@ def positions(handler: Handler) -> Handler:
     return handle
 
 
+def _all_refused(request: OffsetFetchRequest, error: CodedError) -> Pieces[OffsetFetchResponse]:
+    refused = [(topic, error) for topic in request.topics or ()]
+    _, topics = yield from refused_each(OffsetFetchResponse, refused)
+    return OffsetFetchResponse(topics=topics, error_code=error.code)
+
+
+def _seen(
+    checked: CheckedRequest, need: Need, items: Iterable[T], name_of: Callable[[T], str]
+) -> Pieces[list[T]]:
+    """What of a list may be seen."""
+    seen: list[T] = []
+    for item in items:
+        if checked.may(need, name_of(item)):
+            seen.append(item)
+        yield
+    return seen
+
+
 def _later(services: Services, work: Any) -> Later:
     task = services.work.start(work)
     return Later(task, task.result)
 
 
-Cut = Callable[[CheckedRequest, OffsetFetchResponse], "_Page"]
+Cut = Callable[[CheckedRequest, OffsetFetchResponse], Pieces["_Page"]]
 
 
 @value_class
@@ -116,24 +136,23 @@ class _Page:
     is_empty: bool
 
 
-def _cut_names(checked: CheckedRequest, response: OffsetFetchResponse) -> _Page:
+def _cut_names(checked: CheckedRequest, response: OffsetFetchResponse) -> Pieces[_Page]:
     last = response.names[-1] if response.names else ""
-    response.names = [name for name in response.names if checked.may(_POSITIONS_SEEN_GROUP, name)]
+    response.names = yield from _seen(checked, _POSITIONS_SEEN_GROUP, response.names, str)
     return _Page(last, not response.names)
 
 
-def _cut_topics(checked: CheckedRequest, response: OffsetFetchResponse) -> _Page:
+def _cut_topics(checked: CheckedRequest, response: OffsetFetchResponse) -> Pieces[_Page]:
     last = response.topics[-1].name if response.topics else ""
-    response.topics = [
-        topic for topic in response.topics if checked.may(_POSITIONS_SEEN_TOPIC, topic.name)
-    ]
+    response.topics = yield from _seen(checked, _POSITIONS_SEEN_TOPIC, response.topics, _name_of)
     return _Page(last, not response.topics)
 
 
 async def _visible_page(checked: CheckedRequest, handler: Handler, cut: Cut) -> OffsetFetchResponse:
     """The first page in which something may be seen: clients go on behind the last that they
     see."""
-    request = checked.request
+    request, work = checked.request, checked.services.work
+    turns = work.turns()
     while True:
         outcome = handler(checked.services, request, checked.call)
         while isinstance(outcome, Later):
@@ -141,7 +160,7 @@ async def _visible_page(checked: CheckedRequest, handler: Handler, cut: Cut) -> 
             await outcome.ready
             outcome = outcome.make()
         response: OffsetFetchResponse = outcome
-        page = cut(checked, response)
+        page = await work.finish(cut(checked, response), turns)
         if not (page.is_empty and response.more and page.last):
             return response
         request = replaced(request, after=page.last)

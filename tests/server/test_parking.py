@@ -1,10 +1,19 @@
 """Requests that wait are woken by the partition they wait for, and by nothing else."""
 
 import asyncio
+import itertools
 
 import pytest
 
-from horolog.server.parking import ParkingLot, Partition, SharedWait, Wait
+from horolog.server import parking
+from horolog.server.parking import (
+    PASS_SECONDS,
+    WOKEN_AT_ONCE,
+    ParkingLot,
+    Partition,
+    SharedWait,
+    Wait,
+)
 
 FOREVER_MS = 3_600_000
 A, B = ("a", 0), ("b", 1)
@@ -210,3 +219,42 @@ async def test_those_that_are_satisfied_go_on_where_another_one_fails(lot: Parki
     with pytest.raises(ValueError, match="a"):
         lot.look_at([A])
     assert called == [first]
+
+
+async def test_many_are_woken_in_several_passes_of_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of them is asked once, those that are not satisfied too."""
+    clock = itertools.count()
+    monkeypatch.setattr(parking, "thread_time", lambda: next(clock) * PASS_SECONDS)
+    lot = ParkingLot(asyncio.get_running_loop())
+    many = 3 * WOKEN_AT_ONCE
+    unsatisfied = Condition()
+    others = [lot.park([A], unsatisfied, FOREVER_MS) for _ in range(many)]
+    waits = [lot.park([A, B], Condition(answer=True), FOREVER_MS) for _ in range(many)]
+    lot.look_at([A, B])
+    assert len(unsatisfied.asked) == WOKEN_AT_ONCE
+    waits[-1].cancel()
+    passes = 0
+    while not all(wait.done() for wait in waits):
+        await asyncio.sleep(0)
+        passes += 1
+    assert 5 <= passes <= 8
+    assert len(unsatisfied.asked) == many
+    assert not any(other.done() for other in others)
+
+
+async def test_a_look_that_fails_keeps_none_of_the_others_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parking, "WOKEN_AT_ONCE", 1)
+    lot = ParkingLot(asyncio.get_running_loop())
+
+    def fail(_: Partition) -> bool:
+        raise RuntimeError("no")
+
+    lot.park([A], fail, FOREVER_MS)
+    waiting = lot.park([A], Condition(answer=True), FOREVER_MS)
+    with pytest.raises(RuntimeError, match="no"):
+        lot.look_at([A])
+    await waiting
