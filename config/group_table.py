@@ -50,14 +50,16 @@ GROUPS: Final = (
         "max.groups",
         10_000,
         "",
-        "Groups that have members. Positions under other names do not count.",
+        "Groups that have members. Positions under other names do not count. A user who logged in "
+        "may begin at most four times as many as stay free, an address eight times.",
         maximum=1_000_000,
     ),
     integer(
         "max.groups.bytes",
         128 * 2**20,
         "bytes",
-        "Memory for the members of all groups together.",
+        "Memory for the members of all groups together. Those of a user who logged in may take at "
+        "most four times what stays free, those of an address eight times.",
         minimum=1024,
     ),
     integer(

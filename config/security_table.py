@@ -105,7 +105,8 @@ SECURITY: Final = (
         250,
         "",
         "Connections at one time that have not logged in where they have to, or are in a TLS "
-        "handshake; the ones above it are closed at once and counted.",
+        "handshake. For one above it the oldest of the address that has most of them is closed; "
+        "one of that address itself is closed at once. Both are counted.",
         maximum=1_000_000,
     ),
     integer(

@@ -22,6 +22,7 @@ from ...protocol.errors import (
 )
 from .group import Group, GroupLimits
 from .member import MEMBER_BYTES, Joining, Member, Outcome, Token
+from .shares import Shares
 from .states import State
 
 LEFT_OVER_MAX: Final = 100
@@ -57,6 +58,10 @@ class Coordinator:
         self._on_change = on_change
         self._on_lost = on_lost
         self._bytes = 0
+        self._byte_shares = Shares(limits.bytes_max, "bytes", "max.groups.bytes")
+        self._group_shares = Shares(limits.groups_max, "groups", "max.groups")
+        self._begun_by: dict[str, Joining] = {}
+        """Whose first member a group has, or had, that is not empty."""
         self._replies: list[tuple[Token, Outcome]] = []
         self._waiting_in: dict[Token, Group] = {}
         self._due: list[tuple[float, str]] = []
@@ -86,14 +91,21 @@ class Coordinator:
         if member_id and member is None:
             raise UnknownMemberId(f"group {name!r} has no member {member_id[:80]!r}")
         self._check_bytes(
-            joining.size_bytes + (MEMBER_BYTES if member is None else -member.joining.size_bytes)
+            joining,
+            joining.size_bytes + (MEMBER_BYTES if member is None else -member.joining.size_bytes),
         )
+        begins = name not in self._begun_by
+        if begins:
+            self._group_shares.check(joining, 0, self._limits.groups_max - len(self._begun_by))
         if group is None:
             group = self._create(name)
         self._waiting_in[token] = group
         try:
             with self._step(group, token):
                 group.join(now, token, member_id, joining)
+            if begins:
+                self._begun_by[name] = joining
+                self._group_shares.add(joining, 1)
         except HorologError:
             if not group.generation and group.state is State.EMPTY:
                 self.delete(name)  # It was made for this.
@@ -110,7 +122,10 @@ class Coordinator:
     ) -> None:
         """As `Group.sync`."""
         group = self._of_member(name, member_id)
-        self._check_bytes(sum(map(len, assignments.values())))
+        member = group.members.get(member_id)
+        added = sum(map(len, assignments.values()))
+        if member is not None:  # else it is refused for that
+            self._check_bytes(member.joining, added)
         self._waiting_in[token] = group
         with self._step(group, token):
             group.sync(now, token, member_id, generation, assignments)
@@ -159,7 +174,10 @@ class Coordinator:
         for known in (self.groups, self._replies, self._waiting_in, self._due, self._due_at):
             known.clear()
         self._empty.clear()
+        self._begun_by.clear()
         self._bytes = 0
+        for shares in (self._byte_shares, self._group_shares):
+            shares.clear()
 
     def next_deadline(self) -> float:
         """When `time_passed` may have something to do."""
@@ -188,13 +206,16 @@ class Coordinator:
                 f"(group.min.session.timeout.ms) to {high} (group.max.session.timeout.ms)"
             )
 
-    def _check_bytes(self, added: int) -> None:
+    def _check_bytes(self, client: Joining, added: int) -> None:
         limit = self._limits.bytes_max
-        if added > 0 and self._bytes + added > limit:
+        if added <= 0:
+            return
+        if self._bytes + added > limit:
             raise PolicyViolation(
                 f"all groups take {self._bytes} bytes, {added} more would pass the limit of "
                 f"{limit} (max.groups.bytes)"
             )
+        self._byte_shares.check(client, added, limit - self._bytes - added)
 
     def _of_member(self, name: str, member_id: str) -> Group:
         group = self.groups.get(name)
@@ -214,6 +235,7 @@ class Coordinator:
             self._new_member_id,
             on_change=self._changed,
             on_lost=self._on_lost,
+            on_size=self._byte_shares.add,
         )
         self._empty[name] = None
         return group
@@ -221,6 +243,7 @@ class Coordinator:
     def _changed(self, group: Group, before: State) -> None:
         if group.state is State.EMPTY:
             self._empty[group.name] = None
+            self._group_shares.add(self._begun_by.pop(group.name), -1)
         elif before is State.EMPTY and group.state is State.PREPARING:
             del self._empty[group.name]
         self._on_change(group, before)

@@ -42,8 +42,10 @@ class Group:
         *,
         on_change: Callable[["Group", State], None] = lambda group, before: None,
         on_lost: Callable[["Group", Member, str], None] = lambda group, member, why: None,
+        on_size: Callable[[Joining, int], None] = lambda client, size_bytes: None,
     ) -> None:
-        """`on_change` is called with every transition, `on_lost` why a member is one no more."""
+        """`on_change` is called with every transition, `on_lost` why a member is one no more,
+        `on_size` as `Roster` does."""
         self.name = name
         self.state = State.EMPTY
         self.generation = 0
@@ -51,7 +53,7 @@ class Group:
         self.protocol = ""
         """As chosen for this generation."""
         self.leader: str | None = None
-        self.members = Roster()
+        self.members = Roster(on_size)
         self.replies: list[tuple[Token, Outcome]] = []
         self._limits = limits
         self._new_member_id = new_member_id

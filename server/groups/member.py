@@ -11,7 +11,10 @@ Token = object
 """Stands for one request that waits for its answer."""
 
 MEMBER_BYTES: Final = 1_000
-"""What a member takes beside its texts and bytes, about."""
+"""What a member with one protocol takes beside its texts and bytes, about."""
+
+PROTOCOL_BYTES: Final = 250
+"""What each further protocol takes."""
 
 
 @value_class
@@ -33,12 +36,15 @@ class Joining:
     rebalance_timeout_ms: int
     client_id: str = ""
     client_host: str = ""
+    user: str = ""
+    """The principal that logged in; empty for none."""
 
     @property
     def size_bytes(self) -> int:
         """What it takes to keep it, about."""
-        texts = len(self.client_id) + len(self.client_host)
-        return texts + sum(len(each.name) + len(each.metadata) for each in self.protocols)
+        texts = len(self.client_id) + len(self.client_host) + len(self.user)
+        objects = PROTOCOL_BYTES * max(len(self.protocols) - 1, 0)
+        return texts + objects + sum(len(one.name) + len(one.metadata) for one in self.protocols)
 
 
 @value_class

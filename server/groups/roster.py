@@ -1,7 +1,7 @@
 """The members of a group with what they have in common, kept up to date as they come and go."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, ValuesView
+from collections.abc import Callable, Iterable, Iterator, ValuesView
 
 from .member import Joining, Member
 
@@ -14,7 +14,9 @@ class Roster:
     members that join at a time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_size: Callable[[Joining, int], None]) -> None:
+        """`on_size` is called with how many bytes more a client's member takes, or less."""
+        self._on_size = on_size
         self._members: dict[str, Member] = {}
         self._offers: Counter[str] = Counter()
         self.size_bytes = 0
@@ -51,7 +53,7 @@ class Roster:
         self._count(member, 1)
 
     def assign(self, member: Member, assignment: bytes) -> None:
-        self.size_bytes += len(assignment) - len(member.assignment)
+        self._count_bytes(member, len(assignment) - len(member.assignment))
         member.assignment = assignment
 
     def common_protocols(self, but: Member | None = None) -> set[str]:
@@ -76,11 +78,15 @@ class Roster:
         return max(order, key=lambda name: votes[name])
 
     def _count(self, member: Member, number: int) -> None:
-        self.size_bytes += number * member.size_bytes
+        self._count_bytes(member, number * member.size_bytes)
         for name in _names(member):
             self._offers[name] += number
             if not self._offers[name]:
                 del self._offers[name]
+
+    def _count_bytes(self, member: Member, size_bytes: int) -> None:
+        self.size_bytes += size_bytes
+        self._on_size(member.joining, size_bytes)
 
 
 def _names(member: Member) -> set[str]:

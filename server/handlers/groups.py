@@ -14,6 +14,7 @@ from ...protocol.errors import InvalidRequest, NotCoordinator, UnsupportedVersio
 from ...storage.directory.positions import check_name
 from ..groups.member import Joined, Joining, Protocol, Refused, Synced
 from ..groups.service import Answer
+from ..security.session import ANONYMOUS
 from .base import Call, Later, Services
 
 
@@ -44,6 +45,7 @@ def join(services: Services, request: JoinGroupRequest, call: Call) -> Later:
         ),
         client_id=call.client_id or "",
         client_host=call.client_host,
+        user="" if call.principal == ANONYMOUS else call.principal,
     )
     answer = services.groups.join(request.group_id, request.member_id, joining)
 

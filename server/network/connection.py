@@ -14,7 +14,7 @@ request or an unread answer may take.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from time import thread_time
 from typing import cast
 
@@ -44,6 +44,11 @@ the loop."""
 
 FRAME_BYTES = 100
 """What a frame that waits takes beside its bytes."""
+
+CROWDED_CAUSE = (
+    "all places of connections without a login were taken (connections.unauthenticated.max), most "
+    "of them by this address, and another address asked for one"
+)
 
 RESET_LOOK_SECONDS = 1.0
 """How often it is looked whether the client is still there of a connection that is not read from,
@@ -103,6 +108,8 @@ class Connection(asyncio.BufferedProtocol):
             loop, host.limits.idle_seconds, self._idle_since, self._was_idle
         )
         self._close_deadline: asyncio.TimerHandle | None = None
+        self.end_handshake: Callable[[], None] | None = None
+        """Closes the connection while there is no transport, because TLS is not agreed upon."""
         self.peer = ""
         self.held_since = loop.time()
 
@@ -353,6 +360,19 @@ class Connection(asyncio.BufferedProtocol):
     def room_came(self) -> None:
         """Go on with the request for which there was no room."""
         self._work()
+
+    def give_way(self, address: str) -> None:
+        """Close now: there was no login yet, and `address` has more connections without one than
+        any other."""
+        if self._transport is not None:
+            self._drop("crowded", CROWDED_CAUSE)
+            self.abort()
+            return
+        self.peer = address
+        self._count_dropped("crowded", CROWDED_CAUSE)
+        self._finishing = True  # Once there is a transport it is closed.
+        if self.end_handshake is not None:
+            self.end_handshake()
 
     def to_be_answered(self) -> Source:
         """The frames that wait, how many of them may be taken now, and who sent them."""
@@ -626,14 +646,17 @@ class Connection(asyncio.BufferedProtocol):
         """Close because of what the client did. Answers on their way to it may still arrive."""
         if self._transport is None or self._transport.is_closing():
             return
-        count(self._host.figures.connections_dropped, reason)
-        self._host.observe("connection_dropped", peer=self.peer, reason=reason, cause=cause)
+        self._count_dropped(reason, cause)
         self._frames.clear()
         self._outgoing.cancel()
         if self._outgoing.unread:
             self._transport.abort()
         else:
             self._close()
+
+    def _count_dropped(self, reason: str, cause: str) -> None:
+        count(self._host.figures.connections_dropped, reason)
+        self._host.observe("connection_dropped", peer=self.peer, reason=reason, cause=cause)
 
     def _close(self) -> None:
         """Close once the client has taken what was written, or when the deadline is over."""

@@ -1,16 +1,21 @@
-"""How many connections there are: in all, from each address, of each user."""
+"""How many connections there are: in all, from each address, of each user, before a login."""
 
-from collections.abc import Mapping
-from typing import Final
+import itertools
+from collections.abc import Hashable, Mapping
+from operator import itemgetter
+from typing import Final, Generic, TypeVar
 
 from ...config.broker import BrokerSettings
 from ...config.counts import counts
 from ...protocol.errors import InvalidConfig
 from ..security.session import principal_of
 
+T = TypeVar("T", bound=Hashable)
+
 TOO_MANY: Final = "max_connections"
 TOO_MANY_PER_IP: Final = "max_connections_per_ip"
 TOO_MANY_PER_USER: Final = "max_connections_per_user"
+UNAUTHENTICATED: Final = "unauthenticated"
 """Reasons to refuse a connection, as the metrics and the log have them."""
 
 
@@ -52,6 +57,54 @@ class ConnectionSlots:
             self._by_address[address] = left
         else:
             del self._by_address[address]
+
+
+class LoginSlots(Generic[T]):
+    """At most `most` connections that have not been let in.
+
+    Once all of these places are taken, the address that has most of them makes room for others: its
+    oldest connection gives way. It gets no further place itself.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._numbers = itertools.count()
+        self._by_address: dict[str, dict[T, int]] = {}
+        """The connections of each address, the oldest first, with numbers in their order."""
+        self._address_of: dict[T, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._address_of)
+
+    @property
+    def are_taken(self) -> bool:
+        return len(self._address_of) >= self._most
+
+    def surplus(self, address: str) -> T | None:
+        """The connection that gives way to one more from `address`; `None` where that is the
+        address that has most."""
+        most = max(map(len, self._by_address.values()), default=0)
+        if len(self._by_address.get(address, ())) >= most:
+            return None
+        oldest = [
+            next(iter(of_address.items()))
+            for of_address in self._by_address.values()
+            if len(of_address) == most
+        ]
+        return min(oldest, key=itemgetter(1))[0]
+
+    def take(self, connection: T, address: str) -> None:
+        self._by_address.setdefault(address, {})[connection] = next(self._numbers)
+        self._address_of[connection] = address
+
+    def give_back(self, connection: T) -> None:
+        """It was let in, or is gone; perhaps it has no place any more."""
+        address = self._address_of.pop(connection, None)
+        if address is not None:
+            of_address = self._by_address[address]
+            del of_address[connection]
+            if not of_address:
+                del self._by_address[address]
 
 
 class UserSlots:

@@ -7,7 +7,13 @@ from ...protocol.limits import SHARED_SLAB_BYTES, SPARE_FRAMES
 from ...storage.events import Observer
 from ..metrics.figures import Figures, count
 from .connection import Connection
-from .connection_slots import TOO_MANY_PER_USER, ConnectionSlots, UserSlots
+from .connection_slots import (
+    TOO_MANY_PER_USER,
+    UNAUTHENTICATED,
+    ConnectionSlots,
+    LoginSlots,
+    UserSlots,
+)
 from .endpoint import Endpoint
 from .file_sending import InThread
 from .held_memory import HeldMemory
@@ -40,9 +46,8 @@ class Connections:
         self._ready: dict[Endpoint, ReadyConnections] = {}
         self._open: dict[Connection, str] = {}
         """The address that each comes from."""
-        self._outside: set[asyncio.BaseProtocol] = set()
-        """Those that have not been let in."""
-        self._max_outside = max_unauthenticated
+        self._outside: LoginSlots[asyncio.BaseProtocol] = LoginSlots(max_unauthenticated)
+        """Places of those that have not been let in."""
         self._empty = asyncio.Event()
         self._empty.set()
         self.limits = limits
@@ -59,8 +64,8 @@ class Connections:
         """A protocol for a new connection by `endpoint`, or `None` when there are enough, or enough
         from this address."""
         reason = self._places.refusal(address)
-        if reason is None and endpoint.makes_wait and len(self._outside) >= self._max_outside:
-            reason = "unauthenticated"
+        if reason is None and endpoint.makes_wait and not self._make_room_outside(address):
+            reason = UNAUTHENTICATED
         if reason is not None:
             self.refused(reason, address=address)
             return None
@@ -71,10 +76,23 @@ class Connections:
         connection = Connection(self, endpoint, ready, self._loop)
         self._open[connection] = address
         if endpoint.makes_wait:
-            self._outside.add(connection)
+            self._outside.take(connection, address)
         self._places.take(address)
         self._empty.clear()
         return connection
+
+    def _make_room_outside(self, address: str) -> bool:
+        """Whether there is a place for one more that is not let in yet; one of an address that has
+        more of them may be closed for it."""
+        if not self._outside.are_taken:
+            return True
+        surplus = self._outside.surplus(address)
+        if surplus is None:
+            return False
+        self._outside.give_back(surplus)
+        assert isinstance(surplus, Connection)
+        surplus.give_way(self._open[surplus])
+        return True
 
     def refused(self, reason: str, **fields: object) -> None:
         """Take note of a connection that was closed at once."""
@@ -98,7 +116,7 @@ class Connections:
 
     def let_in(self, connection: asyncio.BaseProtocol) -> None:
         """A connection has logged in, or need not."""
-        self._outside.discard(connection)
+        self._outside.give_back(connection)
 
     def enter(self, principal: str, address: str) -> int | None:
         """Take a place of a user, until `leave`; or say how many there are, all of them taken."""
@@ -116,7 +134,7 @@ class Connections:
 
     def closed(self, connection: asyncio.BaseProtocol) -> None:
         """Forget a connection that is gone, or that never came to be."""
-        self._outside.discard(connection)
+        self._outside.give_back(connection)
         address = self._open.pop(connection, None)  # type: ignore[call-overload]
         if address is not None:
             self._places.give_back(address)

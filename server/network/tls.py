@@ -16,7 +16,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from ..metrics.figures import Figures, count
 from .tls_files import TlsFiles
@@ -48,6 +48,13 @@ class TlsPort:
     """Who a client certificate (DER) is for, where that counts. It raises `ValueError`."""
 
 
+@runtime_checkable
+class EndsHandshake(Protocol):
+    """A protocol that may have its connection closed before it gets a transport."""
+
+    end_handshake: Callable[[], None] | None
+
+
 class TlsProtocol(asyncio.BufferedProtocol):
     """The protocol of the plain transport; `above` gets a `TlsTransport` once the handshake is
     done, or `failed` is called with it."""
@@ -76,11 +83,16 @@ class TlsProtocol(asyncio.BufferedProtocol):
         self._peer = "unknown"
         self._peer_name: str | None = None
         self.reading = True
+        if isinstance(above, EndsHandshake):
+            above.end_handshake = self._end_handshake
 
     # The plain transport's side.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self._state is _State.CLOSED:
+            self._transport.abort()
+            return
         peer = transport.get_extra_info("peername")
         self._peer = str(peer[0]) if peer else "unknown"
         self._timer = self._loop.call_later(self._port.seconds, self._refuse_late)
@@ -293,6 +305,11 @@ class TlsProtocol(asyncio.BufferedProtocol):
             f"the TLS handshake was not complete after {self._port.seconds:g} s "
             "(authentication.deadline.ms)",
         )
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _end_handshake(self) -> None:
+        self._state = _State.CLOSED
         if self._transport is not None:
             self._transport.abort()
 

@@ -91,7 +91,9 @@ async def histogram(services: Services, query: Query) -> dict[str, object]:
         spot = going_on
     return {
         "now_ms": services.clock.now_ms(),
-        "retention_start_ms": _retention_start_ms(services, topic),
+        "retention_start_ms": (
+            _retention_start_ms(services, topic) if query.sight.settings(topic) else None
+        ),
         "from_ms": from_ms,
         "until_ms": until_ms,
         "every_ms": every_ms,
@@ -126,7 +128,8 @@ def _spot_behind(spot: Spot, answer: CountByTimeResponse, partitions: int) -> Sp
 
 
 def _retention_start_ms(services: Services, topic: str) -> int | None:
-    """Messages of earlier times are there because their segment is; `None` where all are kept."""
+    """Messages of earlier times are there because their segment is; `None` where all are kept. It
+    tells the setting `retention.ms`."""
     retention_ms = services.directory.topic_settings(topic).retention_ms
     start_ms = services.trusted_time.now_ms() - retention_ms
     return start_ms if retention_ms >= 0 and start_ms > 0 else None

@@ -28,6 +28,7 @@ def _to_http(_: bytes) -> bytes:
         "HTTP/1.1 400 Bad Request",
         "Content-Type: text/plain; charset=utf-8",
         f"Content-Length: {len(_BODY)}",
+        "X-Content-Type-Options: nosniff",
         "Connection: close",
         "",
         _BODY,

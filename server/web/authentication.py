@@ -111,6 +111,7 @@ class HttpAuthentication:
             name, password = sent["user"], sent["password"]
             if not (isinstance(name, str) and isinstance(password, str)):
                 raise TypeError
+            _ = name.encode(), password.encode()  # JSON has a way to write half a character
         except (ValueError, KeyError, TypeError, RecursionError):
             return _said(400, 'write {"user": NAME, "password": PASSWORD}')
         peer = cast(HttpPeer, request.protocol)

@@ -6,6 +6,7 @@ writes a traceback for each one that is none. Both are done here instead.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from types import MappingProxyType
 from typing import Final, cast
 
 from aiohttp import hdrs, web
@@ -18,6 +19,11 @@ from .port import HttpPort, shown
 
 MAX_HEADERS: Final = 50
 """Lines of a head, each of at most 8 KiB: browsers send about twenty."""
+
+OF_EVERY_ANSWER: Final = MappingProxyType(
+    {hdrs.SERVER: "horolog", "X-Content-Type-Options": "nosniff"}
+)
+"""Headers. Left to itself aiohttp names its version, and Python's."""
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -143,6 +149,7 @@ class HttpConnection(web.RequestHandler):
 def _closing(status: int, text: str) -> web.Response:
     """An answer that ends the connection."""
     answer = web.Response(status=status, text=f"{text}\n", headers=HEADERS)
+    answer.headers.update(OF_EVERY_ANSWER)
     answer.force_close()
     return answer
 
@@ -151,6 +158,15 @@ def guarded(answer: Handler, authentication: HttpAuthentication | None = None) -
     """`answer`, for requests that may be answered; the others are refused."""
 
     async def checked(request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            response = await checked_only(request)
+        except web.HTTPException as error:  # such as of a path that there is not
+            error.headers.update(OF_EVERY_ANSWER)
+            raise
+        response.headers.update(OF_EVERY_ANSWER)
+        return response
+
+    async def checked_only(request: web.BaseRequest) -> web.StreamResponse:
         connection = request.protocol
         assert isinstance(connection, HttpConnection)
         connection.request_begins()

@@ -19,6 +19,8 @@ def joining(
     protocol_type: str = "consumer",
     metadata: bytes = b"",
     client_id: str = "c",
+    user: str = "",
+    host: str = "127.0.0.1",
 ) -> Joining:
     """What a member brings; `range` when no protocol is named."""
     return Joining(
@@ -29,7 +31,8 @@ def joining(
         session_timeout_ms=session_ms,
         rebalance_timeout_ms=rebalance_ms,
         client_id=client_id,
-        client_host="127.0.0.1",
+        client_host=host,
+        user=user,
     )
 
 

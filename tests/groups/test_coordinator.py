@@ -13,6 +13,9 @@ from horolog.server.groups.states import State
 
 from .conftest import joining
 
+ALICE, BOB, CAROL = "User:alice", "User:bob", "User:carol"
+KIB = 1 << 10
+
 
 def coordinator(groups_max: int = 3, bytes_max: int = 1 << 30) -> Coordinator:
     numbers = itertools.count()
@@ -96,3 +99,75 @@ def test_coming_and_going_leaves_nothing_behind() -> None:
         groups.leave(0, "g", enter(groups, "g", session_ms=1 << 30))
     assert len(groups._due) <= LEFT_OVER_MAX + 2
     assert not groups._waiting_in
+
+
+def fill(groups: Coordinator, user: str, host: str, size: int = KIB) -> int:
+    """Join groups as a client until that is refused; how many there were."""
+    for number in itertools.count():
+        name = f"{user}-{host}-{number}"
+        try:
+            brings = joining(metadata=b"x" * size, user=user, host=host)
+            groups.join(0, "join", name, "", brings)
+        except PolicyViolation:
+            assert name not in groups.groups
+            return number
+        groups.take_replies()
+    raise AssertionError
+
+
+def test_a_user_leaves_bytes_to_others_wherever_it_comes_from() -> None:
+    groups = coordinator(groups_max=10_000, bytes_max=200 * KIB)
+    assert fill(groups, ALICE, "10.0.0.1") > 50
+    assert fill(groups, ALICE, "10.0.0.2") == 0
+    assert 0.75 < groups.size_bytes / (200 * KIB) <= 0.8
+    enter(groups, "another address")
+    assert fill(groups, BOB, "10.0.0.1") > 5, "from where the other one came, too"
+    assert fill(groups, CAROL, "10.0.0.3") > 0
+
+
+def test_an_address_without_a_login_leaves_bytes_to_others() -> None:
+    groups = coordinator(groups_max=10_000, bytes_max=200 * KIB)
+    assert fill(groups, "", "10.0.0.1") > 50
+    assert fill(groups, "", "10.0.0.2") > 3
+    assert fill(groups, "", "10.0.0.3", size=0) > 0
+
+
+def test_what_a_member_took_is_there_again_when_it_is_gone() -> None:
+    groups = coordinator(groups_max=10_000, bytes_max=200 * KIB)
+    count = fill(groups, ALICE, "10.0.0.1")
+    groups.time_passed(1_000)
+    assert groups.size_bytes == 0
+    assert fill(groups, ALICE, "10.0.0.1") == count
+    groups.forget_all()
+    assert fill(groups, ALICE, "10.0.0.1") == count
+
+
+def test_assignments_count_for_the_members_that_get_them() -> None:
+    groups = coordinator(bytes_max=20 * KIB)
+    brings = joining(user=ALICE)
+    groups.join(0, "join", "g", "", brings)
+    ((_, joined),) = groups.take_replies()
+    assert isinstance(joined, Joined)
+    with pytest.raises(PolicyViolation, match=r"User:alice take .* at most 4 times"):
+        groups.sync(0, "sync", "g", joined.member_id, 1, {joined.member_id: b"x" * 16 * KIB})
+    groups.sync(0, "sync", "g", joined.member_id, 1, {joined.member_id: b"x" * 14 * KIB})
+    with pytest.raises(PolicyViolation, match="User:alice"):
+        groups.join(0, "join", "h", "", brings)
+
+
+def test_a_user_leaves_groups_to_others() -> None:
+    """What each of them takes in bytes is next to nothing."""
+    groups = coordinator(groups_max=100)
+    assert fill(groups, ALICE, "10.0.0.1") == 81
+    assert fill(groups, ALICE, "10.0.0.2") == 0
+    assert fill(groups, BOB, "10.0.0.2") == 16
+    assert fill(groups, CAROL, "10.0.0.3") == 3
+    with pytest.raises(PolicyViolation, match=r"groups of User:alice take 81 groups"):
+        groups.join(0, "join", "g", "", joining(user=ALICE))
+    groups.time_passed(1_000)
+    assert fill(groups, ALICE, "10.0.0.1") == 81
+
+
+def test_many_protocols_are_counted_as_what_they_take() -> None:
+    many = joining(*[str(number) for number in range(100)])
+    assert many.size_bytes > 100 * 200

@@ -1,8 +1,10 @@
 """How many connections there may be from an address, and of a user."""
 
 import asyncio
+import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from horolog.config.address import split_address
 from horolog.config.broker import broker_settings
 from horolog.config.counts import counts
 from horolog.protocol.api.kafka import frames as kafka
@@ -19,7 +22,12 @@ from horolog.protocol.api.security.authenticate import AUTHENTICATE, Authenticat
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import InvalidConfig, SaslAuthenticationFailed
 from horolog.protocol.sasl.plain import PlainClient
-from horolog.server.network.connection_slots import ConnectionSlots, UserSlots, address_counts
+from horolog.server.network.connection_slots import (
+    ConnectionSlots,
+    LoginSlots,
+    UserSlots,
+    address_counts,
+)
 from horolog.server.security import logins
 from horolog.server.web.server import State
 from horolog.testing.broker import running_broker
@@ -242,3 +250,69 @@ async def test_the_metric(guarded: Guarded, authority: Authority) -> None:
         ):
             text = await answer.text()
     assert 'horolog_connections_refused_total{reason="max_connections_per_user"} 1' in text
+
+
+def test_the_oldest_of_the_address_that_has_most_gives_way() -> None:
+    places: LoginSlots[str] = LoginSlots(4)
+    for connection in ("a1", "b1", "b2", "b3"):
+        places.take(connection, connection[0])
+    assert places.are_taken
+    assert places.surplus("c") == "b1"
+    assert places.surplus("a") == "b1"
+    assert places.surplus("b") is None, "those that are there notice nothing"
+    places.give_back("b1")
+    places.take("c1", "c")
+    places.give_back("c1")
+    places.take("a2", "a")
+    assert places.surplus("c") == "a1", "of two that have as many the one that was there first"
+    assert places.surplus("a") is None
+    for connection in ("a1", "a2", "b2", "b3", "b3"):
+        places.give_back(connection)
+    assert len(places) == 0
+
+
+HANDSHAKE_BEGIN = bytes.fromhex("160301020001")
+
+
+@contextmanager
+def crowd(address: str, count: int, first: bytes) -> Iterator[list[socket.socket]]:
+    """Connections from 127.0.0.66 that send no more than `first`."""
+    source = ("127.0.0.66", 0)
+    with ExitStack() as stack:
+        made = [
+            stack.enter_context(
+                socket.create_connection(split_address(address), 10, source_address=source)
+            )
+            for _ in range(count)
+        ]
+        for each in made:
+            each.sendall(first)
+        yield made
+
+
+@pytest.mark.both_loops
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "tls"])
+async def test_an_address_without_a_login_keeps_no_other_out(
+    guarded: Guarded, authority: Authority, encrypted: bool
+) -> None:
+    """Its oldest connections are closed, in a handshake or before a login."""
+    settings: dict[str, object] = {"connections_unauthenticated_max": 3}
+    if not encrypted:
+        settings |= {"listen": "127.0.0.1:0", "allow_plaintext": True}
+    tls = authority.trusting() if encrypted else None
+    async with guarded(**settings) as broker:
+        address = broker.addresses.native
+        with crowd(address, 3, HANDSHAKE_BEGIN if encrypted else b"\0\0") as sockets:
+            await until(lambda: broker.unauthenticated() == 3)
+            for _ in range(2):
+                client = await Wire.open(address, tls=tls)
+                await log_in(client, "alice", PASSWORD)
+                client.close()
+            assert broker.figures.connections_dropped == {"crowded": 1}
+            assert broker.unauthenticated() == 2
+            with suppress(ConnectionResetError):
+                assert await asyncio.to_thread(sockets[0].recv, 1) == b""
+            with crowd(address, 2, b"") as others:
+                with suppress(ConnectionResetError):
+                    assert await asyncio.to_thread(others[1].recv, 1) == b""
+                assert broker.figures.connections_refused == {"unauthenticated": 1}

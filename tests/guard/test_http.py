@@ -1,5 +1,6 @@
 """The HTTP port with TLS and logins."""
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from horolog.config.address import split_address
 from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from horolog.server.broker import Broker
 from horolog.server.security.users import Removal
@@ -126,9 +128,49 @@ async def test_what_another_site_could_send_is_no_login(site: Site) -> None:
     assert (await site.get("/page/topics")).status == 401
 
 
-@pytest.mark.parametrize("body", [[], "x", {}, {"user": 1, "password": "x"}, {"user": "a"}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *([], "x", {}, {"user": 1, "password": "x"}, {"user": "a"}),
+        {"user": "\ud800", "password": PASSWORD},
+        {"user": "alice", "password": "a\udfffb"},
+        {"\ud800": "alice"},
+    ],
+    ids=repr,
+)
 async def test_what_is_no_login(site: Site, body: Any) -> None:
+    """Text that is not Unicode too, which JSON can write."""
     assert (await site.post("/login", body)).status == 400
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /page/topics?\xed\xa0\x80=1 HTTP/1.1",
+        b"GET /page/segments?topic=%ED%A0%80 HTTP/1.1",
+        b"GET /page/members?group=%ED%A0%80 HTTP/1.1",
+        b"GET /page/histogram?topic=a&from=%ED%A0%80 HTTP/1.1",
+        b"GET /static/%ED%A0%80 HTTP/1.1",
+        b"GET /%ED%A0%80 HTTP/1.1",
+        b"GET / HTTP/1.1\r\nCookie: horolog_session=\xed\xa0\x80",
+        b"GET / HTTP/1.1\r\nAuthorization: Bearer \xed\xa0\x80.x.x",
+        b"GET / HTTP/1.1\r\nAuthorization: Basic \xed\xa0\x80",
+        b"GET / HTTP/1.1\r\nAuthorization: Basic 7aCAOng=",
+        b"GET / HTTP/1.1\r\nSec-Fetch-Site: \xed\xa0\x80",
+        b'GET /static/main.js HTTP/1.1\r\nIf-None-Match: "\xed\xa0\x80"',
+        b"POST /login HTTP/1.1\r\nContent-Type: \xed\xa0\x80",
+        b"POST /logout HTTP/1.1\r\nContent-Type: application/json\r\nCookie: a=\xed\xa0\x80",
+    ],
+)
+async def test_text_that_is_not_unicode_is_the_clients_fault(
+    site: Site, authority: Authority, head: bytes
+) -> None:
+    host, port = split_address(site.url.removeprefix("https://"))
+    reader, writer = await asyncio.open_connection(host, port, ssl=authority.trusting())
+    writer.write(head + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    answer = await reader.read()
+    writer.close()
+    assert answer.split()[1][:1] in (b"2", b"3", b"4"), answer
 
 
 async def test_bodies_are_bounded(site: Site) -> None:
@@ -173,3 +215,19 @@ async def test_every_answer_has_a_strict_policy(site: Site) -> None:
         assert "Access-Control-Allow-Origin" not in answer.headers
     foreign = await site.get("/login", Host="evil.example")
     assert foreign.status == 403
+
+
+async def test_no_answer_names_versions_or_may_be_taken_for_another_type(site: Site) -> None:
+    """Those of programs too, and of what there is not."""
+    answers = [await site.get(path) for path in (*PROTECTED, *OPEN, "/static/nothing")]
+    answers += [
+        await site.post("/login", {}),
+        await site.post("/metrics", {}),
+        await site.get("/login", Host="evil.example"),
+    ]
+    assert await site.log_in() == 200
+    answers.append(await site.get("/nowhere"))
+    assert {answer.status for answer in answers} >= {200, 400, 401, 403, 404, 405}
+    for answer in answers:
+        assert answer.headers["X-Content-Type-Options"] == "nosniff", answer.url
+        assert answer.headers.getall("Server") == ["horolog"], answer.url

@@ -110,6 +110,18 @@ async def test_one_topic(page: Page, name: str) -> None:
     assert [await page.ask(name, topic) for topic in ("t", "u")] == [200, 403]
 
 
+async def test_when_retention_begins_is_a_setting(page: Page) -> None:
+    for rules, is_shown in (
+        ([rule((Op.DESCRIBE, TOPIC))], False),
+        ([rule((Op.READ, TOPIC)), rule((Op.DESCRIBE_CONFIGS, TOPIC), "u")], False),
+        ([rule((Op.DESCRIBE, TOPIC)), rule((Op.DESCRIBE_CONFIGS, TOPIC), "t")], True),
+    ):
+        only(page.broker, *rules)
+        status, answer = await page.get("/page/histogram?topic=t&from=0&until=10")
+        assert (status, sum(answer["counts"])) == (200, 1)
+        assert (answer["retention_start_ms"] is not None) == is_shown
+
+
 async def test_metrics_name_every_topic(page: Page) -> None:
     only(page.broker)
     status, text = await page.get("/metrics")
