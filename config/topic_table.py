@@ -232,8 +232,8 @@ _DECLARED: Final = (
         ("fsync", "written"),
         "What an answer to acks=all promises. `fsync`: the data is on disk and survives a power "
         "cut. `written`: the operating system has it, which survives a killed broker, not a power "
-        "cut. Of several brokers, all in sync, and the broker's value of the one that leads holds "
-        "for all topics.",
+        "cut. In a cluster it is so at every broker in sync. The leader's broker value holds for "
+        "topics without their own, and for changes of topics and positions.",
     ),
     Setting(
         name="preallocate",

@@ -16,7 +16,7 @@ from .admitted import Admitted, LogEnd
 from .append_run import AppendRun
 from .appended import NOTHING_APPENDED, Appended
 from .light_sets import OPENED_BYTES, is_light
-from .log_state import REFUSED, LogState
+from .log_state import REFUSED, LogState, RefusedWrites
 from .past_retention import PastRetention
 from .rolling import roll_reason
 from .segment import Segment
@@ -294,6 +294,7 @@ class Appender:
                 log.producers.states.put_back(producer_id, before)
             run.settle(failure)
             return failure
+        log.refused_writes = None
         log.last_stamp_ms = run.last_stamp_ms
         log.appended_at = log.seams.clock.monotonic()
         if log.unflushed_since is None:
@@ -319,7 +320,11 @@ class Appender:
             passes = error.errno in RETRIABLE_ERRORS
             failure = StorageError(what if passes else f"{what}; {REFUSED}")
             failure.__cause__ = error
-            if not passes:
+            if passes:
+                now = log.seams.clock.monotonic()
+                first = now if log.refused_writes is None else log.refused_writes.first
+                log.refused_writes = RefusedWrites(first, now)
+            else:
                 log.fail(failure)
             return failure
         if isinstance(error, StorageError):

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 REFUSED: Final = "appends to this partition are refused until the broker has been restarted"
 
 
+@value_class
+class RefusedWrites:
+    """Writes that failed and may succeed later, on the monotonic clock."""
+
+    first: float
+    last: float
+
+
 class Watermark:
     """Follows the log end, except past sets whose producer waits for a sync."""
 
@@ -123,6 +131,8 @@ class LogState:
         """Append time of the last message if a broker stamped it, else -1."""
         self.failure: StorageError | None = None
         """Why appends are refused until the broker has been restarted, if they are."""
+        self.refused_writes: RefusedWrites | None = None
+        """Writes that failed for want of room or the like, since the last one that succeeded."""
         self.appended_at: float | None = None
         """When something was appended last, on the monotonic clock; `None` before that is known."""
         self.unflushed_since: float | None = None

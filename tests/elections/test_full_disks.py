@@ -5,6 +5,8 @@ import errno
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
+
 from horolog import Admin, Producer
 from horolog.server.broker import Broker
 from horolog.storage.files import SystemFiles
@@ -61,3 +63,34 @@ async def test_who_has_a_full_disk_holds_nobody_up_and_does_not_lead(
         await producer.send(TOPIC, b"at both again")
         ends = [broker.directory.log(TOPIC, 0).log_end_offset for broker in (first, second)]
         assert ends == [sent + 1, sent + 1]
+
+
+async def test_a_leader_with_a_full_disk_lets_another_one_lead(
+    place: Path, etcd: EtcdProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("horolog.server.replication.etcd.deciding.REFUSED_S", 0.2)
+    settings = Settings(etcd, 2)
+    files = FaultyFiles(SystemFiles())
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(
+            running_broker(place / "one", files=files, **settings.of(1))
+        )
+        await until(lambda: leads(first))
+        second = await stack.enter_async_context(running_broker(place / "two", **settings.of(2)))
+        await until(lambda: in_sync(second))
+        admin = await stack.enter_async_context(Admin(settings.addresses))
+        producer = await stack.enter_async_context(
+            Producer(settings.addresses, acks="all", delivery_timeout_ms=60_000)
+        )
+        await admin.create_topic(TOPIC)
+        await producer.send(TOPIC, b"at both")
+        # One write that fails is no reason: the next one may find room.
+        files.fail("pwrite", errno.ENOSPC, name=".log")
+        await producer.send(TOPIC, b"tried again")
+        assert leads(first)
+        files.fail("pwrite", errno.ENOSPC, times=-1, name=".log")
+        await producer.send(TOPIC, b"at the one with room")
+        assert leads(second)
+        assert second.directory.log(TOPIC, 0).log_end_offset == 3
+        files.heal()
+        await until(lambda: members_in_sync(second) == [1, 2])

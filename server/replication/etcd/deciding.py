@@ -22,6 +22,7 @@ from ....replication.settings import Incarnation
 from ....storage.replica.epoch_history import NO_EPOCH
 from ..channel import Known
 from ..followers import reachable
+from ..stored_log import StoredLog
 from .asking import Lane
 from .client import EtcdClient
 from .errors import EtcdError, EtcdMisconfigured, EtcdUnreachable, LeaseNotFound
@@ -38,11 +39,22 @@ PATIENCE_S: Final = 2.0
 LOGS_S: Final = 1.0
 """How often it is looked whether a log has failed."""
 
+REFUSED_S: Final = 5.0
+"""After so long without a write that succeeded, while writes are tried, another broker leads if one
+can: the disk is full."""
+
 KNOWN_S: Final = 2.0
 """How long a broker that says hello is waited for in etcd: it may be there before its key is."""
 
 TAKEN_S: Final = 3.0
 """Beyond a lease: how long a start waits for the end of another broker with its id."""
+
+
+def _takes_no_writes(stored: StoredLog) -> bool:
+    """Whether a log has failed, or its disk has refused every write for a while."""
+    refused = stored.log.refused_writes
+    long = refused is not None and refused.last - refused.first >= REFUSED_S
+    return long or stored.log.failure is not None
 
 
 class ByEtcd:
@@ -237,7 +249,7 @@ class ByEtcd:
             self._ask_read()  # Something is about to change: half a second is long.
         if now_s - self._looked_s >= LOGS_S:
             self._looked_s = now_s
-            if any(stored.log.failure is not None for stored in self._cluster.stored.logs.values()):
+            if any(map(_takes_no_writes, self._cluster.stored.logs.values())):
                 node.log_failed()
 
     # What the node wants.
