@@ -75,7 +75,11 @@ BROKER_OPTIONS: Final = (
     ),
     BrokerOption("--config", "FILE", "settings in TOML"),
     BrokerOption("--broker-id", "N", "number of this broker, of several with the same data"),
-    BrokerOption("--follow", "HOST:PORT", "the broker that leads: copy what it has"),
+    BrokerOption(
+        "--follow",
+        "HOST:PORT[,HOST:PORT]",
+        "the broker that leads, or brokers of which one does: copy what it has",
+    ),
     BrokerOption("--etcd", "URL[,URL]", "addresses of etcd, which decides who leads"),
     BrokerOption("--cluster", "NAME", "name of the cluster in etcd"),
     BrokerOption(

@@ -28,7 +28,9 @@ CLUSTER: Final = (
         Kind.ADDRESS,
         NOT_FOLLOWING,
         "Address of the native protocol of the broker that leads; this one copies all that it has. "
-        "`nobody`: etcd decides, or this one leads if it led last and the others confirm it.",
+        "Of several, each behind tls:// where it needs it, the first that leads is followed: they "
+        "are tried in turn, and again after the leader was lost. `nobody`: etcd decides, or this "
+        "one leads if it led last and the others confirm it.",
         choices=(NOT_FOLLOWING,),
     ),
     _setting(
@@ -53,8 +55,9 @@ CLUSTER: Final = (
         LISTENS,
         "Address of the native protocol where the other brokers, and clients that they send here, "
         "find this one, if it is another than `listen`, whose first is taken otherwise; in place "
-        "of 0.0.0.0 with the name of this machine.",
+        "of 0.0.0.0 with the name of this machine. One address: a broker is found at one place.",
         choices=(LISTENS,),
+        one_address=True,
     ),
     _integer(
         "cluster.lease.ms",

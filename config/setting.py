@@ -73,6 +73,8 @@ class Setting:
     choices: tuple[str, ...] = ()
     plaintext_says_nothing: bool = False
     """Whether PLAINTEXT:// before the only address is no part of the value."""
+    one_address: bool = False
+    """Whether several addresses make no sense."""
     part_that_counts: Callable[[str], str] | None = None
     any_case_in_broker: bool = False
     why_not: str = ""
@@ -174,9 +176,7 @@ class Setting:
             case Kind.CHOICE:
                 return " or ".join(self.choices)
             case Kind.ADDRESS:
-                schemes = ", ".join(each for each in Scheme if each)
-                forms = f"HOST:PORT, or several separated by commas, each perhaps behind {schemes}"
-                return " or ".join((forms, *self.choices))
+                return " or ".join((self._address_form(), *self.choices))
             case Kind.CHOICES:
                 return f"any of {', '.join(self.choices)}, separated by commas"
             case Kind.HOSTS:
@@ -219,6 +219,12 @@ class Setting:
             raise self._refusal(number, name, at)
         return value
 
+    def _address_form(self) -> str:
+        schemes = ", ".join(each for each in Scheme if each)
+        if self.one_address:
+            return f"one HOST:PORT, perhaps behind {schemes}"
+        return f"HOST:PORT, or several separated by commas, each perhaps behind {schemes}"
+
     def _check_address(self, text: str, name: str, at: Scope | None) -> str:
         if text in self.choices:
             return text
@@ -226,7 +232,7 @@ class Setting:
             found = listen_addresses(text)
         except ValueError:
             raise self._refusal(text, name, at) from None
-        if not found:
+        if not found or (self.one_address and len(found) > 1):
             raise self._refusal(text, name, at)
         if self.plaintext_says_nothing and len(found) == 1 and found[0].scheme is Scheme.PLAINTEXT:
             return found[0].address

@@ -26,6 +26,12 @@ from .log_ends import contested_as_text, ends_as_objects, ends_as_text, ends_of
 LEADER_TIMEOUT_MS: Final = 3_000
 """How long a leader is waited for that perhaps is no more."""
 
+OTHERS_WITHIN_S: Final = 0.3
+"""How long the other brokers are waited for once a leader has answered."""
+
+DEPOSED: Final = "deposed"
+"""State of a broker that takes itself for the leader, where another one leads in a later epoch."""
+
 cluster = group("Show who leads and who follows, and let another broker lead.")
 cluster.command()(create)
 cluster.command()(remove)
@@ -38,7 +44,7 @@ def status(server: Server = DEFAULT_SERVER, as_json: Json = False) -> None:
     The leader is asked, where the broker at --server knows it and it answers; else what that
     broker knows is shown. Of several addresses, of which none leads, the one counts that knows the
     newest epoch; and where the logs of each end is shown beside each other, to choose whom to
-    promote.
+    promote. A broker is `deposed` that still takes itself for the leader and is not.
     """
     found, answers = asyncio.run(_status(server))
     ends = ends_of(answers)
@@ -60,8 +66,9 @@ async def _describe_any(
     """The answer of the leader, or without a leader of the broker that knows the newest epoch; its
     address; and all answers.
 
-    All addresses are asked at once. A broker that may lead soon is not waited for, and the answer
-    of a leader ends the wait for the others. Raises what kept one from answering.
+    All addresses are asked at once. A broker that may lead soon is not waited for. Once a leader
+    has answered, the others have `OTHERS_WITHIN_S`: a leader of an older epoch that has not heard
+    of the newer one answers as well. Raises what kept one from answering.
     """
     if len(server.addresses) == 1:
         answer = await _describe(server)
@@ -71,37 +78,48 @@ async def _describe_any(
     ]
     found: list[tuple[Servers, DescribeReplicasResponse]] = []
     failures: list[HorologError] = []
+    limit = asyncio.timeout(None)
     try:
-        for each in asyncio.as_completed(asked):
-            try:
-                found.append(await each)
-            except HorologError as error:
-                failures.append(error)
-                continue
-            if found[-1][1].leader == found[-1][1].broker_id:
-                break
+        async with limit:
+            for each in asyncio.as_completed(asked):
+                try:
+                    found.append(await each)
+                except HorologError as error:
+                    failures.append(error)
+                    continue
+                if _leads(found[-1][1]) and limit.when() is None:
+                    limit.reschedule(asyncio.get_running_loop().time() + OTHERS_WITHIN_S)
+    except TimeoutError:
+        if not limit.expired():
+            raise
     finally:
         for task in asked:
             task.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
     if found:
-        address, newest = max(found, key=lambda one: one[1].epoch)
+        address, newest = max(found, key=lambda one: (one[1].epoch, _leads(one[1])))
         answers = [one for _, one in found]
         _complete(newest, answers)
         return address, newest, answers
     raise _unanswered(server, failures)
 
 
+def _leads(answer: DescribeReplicasResponse) -> bool:
+    return answer.leader == answer.broker_id
+
+
 def _complete(newest: DescribeReplicasResponse, found: list[DescribeReplicasResponse]) -> None:
-    """Add what other brokers say of themselves, where none that leads has said it."""
-    if newest.leader == newest.broker_id:
-        return
-    themselves = {
-        member.broker_id: member
-        for one in found
-        for member in one.members
-        if member.broker_id == one.broker_id
-    }
+    """Add what other brokers say of themselves: where none that leads has said it, and of leaders
+    of older epochs."""
+    themselves: dict[int, ReplicaMember] = {}
+    for answer in found:
+        deposed = _leads(answer) and answer.epoch < newest.epoch
+        if _leads(newest) and not deposed:
+            continue
+        for member in answer.members:
+            if member.broker_id == answer.broker_id:
+                member.state = DEPOSED if deposed else member.state
+                themselves[member.broker_id] = member
     rows = {member.broker_id: member for member in newest.members} | themselves
     newest.members = [rows[broker_id] for broker_id in sorted(rows)]
 
@@ -124,10 +142,10 @@ async def _status(
     """How the cluster is; and what each broker says of its logs, if none leads."""
     _, found, answers = await _describe_any(server)
     leader = _leader_address(found)
-    if leader is not None and found.leader != found.broker_id:
+    if leader is not None and not _leads(found):
         with suppress(ConnectionFailed, RequestTimedOut, ValueError):
             asked = await _describe(_at(server, leader), LEADER_TIMEOUT_MS)
-            if asked.leader == asked.broker_id and asked.epoch >= found.epoch:
+            if _leads(asked) and asked.epoch >= found.epoch:
                 return asked, []
     return found, answers if found.leader == NOT_KNOWN else []
 
@@ -241,15 +259,15 @@ async def _promote(
     """Who leads now, since which epoch, and whether the old leader handed over."""
     several = server
     server, found, _ = await _describe_any(several)
-    if broker_id is None and len(several.addresses) > 1 and found.leader != found.broker_id:
+    if broker_id is None and len(several.addresses) > 1 and not _leads(found):
         raise CommandFailed(
             f"nobody leads at {','.join(several.addresses)}: say which broker is to lead "
             "(promote ID)"
         )
     wanted = broker_id or found.broker_id
-    if wanted == found.leader == found.broker_id:
+    if wanted == found.broker_id and _leads(found):
         return wanted, found.epoch, True
-    leader = server if found.leader == found.broker_id else None
+    leader = server if _leads(found) else None
     if leader is None:
         address = _leader_address(found)
         leader = None if address is None else _at(server, address)

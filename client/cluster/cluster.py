@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...protocol.api.schema import Api
+from ..errors import ConnectionFailed
 from .targets import Some, Target
 
 
@@ -26,6 +27,11 @@ class Cluster(ABC):
 
     known_partition_count: Callable[[str], int | None]
     """How many partitions a topic has, when that is known. Every message asks."""
+
+    @property
+    def failure(self) -> ConnectionFailed | None:
+        """What the last attempt to find the broker in charge ended with, when it failed."""
+        return None
 
     @abstractmethod
     async def open(self) -> None:

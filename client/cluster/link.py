@@ -40,7 +40,6 @@ class Link:
         self._backoff = Backoff()
         self._failures = 0
         self._failure: ConnectionFailed | None = None
-        """What the last attempt to connect ended with, when it failed."""
         self._not_before = 0.0
         self._closed = False
 
@@ -53,6 +52,11 @@ class Link:
     def failing(self) -> bool:
         """Whether the last attempt to connect failed."""
         return self._failure is not None
+
+    @property
+    def failure(self) -> ConnectionFailed | None:
+        """What the last attempt to connect ended with, when it failed."""
+        return self._failure
 
     async def connection(self) -> Connection:
         """A connection that works as far as is known, ready to be written to.

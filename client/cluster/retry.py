@@ -52,12 +52,15 @@ async def retry(
     setting: str,
     until: float | None = None,
     retriable: tuple[type[Exception], ...] = UNREACHABLE,
+    failure: Callable[[], Exception | None] = lambda: None,
+    unanswered: str = "and it may be done all the same",
 ) -> T:
     """What `attempt` gives. After an error that may pass it is made again, with longer waits.
 
     That goes on for `timeout_ms` (the value of `setting`; 0: one attempt) after the first failure.
     With `until`, a time of the loop's clock, it ends then, and an attempt that is under way too.
-    The last error is raised, and says so.
+    The last error is raised, and says so. `failure` gives what has failed within an attempt that
+    ends so, if anything; else `unanswered` says what that means.
     """
     loop = asyncio.get_running_loop()
     backoff = Backoff()
@@ -80,10 +83,11 @@ async def retry(
         except TimeoutError:
             if not limit.expired():
                 raise
+            last = failure() or last
             if last is not None:
                 raise _given_up(last, f"given up after {setting}={timeout_ms}") from last
             raise RequestTimedOut(
-                f"no answer within {setting}={timeout_ms}, and it may be done all the same"
+                f"no answer within {setting}={timeout_ms}, {unanswered}"
             ) from None
         await asyncio.sleep(wait_s)
 

@@ -87,7 +87,7 @@ class BatchDelivery:
         if self._identities is None:
             return await deliver(data)
         mark = partial(self._identities.mark, topic, partition, bytearray(data))
-        marked = await self._delivery.retry(mark)
+        marked = await self._delivery.retry(mark, since=batch.born)
         return await self._recognised(topic, partition, len(batch.values), partial(deliver, marked))
 
     async def once(

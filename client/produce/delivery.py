@@ -53,9 +53,11 @@ class Delivery:
         self._delivery_timeout_ms = delivery_timeout_ms
 
     async def once(self, topic: str, partition: int, records: Buffer, acks: int) -> Appended:
-        """Send a set once. Raises what the broker reports of it."""
+        """Send a set once, to a broker that is found within the delivery timeout. Raises what the
+        broker reports of it."""
         request = self._request(topic, partition, records, acks)
-        return self._appended(await self._exchange(request, repeat=False), request)
+        send = partial(self._exchange, request, repeat=False)
+        return self._appended(await self.bounded(send), request)
 
     async def until_answered(
         self,
@@ -74,7 +76,7 @@ class Delivery:
         (`recognised`). When its turn comes too late, it is not sent at all. Without a delivery
         timeout (0) it is sent once.
         """
-        until = since + self._delivery_timeout_ms / 1000 if self._delivery_timeout_ms else None
+        until = self._until(since)
         if until is not None and until - asyncio.get_running_loop().time() < _CLOCK_STEP_S / 2:
             raise RequestTimedOut(
                 f"not sent: delivery_timeout_ms={self._delivery_timeout_ms} was over before the "
@@ -88,6 +90,7 @@ class Delivery:
                 setting="delivery_timeout_ms",
                 until=until,
                 retriable=(*RETRIABLE, NotEnoughReplicasAfterAppend),
+                failure=self._failure,
             )
         result = await retry(
             partial(self._send_or_time_out, request),
@@ -95,6 +98,7 @@ class Delivery:
             setting="delivery_timeout_ms",
             until=until,
             retriable=RETRIABLE,
+            failure=self._failure,
         )
         if isinstance(result, Exception):
             raise result
@@ -102,17 +106,38 @@ class Delivery:
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], *, since: float | None = None) -> T:
         """Do something that has to be done before a set can be sent, as often as it takes, and no
-        longer than for a set of `since`."""
-        until = None
-        if since is not None and self._delivery_timeout_ms:
-            until = since + self._delivery_timeout_ms / 1000
+        longer than for a set of `since`, or of now."""
         return await retry(
             attempt,
             timeout_ms=self._delivery_timeout_ms,
             setting="delivery_timeout_ms",
-            until=until,
+            until=self._until(since),
             retriable=RETRIABLE,
+            failure=self._failure,
+            unanswered="so nothing was sent",
         )
+
+    async def bounded(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Do something once, which ends after the delivery timeout: also while no broker leads."""
+        return await retry(
+            attempt,
+            timeout_ms=self._delivery_timeout_ms,
+            setting="delivery_timeout_ms",
+            until=self._until(None),
+            retriable=(),
+            failure=self._failure,
+        )
+
+    def _until(self, since: float | None) -> float | None:
+        """When the time of a set of `since`, or of now, is over, if that is bounded."""
+        if not self._delivery_timeout_ms:
+            return None
+        if since is None:
+            since = asyncio.get_running_loop().time()
+        return since + self._delivery_timeout_ms / 1000
+
+    def _failure(self) -> Exception | None:
+        return self._cluster.failure
 
     async def _send_or_time_out(self, request: ProduceRequest) -> Appended | Exception:
         response = await self._exchange(request, repeat=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from ...clock import Clock, SystemClock
 from ...protocol.partitioner import partition_of
@@ -13,7 +13,6 @@ from ...protocol.records.layout import NO_TIMESTAMP
 from ...protocol.records.messages.sets import NewRecord
 from ..arguments import PARTITION_MAX, check_partition, check_place, check_topic
 from ..client import DEFAULT_ADDRESS, Client
-from ..cluster.retry import RETRIABLE, retry
 from ..cluster.servers import Servers
 from ..errors import ClientClosed
 from ..instants import epoch_ms
@@ -72,6 +71,7 @@ class Producer(Client):
         waits `linger_ms` for more messages, and for the set before it; when many callers are
         answered at once, also for what they send next. `buffer_bytes` of messages
         are taken before the first of them is answered; then `send` and `enqueue` wait.
+        `delivery_timeout_ms` holds for looking for the broker that leads, too;
         `delivery_timeout_ms=0` sends every set only once. `stamp_missing=False` sends a message
         that is given no time without one. `idempotent` marks the sets, so that the broker
         recognises one that comes twice; when not given, that is done with `acks="all"` at a Kafka
@@ -93,7 +93,6 @@ class Producer(Client):
         self._codec = codec_of(compression)
         self._linger_s = linger_ms / 1000
         self._batch_bytes = batch_bytes
-        self._delivery_timeout_ms = delivery_timeout_ms
         self._known_count = self._cluster.known_partition_count
         self._missing_ms = (clock or SystemClock()).now_ms if stamp_missing else _no_time
         """The time of a message that is given none."""
@@ -102,12 +101,13 @@ class Producer(Client):
             raise ValueError(f"an idempotent producer needs acks='all', not {acks!r}")
         if idempotent is None:
             idempotent = self._cluster.several and self._acks == ALL
+        self._way = Delivery(
+            self._cluster,
+            ack_timeout_ms=request_timeout_ms,
+            delivery_timeout_ms=delivery_timeout_ms,
+        )
         self._delivery = BatchDelivery(
-            Delivery(
-                self._cluster,
-                ack_timeout_ms=request_timeout_ms,
-                delivery_timeout_ms=delivery_timeout_ms,
-            ),
+            self._way,
             acks=self._acks,
             codec=self._codec,
             identities=Identities(self._cluster) if idempotent else None,
@@ -117,6 +117,10 @@ class Producer(Client):
         self._outboxes: dict[tuple[str, int], Outbox] = {}
         self._turn = -1
         self._closing = False
+
+    async def __aenter__(self) -> Self:
+        await self._way.bounded(self._cluster.open)
+        return self
 
     async def __aexit__(
         self,
@@ -216,7 +220,7 @@ class Producer(Client):
         parts: dict[int, Columns]
         if partition is None:
             unkeyed = await self.partition_for(topic, None)
-            count = await self._cluster.partition_count(topic)
+            count = await self._partition_count(topic)
             parts = by_partition(columns, count, unkeyed)
         else:
             parts = {partition: columns}
@@ -266,15 +270,13 @@ class Producer(Client):
     async def partition_for(self, topic: str, key: bytes | None) -> int:
         """The partition that `send` would choose."""
         check_topic(topic)
+        return self._choose(key, await self._partition_count(topic))
+
+    async def _partition_count(self, topic: str) -> int:
         count = self._known_count(topic)
         if count is None:
-            count = await retry(
-                partial(self._cluster.partition_count, topic),
-                timeout_ms=self._delivery_timeout_ms,
-                setting="delivery_timeout_ms",
-                retriable=RETRIABLE,
-            )
-        return self._choose(key, count)
+            count = await self._way.retry(partial(self._cluster.partition_count, topic))
+        return count
 
     async def set_bytes_for(self, topic: str) -> int:
         """How large a set of several messages to `topic` may be: `batch_bytes`, or what the limits

@@ -1,5 +1,6 @@
 """Before a broker opens its data: whether that is to make room for a cluster's (--discard)."""
 
+from contextlib import suppress
 from typing import Final
 
 from ...clock import Clock
@@ -15,6 +16,7 @@ from ...storage.names import METADATA_FOLDER, parse_folder_name
 from ...storage.replica.epoch_history import NO_EPOCH
 from .identity_file import decode_identity
 from .leader_connection import LetsIn
+from .replica_fetcher import given_addresses
 
 ASK_WITHIN_MS: Final = 10_000
 """How long the leader may take to say of which cluster it is."""
@@ -86,7 +88,15 @@ async def _asked(settings: BrokerSettings) -> str:
     if settings.cluster_etcd:
         return await _in_etcd(settings)
     lets_in = LetsIn(settings.cluster_credentials, settings.cluster_ca)
-    connection = await lets_in.connect(settings.cluster_follow, ASK_WITHIN_MS)
+    *others, last = given_addresses(settings.cluster_follow)
+    for address in others:
+        with suppress(HorologError, OSError):
+            return await _asked_at(address, lets_in)
+    return await _asked_at(last, lets_in)
+
+
+async def _asked_at(address: str, lets_in: LetsIn) -> str:
+    connection = await lets_in.connect(address, ASK_WITHIN_MS)
     try:
         found = await connection.submit(METADATA, MetadataRequest(topics=[]))
     finally:

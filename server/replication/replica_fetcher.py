@@ -16,6 +16,7 @@ from ...replication.messages import Fetched, FromFollower, FromLeader, Hello, We
 from ...replication.partition_log import Identity, Partition
 from ...storage.directory.random_ids import is_id
 from ...storage.log.log import Log
+from ...storage.replica.epoch_history import NO_EPOCH
 from .channel import Known
 from .epoch_lines import write_lines_of
 from .followers import reachable
@@ -41,6 +42,12 @@ AGAIN_S: Final = 10.0
 RATE_S: Final = 10.0
 """Over so long it is measured how many messages come in a second."""
 
+
+def given_addresses(follow: str) -> tuple[str, ...]:
+    """The addresses in `cluster.follow`."""
+    return () if follow == NOT_FOLLOWING else tuple(follow.split(","))
+
+
 _end_of: Final[Callable[[StoredLog], int]] = attrgetter("log.log_end_offset")
 
 
@@ -49,14 +56,21 @@ class ReplicaFetcher:
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
-        given = cluster.settings.cluster_follow
-        self._given = "" if given == NOT_FOLLOWING else given
+        given = given_addresses(cluster.settings.cluster_follow)
+        self._given = tuple(one for one in given if one != cluster.native_address)
+        self._turn = 0
+        """Which of them is tried."""
+        self._turn_failed = False
+        """Whether that one was tried, and has not said that it leads."""
         self._pause_s = FIRST_PAUSE_S
         self._connections: dict[LeaderConnection, asyncio.Task[None]] = {}
         self._reported: str | None = None
+        """Why the leader is not followed, as reported last."""
+        self._reports: dict[str, str] = {}
+        """The same by address."""
         self.leader_id = GIVEN
         """Who leads, once it has said so; `GIVEN` before."""
-        self.address = self._given
+        self.address = self._given[0] if self._given else ""
         """Where the leader is, or was looked for last."""
         self.kafka_address = ""
         """Where it takes clients of Kafka's protocol, if anywhere."""
@@ -82,13 +96,22 @@ class ReplicaFetcher:
         """Carry out `Connect`."""
         cluster = self._cluster
         known = cluster.followers.known.get(broker_id)
-        self.address = self._given if known is None else known.address
+        self.address = self._next_given() if known is None else known.address
         timeout_ms = cluster.settings.replica_lag_time_max_ms
         lets_in = LetsIn(cluster.settings.cluster_credentials, cluster.settings.cluster_ca)
         connection = LeaderConnection(
             cluster.new_number(), self.address, timeout_ms, lets_in, self._take_at_once
         )
         self._connections[connection] = cluster.start_work(self._run(connection))
+
+    def _next_given(self) -> str:
+        """The given address whose turn it is; empty where none was given."""
+        if not self._given:
+            return ""
+        if self._turn_failed:
+            self._turn += 1
+        self._turn_failed = True
+        return self._given[self._turn % len(self._given)]
 
     def say(self, connection: Any, message: FromFollower | FromLeader) -> None:
         """Carry out `Send`."""
@@ -149,8 +172,8 @@ class ReplicaFetcher:
     def _failed(self, connection: LeaderConnection, error: Exception) -> None:
         """Report once why the leader is not followed."""
         text = error.message if isinstance(error, HorologError) else repr(error)
-        if text != self._reported:
-            self._reported = text
+        if text != self._reports.get(connection.address):
+            self._reported = self._reports[connection.address] = text
             self._cluster.observe("leader_not_followed", address=connection.address, error=text)
 
     def _take_at_once(self, connection: LeaderConnection, response: ReplicateResponse) -> bool:
@@ -184,6 +207,9 @@ class ReplicaFetcher:
 
     async def _take(self, connection: LeaderConnection, response: ReplicateResponse) -> None:
         cluster, node = self._cluster, self._cluster.node
+        if response.answers == Answers.REFUSAL and node.highest_epoch == NO_EPOCH:
+            # A broker that has joined no cluster joins that of its leader, not of any broker.
+            response.epoch = NO_EPOCH
         message = self._read(response)
         welcome = response.answers == Answers.WELCOME
         if welcome and response.epoch >= node.highest_epoch:
@@ -191,6 +217,7 @@ class ReplicaFetcher:
                 raise InvalidRequest(f"the leader's cluster id is {response.cluster_id[:64]!r}")
             cluster.directory.keep_cluster_id(response.cluster_id)
             self.leader_id = response.broker_id
+            self._turn_failed = False
             self.kafka_address = reachable(
                 response.kafka_address, split_address(connection.address.rpartition("://")[2])[0]
             )
@@ -213,6 +240,7 @@ class ReplicaFetcher:
         self._deliver(connection, response, message)
         if welcome and node.follower is not None and before != node.follower.epoch:
             self._reported = None
+            self._reports.clear()
             cluster.observe(
                 "follows",
                 leader=response.broker_id,

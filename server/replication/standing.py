@@ -9,6 +9,7 @@ from ...protocol.errors import HorologError
 from ...replication.leader import Leader
 from ...replication.partition_log import Partition
 from ...replication.session import Session
+from ...storage.replica.epoch_history import NO_EPOCH
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -72,7 +73,9 @@ class Standing:
             states = {one: self._follower_state(one, one in in_sync) for one in others}
             return states | {cluster.broker_id: LEADER}
         states = {cluster.broker_id: self._my_state()}
-        if cluster.node.follower is not None and cluster.fetcher.leader_id:
+        follower = cluster.node.follower
+        # One that has not said its epoch may not lead at all, or any more.
+        if follower is not None and follower.epoch != NO_EPOCH and cluster.fetcher.leader_id:
             states[cluster.fetcher.leader_id] = DOWN if self.leader_is_silent else LEADER
         return states
 

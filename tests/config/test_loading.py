@@ -202,6 +202,12 @@ def test_the_last_of_equal_options_counts_and_values_keep_their_equals_signs() -
     assert settings.data_dir == Path("/b=c")
 
 
+def test_a_broker_is_found_at_one_address() -> None:
+    assert load(None, {}, ["cluster.address=tls://a:1"]).cluster_address == "tls://a:1"
+    with pytest.raises(InvalidConfig, match=r"cluster\.address.*a:1,b:2.*must be one HOST:PORT"):
+        load(None, {}, ["cluster.address=a:1,b:2"])
+
+
 def test_it_is_known_whether_the_kafka_listener_was_asked_for() -> None:
     assert not load(None, {}, []).kafka_listen_given
     assert load(None, {}, ["kafka.listen=127.0.0.1:9092"]).kafka_listen_given

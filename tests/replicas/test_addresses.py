@@ -14,6 +14,7 @@ from horolog.protocol.api.groups.find_coordinator import FindCoordinatorRequest
 from horolog.protocol.api.kafka import frames as kafka_frames
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.server.replication import followers
+from horolog.testing.free_ports import free_port
 from horolog.testing.wire import wire
 
 from .members import Member, eventually, members
@@ -61,6 +62,20 @@ async def _change(how: str, first: Member, second: Member) -> None:
     await first.stop()
     await second.promote()
     await first.start(follow=second)
+
+
+async def test_a_follower_tries_its_addresses_in_turn_until_one_leads(place: Path) -> None:
+    """At its start, and after another broker was promoted."""
+    async with members(place, 3) as all_:
+        await all_[1].start(cluster_create=True)
+        await all_[2].start(follow=all_[1])
+        nobody = f"127.0.0.1:{free_port()}"
+        given = ",".join((nobody, all_[3].address, all_[2].address, all_[1].address))
+        await all_[3].start(cluster_follow=given)
+        await all_.in_sync(all_[1])
+        await all_[1].promote(2)
+        await all_.in_sync(all_[2])
+        assert all_[3].cluster.fetcher.address == all_[2].address
 
 
 async def test_what_each_broker_says_of_the_others(place: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from horolog import Admin, ConnectionFailed, Consumer, Producer
+from horolog import Admin, ConnectionFailed, Consumer, NewRecord, Producer
 from horolog.client.client import Client
 from horolog.testing.program import Program
 
@@ -132,6 +132,44 @@ async def test_who_was_asked_is_named_in_the_end(orphaned: Members) -> None:
     assert f"{orphaned[2].address} does not lead" in text
     assert f"cannot connect to {orphaned[1].address}" in text
     assert text.endswith("given up after request_timeout_ms=300")
+
+
+async def _opened(producer: Producer) -> None:
+    await producer.__aenter__()
+
+
+async def _sent(producer: Producer) -> None:
+    await producer.send(TOPIC, b"second")
+
+
+async def _sent_to(producer: Producer) -> None:
+    await producer.send(TOPIC, b"second", partition=0)
+
+
+async def _sent_many(producer: Producer) -> None:
+    await producer.send_many(TOPIC, [NewRecord(b"second")])
+
+
+async def _sent_batch(producer: Producer) -> None:
+    await producer.send_batch(TOPIC, [b"second"])
+
+
+@pytest.mark.parametrize("acks", ["all", 1])
+async def test_a_producer_gives_up_the_leader_after_the_delivery_timeout(
+    orphaned: Members, acks: Any
+) -> None:
+    """Whatever waits for the leader; a request would wait for ten minutes."""
+    for work in (_opened, _sent, _sent_to, _sent_many, _sent_batch):
+        producer = Producer(
+            both(orphaned), acks=acks, delivery_timeout_ms=300, request_timeout_ms=600_000
+        )
+        with pytest.raises(ConnectionFailed) as failed:
+            async with asyncio.timeout(30):
+                await work(producer)
+        await producer.close()
+        text = str(failed.value)
+        assert text.startswith(f"no leader at {both(orphaned)}: "), work
+        assert text.endswith("given up after delivery_timeout_ms=300"), work
 
 
 async def test_a_client_that_is_closed_waits_no_more(orphaned: Members) -> None:

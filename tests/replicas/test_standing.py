@@ -1,6 +1,7 @@
 """How brokers of a cluster stand: since when, how far behind, and what HTTP says of it."""
 
 import asyncio
+import copy
 import json
 import re
 from collections.abc import Callable
@@ -8,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
+from horolog.cli.cluster import commands
 from horolog.cli.cluster.log_ends import ends_as_text, ends_of
+from horolog.client.cluster.servers import Servers, parse_servers
 from horolog.protocol.api.cluster.describe_replicas import (
     DescribeReplicasResponse,
     LogEnd,
@@ -206,7 +210,8 @@ async def test_the_command_shows_it(place: Path) -> None:
         assert all(line.split()[-1].endswith("Z") for line in (first, second))
         result = await asyncio.to_thread(program, "cluster", "status", "--json")
         shown: dict[str, Any] = json.loads(result.out)
-        assert list(shown) == ["cluster", "epoch", "leader", "in_sync", "members", "log_ends"]
+        keys = "cluster epoch leader in_sync members contested_epoch log_ends"
+        assert list(shown) == keys.split()
         assert shown["in_sync"] == [1, 2]
         keys = "id address kafka_address state lag_messages lag_seconds since_ms"
         assert [list(one) for one in shown["members"]] == [keys.split()] * 2
@@ -253,12 +258,13 @@ async def test_while_none_leads_the_ends_of_all_are_seen_side_by_side(place: Pat
         await behind.start(follow=leader)
         await eventually(lambda: ahead.cluster.standing.leader_is_silent)
         result = await asyncio.to_thread(program, "cluster", "status", "--json")
+        same = {"epoch": 1, "contested_from": None}
         shown = {
             (one["topic"], one["partition"]): one for one in json.loads(result.out)["log_ends"]
         }
         assert [shown[TOPIC, number]["brokers"] for number in (0, 1)] == [
-            [{"id": 2, "end": 2, "epoch": 1}, {"id": 3, "end": 5, "epoch": 1}],
-            [{"id": 2, "end": 1, "epoch": 1}, {"id": 3, "end": 1, "epoch": 1}],
+            [{"id": 2, "end": 2} | same, {"id": 3, "end": 5} | same],
+            [{"id": 2, "end": 1} | same, {"id": 3, "end": 1} | same],
         ]
         assert len(shown) == 3, "and the log of topics and positions"
         result = await asyncio.to_thread(program, "cluster", "status")
@@ -269,6 +275,62 @@ async def test_while_none_leads_the_ends_of_all_are_seen_side_by_side(place: Pat
             ["sum", "of", "all", "topics", "3", "6"],
         ]
         assert "partitions that end alike at all of them: 2\n" in result.out
+
+
+async def test_after_a_planned_promotion_a_third_broker_names_no_leader(place: Path) -> None:
+    """The old leader has told it of a later epoch, and not who leads in it."""
+    async with members(place, 3, replica_lag_time_max_ms=60_000) as all_:
+        await all_.start()
+        await all_[1].promote(2)
+        await eventually(lambda: all_[3].cluster.node.highest_epoch == 2)
+        status = await all_[3].status()
+        assert (status.leader, [one.broker_id for one in status.members]) == (-1, [3])
+        program = Program(",".join(all_[number].address for number in (3, 1, 2)))
+        result = await asyncio.to_thread(program, "cluster", "status", "--json")
+        shown = json.loads(result.out)
+        leaders = [one["id"] for one in shown["members"] if one["state"] == "leader"]
+        assert (shown["leader"], leaders) == (2, [2])
+
+
+def _answer(broker_id: int, epoch: int, leader: int, **states: str) -> DescribeReplicasResponse:
+    members_ = [
+        ReplicaMember(broker_id=int(name.removeprefix("b")), address="a:1", state=state)
+        for name, state in states.items()
+    ]
+    return DescribeReplicasResponse(
+        epoch=epoch, broker_id=broker_id, leader=leader, members=members_
+    )
+
+
+OLD_LEADER = _answer(1, 1, 1, b1="leader", b2="down", b3="in-sync")
+NEW_LEADER = _answer(2, 2, 2, b2="leader", b3="in-sync")
+FOLLOWER = _answer(3, 2, 2, b2="leader", b3="in-sync")
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        (OLD_LEADER, NEW_LEADER, FOLLOWER),
+        (NEW_LEADER, FOLLOWER, OLD_LEADER),
+        (FOLLOWER, OLD_LEADER, NEW_LEADER),
+        (FOLLOWER, OLD_LEADER),
+    ],
+)
+async def test_of_several_answers_only_the_latest_leader_is_shown_as_one(
+    answers: tuple[DescribeReplicasResponse, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever answers first: an old leader that has not heard of the later epoch is deposed."""
+    coming = iter(copy.deepcopy(answers))
+
+    async def describe_at(server: Servers) -> tuple[Servers, DescribeReplicasResponse]:
+        return server, next(coming)
+
+    monkeypatch.setattr(commands, "_describe_at", describe_at)
+    servers = parse_servers(",".join(f"127.0.0.1:{port}" for port in range(1, len(answers) + 1)))
+    _, found, _ = await commands._describe_any(servers)
+    assert (found.leader, found.epoch) == (2, 2)
+    states = {one.broker_id: one.state for one in found.members}
+    assert states == {1: "deposed", 2: "leader", 3: "in-sync"}
 
 
 def test_ends_of_another_epoch_say_which() -> None:
