@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,6 +19,7 @@ from horolog.testing.etcd import EtcdProcess
 from horolog.testing.free_ports import free_port
 from horolog.testing.gate import Gate
 from horolog.testing.program import Program, ServerProcess, serving
+from horolog.testing.waiting import wait_until
 
 DEADLINE_S = 40.0
 TOPIC = "t"
@@ -179,14 +179,10 @@ class Cluster:
         return leader
 
     def eventually(self, condition: Callable[[], Any], within_s: float = DEADLINE_S) -> Any:
-        until = time.monotonic() + within_s
-        while time.monotonic() < until:
-            found = condition()
-            if found:
-                return found
-            time.sleep(0.05)  # another process is waited for, which has no event for us
-        told = "\n".join(f"{n}: {one.told()[-1500:]}" for n, one in self.all.items())
-        raise AssertionError(f"not within {within_s} s; {told}")
+        def told() -> str:
+            return "\n".join(f"{n}: {one.told()[-1500:]}" for n, one in self.all.items())
+
+        return wait_until(condition, within_s=within_s, state=told)
 
     def stored(self) -> dict[tuple[int, int], str]:
         """All messages, by partition and offset."""

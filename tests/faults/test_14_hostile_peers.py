@@ -8,7 +8,6 @@ import asyncio
 import os
 import socket
 import struct
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.testing.program import ServerProcess, serving
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
+from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire
 
 MIB = 1 << 20
@@ -40,9 +40,6 @@ CONNECTION_BYTES = 80 * 1024
 WORKING_BYTES = 4 * LARGE_FRAME_BYTES
 """What the largest request or answer may take while it is worked on, its copies included, and what
 was freed and is not given back to the system yet."""
-
-LATENCY_SECONDS_MAX = 5.0
-"""For an honest request beside all that. Most take milliseconds; the machine is busy with us."""
 
 
 def resident_bytes(server: ServerProcess) -> int:
@@ -149,25 +146,30 @@ KINDS: tuple[Callable[[Crowd, Random], Awaitable[None]], ...] = (
 
 
 class Honest:
-    """A client that asks for what clients ask for, and measures how long each answer takes."""
+    """A client that asks for what clients ask for."""
 
     def __init__(self, client: Wire) -> None:
-        self.seconds: list[float] = []
+        self.answered = 0
+        """Messages that it has sent, and found in the log."""
         self._client = client
         self._sent = 0
 
-    async def go_on(self, until: asyncio.Future[None]) -> None:
-        while not until.done():
-            began = time.monotonic()
+    async def go_on(self, done: asyncio.Future[None]) -> None:
+        while not done.done():
             sent = result(await self._client.call(produce("honest", message_set(5), acks=-1)))
             assert (sent.error_code, sent.base_offset) == (0, self._sent)
             read = result(await self._client.call(fetch("honest", (0, self._sent))))
             assert (read.error_code, read.high_watermark) == (0, self._sent + 1)
             self._sent += 1
-            self.seconds.append(time.monotonic() - began)
+            self.answered += 1
+
+    async def goes_on(self) -> None:
+        """Wait until it was answered twice: one that was sent since then is among them."""
+        enough = self.answered + 2
+        await until(lambda: self.answered >= enough)
 
 
-async def crowded(server: ServerProcess, random: Random) -> tuple[Crowd, list[float]]:
+async def crowded(server: ServerProcess, random: Random) -> tuple[Crowd, int]:
     async with wire(server.native) as client, wire(server.native) as feeder:
         await client.call(create_topic("empty"))
         await feeder.call(produce("data", message_set(*[5] * 10, value=bytes(90_000))))
@@ -175,17 +177,18 @@ async def crowded(server: ServerProcess, random: Random) -> tuple[Crowd, list[fl
         with ExitStack() as stack:
             crowd = Crowd(server, stack)
             crowd.look()
-            attack = asyncio.ensure_future(asyncio.wait_for(_attack(crowd, random), 200))
+            attack = asyncio.ensure_future(asyncio.wait_for(_attack(crowd, honest, random), 200))
             await honest.go_on(attack)
             await attack
             await feeder.call(MetadataRequest())
             crowd.look()
-        return crowd, honest.seconds
+        return crowd, honest.answered
 
 
-async def _attack(crowd: Crowd, random: Random) -> None:
+async def _attack(crowd: Crowd, honest: Honest, random: Random) -> None:
     for kind in KINDS:
         await kind(crowd, random)
+        await honest.goes_on()
     for client in crowd.late:
         assert await at_end(client), "the deadline closes it, whatever trickles"
 
@@ -207,20 +210,16 @@ def test_14_thousands_of_hostile_clients(
     given = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     with serving(tmp_path / "data", *given) as server:
         idle_bytes = resident_bytes(server)
-        crowd, seconds = asyncio.run(crowded(server, random))
+        crowd, answered = asyncio.run(crowded(server, random))
         count = len(crowd.sockets)
         bound = idle_bytes + MAX_BUFFERED_BYTES + count * CONNECTION_BYTES + WORKING_BYTES
-        seconds.sort()
         tell(
             f"{count} hostile connections: {idle_bytes / MIB:.0f} MiB idle, at most "
-            f"{crowd.largest_bytes / MIB:.0f} MiB, bound {bound / MIB:.0f}; {len(seconds)} honest "
-            f"requests, half within {seconds[len(seconds) // 2] * 1000:.0f} ms, the slowest "
-            f"{seconds[-1] * 1000:.0f} ms"
+            f"{crowd.largest_bytes / MIB:.0f} MiB, bound {bound / MIB:.0f}; {answered} honest "
+            "requests"
         )
         assert count > 2000
         assert crowd.largest_bytes < bound
-        assert seconds[-1] < LATENCY_SECONDS_MAX
-        assert seconds[len(seconds) // 2] < LATENCY_SECONDS_MAX / 10
         assert asyncio.run(_still_serves(server))
         assert server.stop() == 0
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 import socket
 import struct
-import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -31,8 +30,9 @@ from horolog.testing.wire import wire
 
 MIB = 1 << 20
 EMPTY_BLOCKS = 100_000
-SECONDS_MAX = 2.0
-"""For the slowest request of somebody else. Opened in one go, each of these takes longer."""
+OTHERS_MIN = 10
+"""Requests of somebody else that are answered while the sets are opened. If they were opened in one
+go, it would be one."""
 
 WORKING_BYTES = 128 * MIB
 """What the process may take beside the request and its copies: one set that is opened, and what was
@@ -90,9 +90,9 @@ def ask(address: str, request: bytes) -> Any:
 
 async def attacked(
     server: ServerProcess, record_set: bytes, partitions: int
-) -> tuple[set[int], list[float], int]:
-    """The error codes that the attacker got, how long another's requests took, and the most memory
-    that the server was seen to have."""
+) -> tuple[set[int], int, int]:
+    """The error codes that the attacker got, how many requests of another were answered meanwhile,
+    and the most memory that the server was seen to have."""
     async with wire(server.native) as client:
         await client.call(create_topic("heavy", partitions))
         sent = result(await client.call(produce("honest", message_set(5))))
@@ -102,16 +102,14 @@ async def attacked(
         sets = [(number, record_set) for number in range(partitions)]
         request = native.encode_request(PRODUCE, 3, 1, "heavy", produce_to("heavy", sets))
         attack = asyncio.get_running_loop().run_in_executor(None, ask, server.native, request)
-        seconds: list[float] = []
-        largest_bytes = 0
+        answered = largest_bytes = 0
         while not attack.done():
-            began = time.monotonic()
             sent = result(await client.call(produce("honest", message_set(5))))
-            seconds.append(time.monotonic() - began)
-            assert (sent.error_code, sent.base_offset) == (0, len(seconds))
+            answered += 1
+            assert (sent.error_code, sent.base_offset) == (0, answered)
             largest_bytes = max(largest_bytes, resident_bytes(server))
             await asyncio.sleep(0.002)
-        return {each.error_code for each in results(await attack)}, seconds, largest_bytes
+        return {each.error_code for each in results(await attack)}, answered, largest_bytes
 
 
 @pytest.mark.parametrize(
@@ -133,14 +131,12 @@ def test_43_others_are_served_while_sets_are_opened(
     assert len(record_set) < MIB
     with serving(tmp_path / "data", "--set", "log.level=error") as server:
         idle_bytes = resident_bytes(server)
-        told, seconds, largest_bytes = asyncio.run(attacked(server, record_set, partitions))
-        seconds.sort()
+        told, answered, largest_bytes = asyncio.run(attacked(server, record_set, partitions))
         tell(
-            f"{partitions} sets of {len(record_set)} bytes: {len(seconds)} honest requests, half "
-            f"within {seconds[len(seconds) // 2] * 1000:.0f} ms, the slowest "
-            f"{seconds[-1] * 1000:.0f} ms; at most {largest_bytes / MIB:.0f} MiB"
+            f"{partitions} sets of {len(record_set)} bytes: {answered} honest requests; at most "
+            f"{largest_bytes / MIB:.0f} MiB"
         )
         assert told == codes
-        assert seconds[-1] < SECONDS_MAX
+        assert answered >= OTHERS_MIN
         assert largest_bytes < idle_bytes + 4 * partitions * len(record_set) + WORKING_BYTES
         assert server.stop() == 0

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -21,9 +20,9 @@ from horolog.config.loading import ignored_variables, load
 from horolog.testing.etcd import EtcdProcess
 from horolog.testing.free_ports import free_port
 from horolog.testing.program import READY, Program
+from horolog.testing.waiting import wait_until
 
 COMPOSITIONS = {"compose-two.yaml": 2, "compose-cluster.yaml": 3}
-WITHIN_S = 40.0
 
 
 def composition_of(root: Path, name: str) -> dict[str, Any]:
@@ -122,13 +121,6 @@ class Running:
         self._stack.close()
 
 
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < end, "it does not come to be"
-        time.sleep(0.05)  # other processes are waited for, which have no event for us
-
-
 @pytest.fixture
 def place() -> Iterator[Path]:
     where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -159,7 +151,7 @@ def test_what_a_composition_sets_makes_a_cluster(
         running = Running(brokers, image, place)
         stack.callback(running.close)
         running.start(**more)
-        until(lambda: all(running.is_healthy(each) for each in brokers))
+        wait_until(lambda: all(running.is_healthy(each) for each in brokers))
         leading = [each for each in brokers if running.leads(each)]
         assert leading == ["broker1"]
         program = Program(",".join(running.native.values()))

@@ -1,6 +1,5 @@
 """Spark reads from any of several brokers what it reads from one (replication.md, section 6)."""
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
@@ -14,6 +13,7 @@ from horolog.pipeline import fetch
 from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.options import read_options
 from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.waiting import wait_until
 from horolog.tests.pipeline.sources import close_idle
 
 from .sources import T0_MS, read, source
@@ -55,10 +55,7 @@ class Pair:
                 )
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        until = time.monotonic() + DEADLINE_S
-        while not condition():
-            assert time.monotonic() < until
-            time.sleep(0.01)  # of a thread that has no event for us
+        wait_until(condition, within_s=DEADLINE_S)
 
     def cut_off(self) -> None:
         """Let the follower hear of its leader no more. A connection that is being made goes too:
@@ -124,12 +121,14 @@ def test_two_replicas_give_what_one_gives(pair: Pair, bounds: dict[str, Any]) ->
     one = read(source(pair.leader.address, subscribe=TOPIC, **bounds))
     assert len(one) == PARTITIONS * (303 if "endingTimestamp" in bounds else COUNT)
     places: set[str] = set()
-    until = time.monotonic() + DEADLINE_S
-    while places != {pair.leader.address, pair.follower.address}:
-        assert time.monotonic() < until, places
+
+    def from_both() -> bool:
         close_idle()
         assert read(source(pair.addresses, subscribe=TOPIC, readFrom="any", **bounds)) == one
-        places |= used()
+        places.update(used())
+        return places == {pair.leader.address, pair.follower.address}
+
+    wait_until(from_both, within_s=DEADLINE_S, state=lambda: places)
 
 
 def test_tasks_of_spark_spread(pair: Pair, spark: SparkSession) -> None:

@@ -1,7 +1,6 @@
 """The offsets of streams, asked for as Spark asks, without Spark."""
 
 import json
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,8 +14,11 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from horolog import blocking
+from horolog.client.cluster.servers import parse_servers
 from horolog.pipeline.option_values import OptionError
+from horolog.pipeline.options import Broker
 from horolog.pipeline.planning import DataLoss
+from horolog.pipeline.questions import Questions, questions
 from horolog.pipeline.source import StreamReader
 from horolog.protocol.errors import UnknownTopicOrPartition
 from horolog.testing.broker_thread import BrokerThread
@@ -224,14 +226,37 @@ def test_a_stream_with_nothing_to_do_waits(
     producer: blocking.Producer,
     make_topic: MakeTopic,
     options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    waits: list[tuple[dict[Any, int], int]] = []
+
+    def wait(_: Questions, ends: dict[Any, int], wait_ms: int) -> None:
+        waits.append((ends, wait_ms))
+
+    monkeypatch.setattr(Questions, "wait_beyond", wait)
     topic = make_topic()
     producer.send_batch(topic, [b"v"] * 10, timestamps_ms=[T0_MS + number for number in range(10)])
     start = {topic: {"0": 7}}
     reader = stream(broker, subscribe=topic, idleWaitMs=200, **options)
-    since_s = time.monotonic()
     assert reader.latestOffset(start, ReadAllAvailable()) == start
-    assert time.monotonic() - since_s >= 0.2
+    at_its_end = "endingTimestamp" in options
+    assert waits == [({} if at_its_end else {(topic, 0): 10}, 200)]
+
+
+def test_what_has_nothing_to_wait_for_waits_all_the_same(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark asks again at once: a stream at its bound would keep the broker busy."""
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    asked = questions(Broker(parse_servers(broker.address)))
+    monkeypatch.setattr("horolog.pipeline.questions.asyncio.sleep", sleep)
+    asked.wait_beyond({}, 200)
+    monkeypatch.undo()
+    assert waits == [0.2]
 
 
 @pytest.mark.parametrize("bounded", [{}, {"endingTimestamp": T0_MS + 10**12}], ids=["", "bounded"])

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from horolog.client.administer.replicas import ReplicaAdmin
 from horolog.protocol.api.cluster.describe_replicas import DescribeReplicasResponse
 from horolog.testing.free_ports import free_port
 from horolog.testing.program import Program, Result, ServerProcess, serving
+from horolog.testing.waiting import wait_until
 
 DEADLINE_S = 30.0
 
@@ -105,13 +105,7 @@ class Brokers:
             lags = {member.lag_messages for member in status.members}
             return status if status.in_sync == list(self.all) and lags == {0} else None
 
-        until = time.monotonic() + DEADLINE_S
-        while time.monotonic() < until:
-            status = found()
-            if status is not None:
-                return status
-            time.sleep(0.05)  # another process is waited for, which has no event for us
-        raise AssertionError(f"not in sync within {DEADLINE_S} s; {leader.told()[-2000:]}")
+        return wait_until(found, within_s=DEADLINE_S, state=lambda: leader.told()[-2000:])
 
     def close(self) -> None:
         for broker in self.all.values():

@@ -1,7 +1,6 @@
 """What was answered with `acks=all` stays, whoever is killed (replication.md, section 4)."""
 
 import asyncio
-import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from horolog import HorologError, Producer
+from horolog.testing.waiting import wait_until
 
 from .brokers import DEADLINE_S, Broker, Brokers, brokers, refused
 
@@ -158,10 +158,7 @@ def test_who_finds_damage_does_not_lead(place: Path) -> None:
         stored[20] ^= 1
         path.write_bytes(stored)
         second.start(follow=first)
-        until = time.monotonic() + DEADLINE_S
-        while first.status().in_sync != [1] and time.monotonic() < until:
-            time.sleep(0.05)  # another process is waited for, which has no event for us
-        assert first.status().in_sync == [1]
+        wait_until(lambda: first.status().in_sync == [1], within_s=DEADLINE_S)
         assert "caught up" in second.status().promise
         first.kill()
         assert "may have lost something" in refused(second.program("cluster", "promote"))
@@ -172,10 +169,7 @@ def test_who_finds_damage_does_not_lead(place: Path) -> None:
         first.start("--alone")
         second.start(follow=first)
         all_.in_sync(first)
-        until = time.monotonic() + DEADLINE_S
-        while second.status().promise and time.monotonic() < until:
-            time.sleep(0.05)  # another process is waited for, which has no event for us
-        assert second.status().promise == ""
+        wait_until(lambda: second.status().promise == "", within_s=DEADLINE_S)
         for broker in (second, first):
             broker.stop()
         assert second.files() == first.files()

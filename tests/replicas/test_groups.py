@@ -14,6 +14,7 @@ import kafka
 from horolog import Admin
 from horolog.testing.free_ports import free_port
 from horolog.testing.program import serving
+from horolog.testing.waiting import wait_until
 
 from .brokers import DEADLINE_S, Broker, Brokers, brokers
 
@@ -109,10 +110,7 @@ def test_what_was_answered_is_there_when_the_leader_is_killed(place: Path) -> No
 
 def caught_up(follower: Broker) -> None:
     """Wait until a follower knows that it has everything."""
-    until = time.monotonic() + DEADLINE_S
-    while "caught up" in follower.status().promise:
-        assert time.monotonic() < until
-        time.sleep(0.05)  # another process is waited for, which has no event for us
+    wait_until(lambda: "caught up" not in follower.status().promise, within_s=DEADLINE_S)
 
 
 def consumer_of(servers: str, group: str = "g") -> Any:
