@@ -21,8 +21,10 @@ TOPIC: Partition = ("topic0", 0)
 class Watcher(Protocol):
     """Called before a log changes in a way that concerns the promises."""
 
-    syncs: Mapping[Partition, bool]
-    """By partition, whether `acks.all.durability` of its topic is `fsync` now."""
+    @property
+    def syncs(self) -> Mapping[Partition, bool]:
+        """By partition, whether `acks.all.durability` of its topic is `fsync` now."""
+        ...
 
     def watermark(self, log: "SimulatedLog", offset: int) -> None: ...
 

@@ -45,7 +45,7 @@ class Faults:
             (self._remove, 3),
             (self._slow_disk, 1),
             (self.hand_over, 1),
-            (self._lose_history, int(options.loses_histories)),
+            (self._lose_history, 2 * options.loses_histories),
             (self._save_etcd, 6 * options.sets_back),
             (self._set_back, 4 * options.sets_back),
         )

@@ -30,7 +30,7 @@ class Led:
         isr = InSyncReplicas(ClusterState(1, Incarnation(1, 1), frozenset({ME, OTHER})), 1)
         self.leader = Leader(ME, 1, isr, directory.logs, SETTINGS, 0.0, self.effects)
         self.leader.start()
-        self.leader.greeted(CONNECTION, Hello(OTHER, 1, 1))
+        self.leader.greeted(CONNECTION, Hello(OTHER, 1, 1), {})
         self.fetch(0, -1)
         self.fetch()
         self.effects.clear()

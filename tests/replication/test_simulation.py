@@ -17,6 +17,9 @@ SCHEDULES = 20_000
 PARTS = 8
 """Tests that the schedules are spread over, so that they can run beside each other."""
 
+SETS_BACK = 2_000
+"""Schedules in which etcd may go back to an older state."""
+
 LONG_STEPS = 1_000
 """Steps of a schedule that is to see more than one fault upon another."""
 
@@ -46,7 +49,11 @@ REGRESS = (
 
 def run(seeds: Iterable[int], **options: object) -> Counter[str]:
     counts: Counter[str] = Counter()
-    drawn: dict[str, object] = {"own_min_insync": True, "loses_histories": True} | options
+    drawn: dict[str, object] = {
+        "own_min_insync": True,
+        "own_durability": True,
+        "loses_histories": True,
+    } | options
     for seed in seeds:
         try:
             counts.update(Simulation(seed, Options(**drawn)).run().counts)  # type: ignore[arg-type]
@@ -84,7 +91,7 @@ def test_what_is_promised_holds(base: int, part: int) -> None:
 
 
 def test_schedules_that_were_worth_something() -> None:
-    run(REGRESS, own_min_insync=False, loses_histories=False)
+    run(REGRESS, own_min_insync=False, own_durability=False, loses_histories=False)
 
 
 def test_a_seed_says_everything() -> None:
@@ -93,6 +100,13 @@ def test_a_seed_says_everything() -> None:
 
 def test_long_schedules(base: int) -> None:
     run(range(base, base + 300), steps=LONG_STEPS)
+
+
+def test_an_etcd_that_goes_back_is_not_believed(base: int) -> None:
+    counts = run(range(base, base + SETS_BACK), sets_back=True)
+    for what in ("set back", "cures", "copies", "orderly stops", "removals"):
+        assert counts[what], counts
+    assert counts["set back"] > SETS_BACK / 10, counts
 
 
 def test_without_the_lease_only_reads_may_be_old(base: int) -> None:
@@ -104,6 +118,13 @@ def test_without_the_lease_only_reads_may_be_old(base: int) -> None:
 def test_what_is_promised_holds_for_long(base: int, part: int) -> None:
     first = base + SCHEDULES + part * 50_000
     run(range(first, first + 50_000))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(10))
+def test_an_etcd_that_goes_back_is_not_believed_for_long(base: int, part: int) -> None:
+    first = base + SETS_BACK + part * 20_000
+    run(range(first, first + 20_000), sets_back=True)
 
 
 @pytest.mark.soak
