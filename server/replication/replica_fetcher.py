@@ -207,9 +207,7 @@ class ReplicaFetcher:
 
     async def _take(self, connection: LeaderConnection, response: ReplicateResponse) -> None:
         cluster, node = self._cluster, self._cluster.node
-        if response.answers == Answers.REFUSAL and node.highest_epoch == NO_EPOCH:
-            # A broker that has joined no cluster joins that of its leader, not of any broker.
-            response.epoch = NO_EPOCH
+        self._ignore_strange_epoch(response)
         message = self._read(response)
         welcome = response.answers == Answers.WELCOME
         if welcome and response.epoch >= node.highest_epoch:
@@ -247,6 +245,12 @@ class ReplicaFetcher:
                 address=connection.address,
                 epoch=response.epoch,
             )
+
+    def _ignore_strange_epoch(self, response: ReplicateResponse) -> None:
+        """Forget the epoch of a refusal where this broker has joined no cluster: it joins that of
+        its leader, not that of any broker that it asks."""
+        if response.answers == Answers.REFUSAL and self._cluster.node.highest_epoch == NO_EPOCH:
+            response.epoch = NO_EPOCH
 
     def _deliver(
         self, connection: LeaderConnection, response: ReplicateResponse, message: FromLeader
