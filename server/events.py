@@ -65,6 +65,7 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "etcd_not_reached": "warning",
         "etcd_refuses": "error",
         "partition_not_replicated": "error",
+        "leader_cannot_read": "error",
         "promoted_with_loss": "warning",
         "replication_failed": "error",
         "topic_not_of_leader": "warning",

@@ -62,12 +62,16 @@ def first_damage(file: File, start: int, met: int, size_bytes: int, base_offset:
     later. Raises `OSError`.
     """
     offset = base_offset
+    ends = file.size()
     if met - start <= LOOK_BACK_BYTES:
         end = min(met + 1, size_bytes)
         offsets = offsets_at(file, start, size_bytes)
         if offsets is not None:
             offset = max(offsets[0], base_offset)
         scan = scan_log_file(file, start, end, next_offset=offset, gaps=True, check_crc=True)
+        if ends < size_bytes and scan.problem in (Problem.NONE, Problem.PARTIAL):
+            rule = f"the file was cut short: it ends at byte {ends}, and did at {size_bytes}"
+            return Damage(scan.good_bytes, scan.next_offset, rule)
         if scan.problem is not Problem.NONE and scan.good_bytes < met:
             return damage_of(scan)
         offset = scan.next_offset

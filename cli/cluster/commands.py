@@ -170,6 +170,7 @@ def _as_object(found: DescribeReplicasResponse) -> dict[str, Any]:
         "epoch": found.epoch,
         "leader": _known(found.leader),
         "in_sync": list(found.in_sync),
+        "unreadable": found.unreadable or None,
         "members": [
             {
                 "id": member.broker_id,
@@ -211,6 +212,8 @@ def _as_text(found: DescribeReplicasResponse) -> list[str]:
     ]
     columns = ("broker", "state", "address", "lag", "lag in time", "since")
     lines += ["", *table(columns, rows, right=("broker", "lag", "lag in time"))]
+    if found.unreadable:
+        lines += ["", f"the leader, or broker {found.broker_id}, cannot read {found.unreadable}"]
     if found.promise:
         lines += ["", f"to promote broker {found.broker_id} may lose messages: {found.promise}"]
         lines.append(f"what may be missing there: {found.missing}")

@@ -29,8 +29,6 @@ _AT_ONCE: Final = int(socket.MSG_DONTWAIT)
 _WITH_MORE: Final = int(getattr(socket, "MSG_MORE", 0) | socket.MSG_DONTWAIT)
 """Numbers: to combine two flags takes as long as to send some bytes."""
 
-_SHORTER: Final = "a log file is shorter than it was"
-
 
 class FileChanged(Exception):
     """Bytes of an answer are not in the file any more: the rest of the answer cannot be sent."""
@@ -132,12 +130,12 @@ class FileSender:
             while position < end:
                 sent = os.sendfile(target, source, position, end - position)
                 if not sent:
-                    raise FileChanged(_SHORTER)
+                    raise _shorter(stretch)
                 position += sent
         except BlockingIOError:
             pilot = stretch.file.pread(min(end - position, PILOT_BYTES), position)
             if not pilot:
-                raise FileChanged(_SHORTER) from None
+                raise _shorter(stretch) from None
             self._transport.write(pilot)
             position += len(pilot)
         except ConnectionError:
@@ -183,6 +181,12 @@ class FileSender:
         asyncio.get_running_loop().call_soon(go_on)
 
 
+def _shorter(stretch: FileRange) -> FileChanged:
+    """What ends an answer whose file was cut short; the next one says where."""
+    stretch.found_short()
+    return FileChanged("a log file is shorter than it was")
+
+
 def _load(file: File, size: int, position: int) -> None:
     file.load(size, position)
 
@@ -204,7 +208,7 @@ class EncryptedFileSender(FileSender):
         size = min(self._in_memory - self._sent, PIECE_BYTES)
         piece = stretch.file.pread(size, position)
         if not piece:
-            raise FileChanged(_SHORTER)
+            raise _shorter(stretch)
         self._transport.write(piece)
         self._advance(len(piece), stretch)
         return len(piece)

@@ -269,6 +269,7 @@ class Followers:
         if these are not those of the last list."""
         response.behind_messages = self.behind(channel)
         response.in_sync = self.in_sync()
+        response.unreadable = self._cluster.stored.unreadable
         listed = self._listed
         if listed is None:
             known = self.known

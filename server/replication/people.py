@@ -40,6 +40,7 @@ class People:
             epoch=node.highest_epoch,
             broker_id=cluster.broker_id,
             waits_for=cluster.waits_for,
+            unreadable=cluster.stored.unreadable or cluster.fetcher.unreadable,
         )
         contested = cluster.decider.contested_epoch
         owner = cluster.stored.owners.get(contested)

@@ -78,6 +78,8 @@ class ReplicaFetcher:
         """When the last answer of the leader came; the start before there was one."""
         self.behind_messages: int | None = None
         """What this broker lacked then; `None`: there was no answer since it started, or led."""
+        self.unreadable = ""
+        """What the leader cannot read for its followers, as it said last."""
         self.in_sync: Sequence[int] = ()
         """The in-sync replicas, as the leader said last."""
         self.others: Mapping[int, Known] = {}
@@ -207,9 +209,7 @@ class ReplicaFetcher:
 
     async def _take(self, connection: LeaderConnection, response: ReplicateResponse) -> None:
         cluster, node = self._cluster, self._cluster.node
-        if response.answers == Answers.REFUSAL and node.highest_epoch == NO_EPOCH:
-            # A broker that has joined no cluster joins that of its leader, not of any broker.
-            response.epoch = NO_EPOCH
+        self._ignore_strange_epoch(response)
         message = self._read(response)
         welcome = response.answers == Answers.WELCOME
         if welcome and response.epoch >= node.highest_epoch:
@@ -247,6 +247,12 @@ class ReplicaFetcher:
                 address=connection.address,
                 epoch=response.epoch,
             )
+
+    def _ignore_strange_epoch(self, response: ReplicateResponse) -> None:
+        """Forget the epoch of a refusal where this broker has joined no cluster: it joins that of
+        its leader, not that of any broker that it asks."""
+        if response.answers == Answers.REFUSAL and self._cluster.node.highest_epoch == NO_EPOCH:
+            response.epoch = NO_EPOCH
 
     def _deliver(
         self, connection: LeaderConnection, response: ReplicateResponse, message: FromLeader
@@ -308,6 +314,12 @@ class ReplicaFetcher:
         now_s = self._cluster.now_s
         self.answered_s, self.behind_messages = now_s, response.behind_messages
         self.in_sync = response.in_sync
+        if response.unreadable != self.unreadable:
+            self.unreadable = response.unreadable
+            if self.unreadable:
+                self._cluster.observe(
+                    "leader_cannot_read", leader=self.leader_id, error=self.unreadable
+                )
         if response.members:
             self.others = {
                 one.broker_id: Known(one.address, one.kafka_address)
@@ -344,4 +356,5 @@ class ReplicaFetcher:
         if with_loss:
             self._cluster.observe("elected_with_loss", **self.missing().fields())
         self.in_sync = ()
+        self.unreadable = ""
         self.behind_messages = None

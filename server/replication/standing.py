@@ -128,16 +128,26 @@ class Standing:
             return f"{partition[0]}-{partition[1]} is damaged here, and has to be copied anew"
         if node.identity.in_doubt:
             hint = cluster.leader_hint
-            return f"in doubt: {hint}, and may lack what it had confirmed until it has all"
+            return (
+                f"in doubt: {hint}, and may lack what it had confirmed until it has all"
+                f"{self._obstacles}"
+            )
         if self.leader_is_silent:
             return self._silence
         if cluster.broker_id not in fetcher.in_sync:
             lacks = "has heard nothing of it since it started"
             if fetcher.behind_messages is not None:
                 lacks = f"lacks {fetcher.behind_messages:,} messages"
-            failing = "".join(f"; {text}" for text in list(cluster.stored.failing.values())[:1])
-            return f"catching up: {cluster.leader_hint}, and {lacks}{failing}"
+            return f"catching up: {cluster.leader_hint}, and {lacks}{self._obstacles}"
         return ""
+
+    @property
+    def _obstacles(self) -> str:
+        """What keeps this broker from copying all, as far as it is known; behind a semicolon."""
+        cluster = self._cluster
+        found = "".join(f"; {text}" for text in list(cluster.stored.failing.values())[:1])
+        unreadable = cluster.fetcher.unreadable
+        return f"{found}; the leader cannot read {unreadable}" if unreadable else found
 
     @property
     def _silence(self) -> str:

@@ -24,6 +24,11 @@ HIGHEST_ADOPTED: Final = 2**31 - 1_000_001
 _start_of: Final[Callable[[StoredLog], int]] = attrgetter("log.log_start_offset")
 
 
+UNREADABLE_MAX: Final = 3
+"""Partitions that are named with what is wrong with them."""
+UNREADABLE_CHARACTERS: Final = 500
+
+
 class StoredDirectory:
     """The `Directory` of a broker; see there."""
 
@@ -107,6 +112,16 @@ class StoredDirectory:
     def hurt(self) -> list[Partition]:
         """Partitions whose logs are damaged."""
         return [key for key, one in self.logs.items() if one.damaged_from is not None]
+
+    @property
+    def unreadable(self) -> str:
+        """Which partitions could not be read for a follower, or copied, and why; some of many."""
+        texts = [
+            f"{topic}-{number}: {text[:UNREADABLE_CHARACTERS]}"
+            for (topic, number), text in list(self.failing.items())[:UNREADABLE_MAX]
+        ]
+        more = len(self.failing) - len(texts)
+        return "; ".join(texts) + (f"; and {more} more" if more > 0 else "")
 
     @property
     def lost_histories(self) -> str:

@@ -150,6 +150,7 @@ class StoredLog:
         """Nothing, where it cannot be read: other partitions go on."""
         try:
             copied: Copied = self.log.replica.read(offset, max(max_bytes, 1))
+            copied.found.check_there()
             exact = copied.next_offset >= 0
             next_offset = copied.next_offset if exact else copied.facts.times_end
             return Stored(copied, next_offset, copied.found.size, exact)

@@ -1,5 +1,7 @@
 """Stored bytes that stay in their file until they are sent."""
 
+from contextlib import suppress
+
 from ..files import File
 from .readable_segment import ReadableSegment
 
@@ -26,6 +28,13 @@ class FileRange:
     def intact(self) -> bool:
         """False once the end of the segment was cut off: other bytes may have taken the place."""
         return self._segment.cuts == self._cuts
+
+    def found_short(self) -> None:
+        """The file ends before the stretch does: the segment remembers that as damage."""
+        with suppress(OSError):  # The segment may be closed by now.
+            ends = self.file.size()
+            if self.intact and ends < min(self.position + self._size, self._segment.size_bytes):
+                self._segment.damage(ends, self.file)
 
     def __del__(self) -> None:
         self._segment.open_files.take_back(self.file)

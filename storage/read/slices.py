@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+from ...protocol.errors import StorageError
 from ...protocol.records.kernel import walk
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import ENTRY_OVERHEAD, SIZE_AT
@@ -25,6 +26,15 @@ class Slice:
     magic: int
     """The format of all entries; -1 when there is nothing to read."""
     high_watermark: int
+
+    def check_there(self) -> None:
+        """Raise `StorageError` where the log file ends before the slice does: it was cut short
+        behind the broker's back. The segment remembers the damage. Raises `OSError`."""
+        segment = self.segment
+        if segment is not None and self.size:
+            ends = segment.file.size()
+            if ends < self.position + self.size:
+                raise segment.damage(ends)
 
     def read(self) -> bytes:
         if self.segment is None or not self.size:
@@ -66,13 +76,35 @@ def read_slice(
         start, data = segment.locate_entry(offset, far=far)
         end = segment.visible_end(end_offset, far=far)
         if start < end:
-            magic, span_end = segment.magic_span(start)
-            size = min(max_bytes, end - start, span_end - start)
-            if whole_first and not 0 <= _size_of(data) <= size - ENTRY_OVERHEAD:
-                size = max(size, _first_bytes(segment, data, start, end, size))
-            return Slice(segment, start, max(size, 0), magic, high_watermark)
+            found = _slice(segment, data, start, end, max_bytes, high_watermark, whole_first)
+            try:
+                found.check_there()
+            except StorageError:
+                # What is in front of the damage can be read.
+                end = segment.visible_end(end_offset, far=far)
+                if start >= end:
+                    raise
+                found = _slice(segment, data, start, end, max_bytes, high_watermark, whole_first)
+            return found
         segment = segments.after(segment)
     return Slice(None, 0, 0, -1, high_watermark)
+
+
+def _slice(
+    segment: Segment,
+    data: bytes,
+    start: int,
+    end: int,
+    max_bytes: int,
+    high_watermark: int,
+    whole_first: bool,
+) -> Slice:
+    """The bytes from the entry at `start` on, of which `data` has its head; below `end`."""
+    magic, span_end = segment.magic_span(start)
+    size = min(max_bytes, end - start, span_end - start)
+    if whole_first and not 0 <= _size_of(data) <= size - ENTRY_OVERHEAD:
+        size = max(size, _first_bytes(segment, data, start, end, size))
+    return Slice(segment, start, max(size, 0), magic, high_watermark)
 
 
 def _first_bytes(segment: Segment, data: bytes, start: int, end: int, enough: int) -> int:

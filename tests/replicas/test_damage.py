@@ -1,6 +1,8 @@
 """Damage that is found while brokers run (replication.md, section 4), at both sides."""
 
 import errno
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 
 from horolog import Consumer
 from horolog.client.cluster.any_replica import AnyReplica
-from horolog.protocol.errors import PolicyViolation
+from horolog.protocol.errors import PolicyViolation, StorageError
 from horolog.server.replication import replica_fetcher
 from horolog.storage.files import SystemFiles
 from horolog.testing.files import FaultyFiles
@@ -95,6 +97,32 @@ async def test_a_follower_that_meets_damage_is_out_of_sync_and_in_doubt(place: P
         await all_.in_sync(leader)
         await eventually(lambda: follower.cluster.decider.promise == "")
         assert follower.log(TOPIC).log_end_offset == COUNT
+
+
+async def test_a_file_cut_short_under_a_leader_is_named_at_both_sides(place: Path) -> None:
+    """And to the consumer, behind the messages that are left."""
+    async with members(place) as all_:
+        leader, follower = await left_by_its_follower(all_)
+        shutil.rmtree(follower.data_dir)
+        path = leader.log(TOPIC).segments[0].log_path
+        os.truncate(path, path.stat().st_size // 2)
+        await follower.start(follow=leader)
+        await eventually(lambda: follower.cluster.fetcher.unreadable)
+        cause = f"{TOPIC}-0: {path}: damaged at byte "
+        assert cause in follower.cluster.standing.not_ready()
+        for member in (leader, follower):
+            unreadable = (await member.status()).unreadable
+            assert unreadable.startswith(cause)
+            assert "the file was cut short: it ends at byte " in unreadable
+        assert leader.cluster.people.figures().not_copied == 1
+        left = follower.log(TOPIC).log_end_offset
+        assert 0 < left < COUNT
+        async with Consumer(leader.address, max_wait_ms=100) as consumer:
+            consumer.assign(TOPIC, 0, offset=0)
+            found = [(await anext(consumer)).value for _ in range(left)]
+            with pytest.raises(StorageError, match="the file was cut short"):
+                await anext(consumer)
+        assert found == [b"%d" % number for number in range(left)]
 
 
 async def test_damage_that_a_start_finds_is_not_in_sync_either(place: Path) -> None:

@@ -210,7 +210,7 @@ async def test_the_command_shows_it(place: Path) -> None:
         assert all(line.split()[-1].endswith("Z") for line in (first, second))
         result = await asyncio.to_thread(program, "cluster", "status", "--json")
         shown: dict[str, Any] = json.loads(result.out)
-        keys = "cluster epoch leader in_sync members contested_epoch log_ends"
+        keys = "cluster epoch leader in_sync unreadable members contested_epoch log_ends"
         assert list(shown) == keys.split()
         assert shown["in_sync"] == [1, 2]
         keys = "id address kafka_address state lag_messages lag_seconds since_ms"

@@ -79,6 +79,12 @@ class DescribeReplicasResponse:
     contested_leader: int = int32(
         since=1, default=NOT_KNOWN, doc="Who led in it, as this broker knows it; -1: not known."
     )
+    unreadable: str = string(
+        since=1,
+        default="",
+        doc="Which partitions this broker, or the leader that it follows, cannot read or copy, and "
+        "why; empty: none.",
+    )
 
 
 DESCRIBE_REPLICAS: Final = Api(

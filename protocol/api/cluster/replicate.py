@@ -208,6 +208,11 @@ class ReplicateResponse:
     behind_messages: int = int64(
         default=0, doc="How many messages the leader had that the follower had not said to have."
     )
+    unreadable: str = string(
+        since=1,
+        default="",
+        doc="Which partitions the leader cannot read for its followers, and why; empty: none.",
+    )
     in_sync: list[int] = array(
         INT32, max_items=MAX_REPLICAS, default=(), doc="The in-sync replicas, as the leader counts."
     )

@@ -212,6 +212,14 @@ async def test_a_file_that_was_cut_ends_the_connection(
             (segment,) = broker.directory.log("a", 0).segments
             os.truncate(segment.log_path, 10_000)
         data = await read_all(client)
+    # A log that is shorter because it was cut is not damaged.
+    damages = [one.damaged for one in broker.directory.log("a", 0).segments]
+    if how == "cut by the log":
+        assert damages == [None]
+    else:
+        (damage,) = damages
+        assert damage is not None
+        assert "the file was cut short: it ends at byte 10000" in damage.text
     # Nothing but a beginning of the answer was sent, and then an end that no client overlooks.
     assert len(data) < len(filled)
     assert b"other" not in data
