@@ -374,7 +374,7 @@ class Dispatcher:
             read = takewhile(lambda request: allows(request.body), read)
         requests = list(read)
         if found.is_work:
-            requests = self._admitted(found, requests, caller)
+            requests = list(self._admitted(found, requests, caller))
         if len(requests) == len(frames):
             frames.clear()
         else:

@@ -34,6 +34,7 @@ from ..protocol.api.schema import (
     Array,
     Boolean,
     Data,
+    Field,
     Float,
     Integer,
     Records,
@@ -222,7 +223,7 @@ def _items(
 ) -> tuple[_Items, ...]:
     """The arrays of a message, of which there are up to `outer`. Items of the first one have
     `answers`, by how deep they are."""
-    found = []
+    found: list[_Items] = []
     compact = not native and is_flexible(struct, version)
     for spec in fields_of(struct, version, native=native):
         if not isinstance(spec.type, Array):
@@ -248,13 +249,15 @@ def _smallest(wire_type: WireType | type[Any], version: int, *, native: bool, co
         return max(smallest_size(wire_type, version), 1)
     if not isinstance(wire_type, type):
         return wire_type.bits // 8 if compact and isinstance(wire_type, Integer) else 1
-    inner = {"version": version, "native": native, "compact": compact}
+
+    def smallest(spec: Field) -> int:
+        return _smallest(spec.type, version, native=native, compact=compact)
+
     specs = fields_of(wire_type, version, native=native)
     if compact:
-        return 1 + sum(_smallest(spec.type, **inner) for spec in specs)
+        return 1 + sum(map(smallest, specs))
     # A map, with the keys of what has no default.
-    needed = [spec for spec in specs if spec.required]
-    return 1 + sum(1 + len(spec.name) + _smallest(spec.type, **inner) for spec in needed)
+    return 1 + sum(1 + len(spec.name) + smallest(spec) for spec in specs if spec.required)
 
 
 def _object_bytes(wire_type: WireType | type[Any], version: int | None = None) -> int:

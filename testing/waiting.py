@@ -21,7 +21,7 @@ async def until(condition: Callable[[], object]) -> None:
     """Let the loop turn until `condition` holds, of a broker in the same loop. A test's own timeout
     ends a wait for ever."""
     turns = 0
-    while not condition():  # noqa: ASYNC110  (what is waited for is not ours to set an event)
+    while not condition():
         await asyncio.sleep(0 if turns < _TURNS else _PAUSE_S)
         turns += 1
 

@@ -24,7 +24,7 @@ from ...protocol.api.encodings import Encoding
 from ...protocol.api.kafka import frames as kafka
 from ...protocol.api.log.count_by_time import CountByTimeRequest
 from ...protocol.api.log.describe_log import DescribeLogRequest, DescribeLogTopic
-from ...protocol.api.log.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsTopic
+from ...protocol.api.log.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ...protocol.api.log.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -91,7 +91,7 @@ def attacks() -> dict[str, Attack]:
     listing = ListOffsetsRequest(topics=[ListOffsetsTopic(name="bench", partitions=listed)])
     epochs = OffsetForLeaderEpochTopic(name="bench", partitions=[epoch] * _MANY)
     deletion = DeleteRecordsTopic(name="bench", partitions=[gone] * _MANY)
-    folders = DescribeLogDirsTopic(name="bench", partitions=[0] * MAX_PARTITIONS)
+    folders = DescribableLogDirTopic(name="bench", partitions=[0] * MAX_PARTITIONS)
     segments = DescribeLogTopic(name="bench", partitions=[0] * MAX_PARTITIONS)
     more = CreatePartitionsTopic(name="bench", count=51)
     return {

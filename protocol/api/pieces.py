@@ -102,16 +102,18 @@ def is_large(of: WireType | type[Any], chunk: Sequence[Any]) -> bool:
 Weigh = Callable[[Any, int], int]
 
 
-@cache
-def weigher(struct: type[Any]) -> Weigh:
-    """A function that says how much of reading or writing a message of this class is: about its
-    number of values, without fields that it has anyway. It stops counting above a limit."""
+def _make_weigher(struct: type[Any]) -> Weigh:
     source = Source("def weigh(message, limit):", {})
     source.add("weight = 0")
     _add_weights(source, struct, "message")
     source.add("return weight")
     weigh: Weigh = source.function(f"weight of {struct.__name__}")
     return weigh
+
+
+weigher: Final = cast(Callable[[type[Any]], Weigh], cache(_make_weigher))
+"""A function that says how much of reading or writing a message of a class is: about its number of
+values, without fields that it has anyway. It stops counting above a limit."""
 
 
 def _item_weigher(of: WireType | type[Any]) -> Weigh:

@@ -8,6 +8,7 @@ import pytest
 
 from horolog.protocol.api import pieces
 from horolog.protocol.api.encodings import Encoding
+from horolog.protocol.api.framing import ProtocolError
 from horolog.protocol.api.groups.join_group import JoinGroupMember, JoinGroupResponse
 from horolog.protocol.api.kafka import compact
 from horolog.protocol.api.kafka import frames as kafka
@@ -96,7 +97,7 @@ def test_broken_requests_have_the_same_faults(encoding: Encoding) -> None:
                     said.append(decode(api.request, version, raw))
                 except InvalidRequest as error:
                     said.append(error.message)
-                except kafka.ProtocolError as error:
+                except ProtocolError as error:
                     said.append(str(error))
             assert said[0] == said[1], (api.name, version, bytes(broken))
 

@@ -224,7 +224,7 @@ def test_help_of_the_json_of_profiles_is_json(run: Run, home: Path) -> None:
 def test_options_of_the_login_are_those_of_every_command(run: Run) -> None:
     """One whose name a command needs for itself is there as --login-NAME, with the same variable.
     The file of a new password is called so by what others rely on."""
-    hidden = set()
+    hidden: set[tuple[Any, ...]] = set()
     pending: list[tuple[tuple[str, ...], Any]] = [((), program())]
     while pending:
         name, command = pending.pop()

@@ -33,7 +33,7 @@ MIB = 1 << 20
 def recorded(broker: Broker) -> RecordedEvents:
     """What happens to connections and requests from now on."""
     events = RecordedEvents()
-    broker.services.outcomes._observe = broker._connections._observe = events
+    broker.services.outcomes.observe = broker._connections._observe = events
     broker.security._observe = events
     return events
 

@@ -342,7 +342,7 @@ class TestReauthentication:
 async def test_any_bytes_before_a_login(broker: Broker, encoding: Any, seed: int) -> None:
     """Frames that are nearly those of a login: each is answered, or ends the connection."""
     events = RecordedEvents()
-    broker.services.outcomes._observe = broker._connections._observe = events
+    broker.services.outcomes.observe = broker._connections._observe = events
     random = Random(seed)
     address = broker.addresses.native if encoding is native else str(broker.addresses.kafka)
     frames = [

@@ -15,7 +15,7 @@ from horolog.testing.broker_thread import BrokerThread
 from .browsing import Open, launched, pages, run
 
 PASSWORD = "correct-horse-7213"
-RULES = {
+RULES: dict[str, list[tuple[str, ...]]] = {
     "describer": [("Describe", "--topic", "clicks")],
     "reader": [("Read", "--topic", "clicks")],
     "operator": [("All", "--topic", "*"), ("All", "--group", "*"), ("All", "--cluster")],

@@ -147,7 +147,7 @@ async def test_large_frames_are_counted_before_they_are_read(
     decode = native.decode_body
 
     def decode_body(*arguments: Any) -> Any:
-        decoded.append(len(begun))
+        decoded.append(len(decoded))
         return decode(*arguments)
 
     large = DescribeLogRequest(topics=[DescribeLogTopic(name="a", partitions=list(range(5_000)))])
