@@ -26,7 +26,7 @@ LOCKED := $(INSTALL) --require-hashes
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
 
-.PHONY: help setup run cluster test asan check wheel bench bench-kafka bench-cluster bench-spark bench-handshakes bench-memory soak secure-clients elections docs pictures lock clean
+.PHONY: help setup run cluster test asan check wheel bench bench-kafka bench-cluster bench-spark bench-handshakes bench-memory soak mutants secure-clients elections docs pictures lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -75,6 +75,9 @@ bench-memory: $(DEV_READY) $(KERNEL_READY) ## pipelined requests that take much 
 
 soak: $(DEV_READY) $(KERNEL_READY) ## the long random tests, kill rounds, and Spark on workers of its own
 	@cd tests && ../$(BIN)/pytest -m soak --hypothesis-profile=soak --timeout=7200
+
+mutants: $(DEV_READY) $(KERNEL_READY) ## break one rule at a time, and see that its test fails
+	@cd tests && ../$(BIN)/python -m mutants.run
 
 secure-clients: $(DEV_READY) $(KERNEL_READY) ## every client at a guarded broker, rules beside those of Apache Kafka (needs Java, Maven, Node.js, kcat)
 	@cd tests && HOROLOG_REQUIRE=all ../$(BIN)/pytest -m "secure_clients or not soak" --durations=10 \

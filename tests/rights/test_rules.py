@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,33 @@ def test_decisions_beside_a_plain_list(
         mapped = f"::ffff:{host}" if "." in host else host
         again = table.decide(principal, mapped, operation, Resource(kind, name))
         assert again.allowed == found.allowed
+
+
+@pytest.mark.parametrize("operation", [Operation.ALL, Operation.READ])
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        (PatternType.LITERAL, "ab"),
+        (PatternType.LITERAL, "*"),
+        (PatternType.PREFIXED, "a"),
+        (PatternType.PREFIXED, "ab"),
+    ],
+)
+@pytest.mark.parametrize("who", [("User:x", "127.0.0.1"), ("User:*", "*")], ids=" ".join)
+def test_a_rule_that_denies_wins(
+    who: tuple[str, str], pattern: PatternType, name: str, operation: Operation
+) -> None:
+    """However many allow the same, in whatever order and however exactly."""
+    topic = ResourceType.TOPIC
+    every = Acl(topic, PatternType.LITERAL, "*", "User:*", "*", Operation.ALL, Permission.ALLOW)
+    exact = Acl(
+        topic, PatternType.LITERAL, "ab", "User:x", "127.0.0.1", Operation.READ, Permission.ALLOW
+    )
+    denying = Acl(topic, pattern, name, *who, operation, Permission.DENY)
+    for rules in permutations((every, exact, denying)):
+        table = AclTable(rules)
+        found = table.decide("User:x", "127.0.0.1", Operation.READ, Resource(topic, "ab"))
+        assert (found.allowed, found.reason, found.rule) == (False, Reason.DENIED_BY_RULE, denying)
 
 
 @settings(max_examples=400, deadline=None)

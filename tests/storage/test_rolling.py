@@ -17,11 +17,13 @@ DAY_MS = 86_400_000
     [pytest.param(0, None, id="tc107-R-2-equal"), pytest.param(-1, "size", id="tc107-R-2-more")],
 )
 @pytest.mark.parametrize("count", [1, 3])
-def test_size(folder: LogFolder, room: int, rolled: str | None, count: int) -> None:
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP], ids=["plain", "gzip"])
+def test_size(folder: LogFolder, room: int, rolled: str | None, count: int, codec: Codec) -> None:
     """R-1."""
-    log = folder.open(segment_bytes=39 * 5 + 39 * count + room)
+    last = timed_set(*[NOW] * count, codec=codec)
+    log = folder.open(segment_bytes=39 * 5 + len(last) + room)
     log.appender.append(timed_set(*[NOW] * 5))
-    assert log.appender.append(timed_set(*[NOW] * count)).rolled == rolled
+    assert log.appender.append(last).rolled == rolled
     assert folder.bases() == ([0] if rolled is None else [0, 5])
     assert log.log_end_offset == 5 + count
 

@@ -1,0 +1,165 @@
+"""Small faults, a rule of the product each, and the test that has to notice it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One fault: in `file`, `old` becomes `new`."""
+
+    rule: str
+    """What no longer holds."""
+    file: str
+    old: str
+    """Is in the file exactly once."""
+    new: str
+    test: str
+    """The one that has to fail, as pytest names it in `tests/`."""
+    compiled: bool = False
+    """Whether the kernel has to be built again."""
+
+
+MUTANTS: Final = (
+    Mutant(
+        "storage: a segment takes sets up to segment.bytes, inclusive",
+        "storage/log/rolling.py",
+        "active.size_bytes + set_bytes > settings.segment_bytes",
+        "active.size_bytes + set_bytes >= settings.segment_bytes",
+        "storage/test_rolling.py::test_size",
+    ),
+    Mutant(
+        "recovery: what is behind a torn write is set aside",
+        "storage/log/recovery.py",
+        "self._set_aside(segments[number + 1 :])",
+        "self._set_aside(segments[number + 2 :])",
+        "storage/test_opening.py::test_the_first_bad_entry_ends_the_log_decision_20",
+    ),
+    Mutant(
+        "syncing: messages are safe once their file's name is",
+        "storage/log/flush.py",
+        "        if self.sync_directory:\n            try:\n",
+        "        if False:\n            try:\n",
+        "storage/test_opening.py::test_the_first_sync_also_syncs_the_folder",
+    ),
+    Mutant(
+        "index: a search starts at the last entry strictly below the target",
+        "storage/index/time_index.py",
+        "bisect_left(self._timestamps, target_ms) - 1",
+        "bisect_right(self._timestamps, target_ms) - 1",
+        "storage/test_indexes.py::test_searches_in_a_random_log_tc103",
+    ),
+    Mutant(
+        "search: only messages below the high watermark are found",
+        "storage/read/search.py",
+        "return found if found.offset < view.high_watermark else None",
+        "return found",
+        "storage/test_search.py::test_the_visible_part_of_a_wrapper_l26",
+    ),
+    Mutant(
+        "retention: a segment goes when its age is above retention.ms, not at it",
+        "storage/log/retention.py",
+        "return later(segment.age_from_ms, settings.retention_ms + 1)",
+        "return later(segment.age_from_ms, settings.retention_ms)",
+        "storage/test_retention.py::test_age",
+    ),
+    Mutant(
+        "admission: a limit for one direction wins over the limit for both",
+        "storage/log/timestamp_range.py",
+        "before = both if before is None else before",
+        "before = before if both is None else both",
+        "storage/test_timestamps.py::test_accepted",
+    ),
+    Mutant(
+        "admission: appends of a LogAppendTime topic are stamped by the broker",
+        "storage/log/admission.py",
+        "        stamp(data, 0, found.end, target.stamp_ms)\n",
+        "",
+        "storage/test_append_time.py::test_a_clock_that_steps_back_is_not_followed",
+    ),
+    Mutant(
+        "protocol: a client id does not reach beyond its frame",
+        "protocol/api/kafka/frames.py",
+        "if size < NULL_LENGTH or end > len(frame):",
+        "if size < NULL_LENGTH:",
+        "api/test_kafka_bad_bytes.py::test_a_client_id_that_does_not_fit",
+    ),
+    Mutant(
+        "protocol: all values of a request are counted, wherever they are",
+        "protocol/api/native/shape.py",
+        "if values + count > max_values:",
+        "if count > max_values:",
+        "api/test_bad_bytes.py::test_values_are_counted_wherever_they_are",
+    ),
+    Mutant(
+        "kernel: a span that ends at the first time asked for is part of the answer",
+        "protocol/records/kernel/times.pxi",
+        "if span.low <= last_ms and span.high >= from_ms:\n                hit = True",
+        "if span.low <= last_ms and span.high > from_ms:\n                hit = True",
+        "records/test_times.py::test_no_block_that_holds_an_answer_is_left_out",
+        compiled=True,
+    ),
+    Mutant(
+        "groups: a member of an earlier generation is refused",
+        "server/groups/group.py",
+        "if generation != self.generation:",
+        "if generation > self.generation:",
+        "groups/test_group.py::test_generations_are_checked",
+    ),
+    Mutant(
+        "rights: a rule that denies wins over one that allows",
+        "server/security/acls.py",
+        "return Decision(False, Reason.DENIED_BY_RULE, acl)",
+        "continue",
+        "rights/test_rules.py::test_a_rule_that_denies_wins",
+    ),
+    Mutant(
+        "quotas: a client that sent too much waits until its rate is within the quota",
+        "server/quotas/rates.py",
+        "return max(total / limit - seconds, 0.0)",
+        "return max(total / limit - seconds - windows.seconds, 0.0)",
+        "quotas/test_rates.py::test_a_rate_is_that_of_a_plain_list",
+    ),
+    Mutant(
+        "replication: the high watermark is the lowest end of the in-sync replicas",
+        "replication/leader.py",
+        "if of_session < end:",
+        "if of_session > end:",
+        "replication/test_reminders.py::test_it_goes_with_the_next_messages",
+    ),
+    Mutant(
+        "replication: an epoch ends where the next one begins",
+        "storage/replica/epoch_history.py",
+        "end_offset = min(self.starts[number].start_offset, log_end_offset)",
+        "end_offset = log_end_offset",
+        "followers/test_epoch_history.py::test_epochs_end_within_a_log_that_was_trimmed",
+    ),
+    Mutant(
+        "client: the next sequence number counts every message of a batch",
+        "client/produce/identities.py",
+        "(sequence.next_number + count) % SEQUENCES",
+        "(sequence.next_number + 1) % SEQUENCES",
+        "client/test_record_batches.py::test_columns_with_headers",
+    ),
+    Mutant(
+        "client: a key's partition is that of Kafka's clients",
+        "protocol/partitioner.py",
+        "(murmur2(key) & 0x7FFF_FFFF) % partitions",
+        "murmur2(key) % partitions",
+        "client/test_partitioner.py::test_a_negative_hash_counts_without_its_sign",
+    ),
+    Mutant(
+        "command line: an output without a reader does not change the exit code",
+        "cli/output.py",
+        "        drop(sys.stdout)\n        raise OutputClosed from None\n",
+        "        raise OutputClosed from None\n",
+        "cli/test_exit_codes.py::test_an_output_that_takes_nothing",
+    ),
+    Mutant(
+        "pipeline: a small partition beside a large one is not passed over",
+        "pipeline/planning.py",
+        "share = max(size * most // total, 1)",
+        "share = size * most // total",
+        "pipeline/test_planning.py::test_a_rate_limit_advances_every_partition",
+    ),
+)
