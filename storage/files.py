@@ -85,7 +85,8 @@ class Files(Protocol):
     """The operations on names that storage needs. All methods raise `OSError`."""
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> File:
-        """Open for reading and writing; `create` makes the file when it is missing."""
+        """Open for reading and writing; `create` makes the file when it is missing, and follows no
+        symbolic link: what it names may be somebody else's."""
         ...
 
     def read_bytes(self, path: Path) -> bytes: ...
@@ -120,7 +121,8 @@ class Files(Protocol):
         ...
 
     def make_directory(self, path: Path) -> None:
-        """Make `path` and its missing parents; one that exists is fine."""
+        """Make `path` and its missing parents; one that exists is fine, unless it is a symbolic
+        link."""
         ...
 
     def restrict(self, path: Path) -> None:
@@ -308,7 +310,7 @@ class SystemFiles:
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> SystemFile:
         if read_only:
             return SystemFile(_open(path, os.O_RDONLY | os.O_CLOEXEC), path)
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_NOFOLLOW if create else 0)
         fd = _open(path, flags, self._mode)
         if create and self._owner is not None:
             os.fchown(fd, *self._owner)
@@ -358,10 +360,14 @@ class SystemFiles:
 
     def make_directory(self, path: Path) -> None:
         path.mkdir(directory_mode(self._mode), parents=True, exist_ok=True)
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         if self._owner is not None:
             os.chown(path, *self._owner)
 
     def restrict(self, path: Path) -> None:
+        if path.is_symlink():
+            return  # What it names may be somebody else's.
         status = os.stat(path)
         mode = directory_mode(self._mode) if stat.S_ISDIR(status.st_mode) else self._mode
         present = stat.S_IMODE(status.st_mode)
@@ -420,12 +426,14 @@ def directory_mode(file_mode: int) -> int:
 def make_directory_safely(files: Files, path: Path) -> None:
     """Make `path` and its missing parents, their names on stable storage; raises `OSError`.
 
-    The name of a directory that exists is synced too: it may have been made without that.
+    The name of a directory that exists is synced too: it may have been made without that. It may be
+    a symbolic link to one.
     """
     made = [path]
     while not files.exists(made[-1].parent):
         made.append(made[-1].parent)
-    files.make_directory(path)
+    if not (files.is_link(path) and files.is_directory(path)):
+        files.make_directory(path)
     for directory in reversed(made):
         # A parent that may be passed through and not read cannot be synced by us.
         with suppress(PermissionError):

@@ -1,17 +1,20 @@
-"""Who may read what the broker stores: `data.file.mode`, and never more than the umask lets."""
+"""Who may read what the broker stores: `data.file.mode`, and never more than the umask lets. What
+others put in its way is not written to."""
 
 import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from horolog.config.broker import broker_settings
-from horolog.protocol.errors import InvalidConfig
+from horolog.protocol.errors import HorologError, InvalidConfig
 from horolog.storage.directory.positions import Position
-from horolog.storage.files import SystemFiles
+from horolog.storage.files import SystemFiles, replace_file
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
 from horolog.testing.program import Program, serving
@@ -174,3 +177,94 @@ def test_the_setting(text: str) -> None:
 def test_modes_that_are_refused(text: str) -> None:
     with pytest.raises(InvalidConfig, match=r'permissions in octal.*such as "0640"'):
         broker_settings({"data.file.mode": text})
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    """A file of somebody else's, or of another program."""
+    made = tmp_path / "victim"
+    made.write_text("precious")
+    made.chmod(0o644)
+    return made
+
+
+@pytest.mark.parametrize("dangles", [False, True])
+def test_a_file_that_is_made_follows_no_link(tmp_path: Path, victim: Path, dangles: bool) -> None:
+    target = tmp_path / "nothing" if dangles else victim
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    files = SystemFiles(0o600)
+    for make in (partial(files.open, create=True), files.lock):
+        with pytest.raises(OSError, match="symbolic link") as raised:
+            make(link)
+        assert raised.value.errno == errno.ELOOP
+    files.restrict(link)
+    assert not (tmp_path / "nothing").exists()
+    assert victim.read_text() == "precious"
+    assert stat.S_IMODE(victim.stat().st_mode) == 0o644
+
+
+def test_a_folder_that_is_made_is_no_link(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to("other")
+    with pytest.raises(OSError, match="symbolic link"):
+        SystemFiles().make_directory(tmp_path / "link")
+
+
+def test_a_file_that_is_replaced_takes_the_place_of_a_link(tmp_path: Path, victim: Path) -> None:
+    for name in ("topics.json", "topics.json.tmp"):
+        (tmp_path / name).symlink_to(victim)
+    replace_file(SystemFiles(), tmp_path / "topics.json", b"new")
+    assert (tmp_path / "topics.json").read_bytes() == b"new"
+    assert not (tmp_path / "topics.json").is_symlink()
+    assert victim.read_text() == "precious"
+
+
+def test_links_in_the_place_of_everything_that_a_broker_makes(tmp_path: Path, victim: Path) -> None:
+    """Whatever comes of it, nothing that they name is touched."""
+    reference = DataDirectory(tmp_path / "reference")
+    fill(reference)
+    reference.close()
+    paths = [one.relative_to(reference.path) for one in reference.path.rglob("*")]
+    names = {str(path) for path in paths if len(path.parts) == 1} - {"a-0"}
+    assert {"topics.json", "positions", "a-1"} <= names
+    other = tmp_path / "other"
+    other.mkdir()
+    for number, name in enumerate(sorted(names | {f"{name}.tmp" for name in names})):
+        data = DataDirectory(tmp_path / f"data{number}")
+        data.path.mkdir()
+        is_folder = (reference.path / name).is_dir()
+        (data.path / name).symlink_to(other if is_folder else victim)
+        with suppress(HorologError, OSError):
+            fill(data)
+            data.close()
+        assert victim.read_text() == "precious", name
+        assert list(other.iterdir()) == [], name
+
+
+def test_a_segment_does_not_begin_in_the_file_that_a_link_names(
+    tmp_path: Path, victim: Path
+) -> None:
+    data = DataDirectory(tmp_path / "data")
+    data.open().create_topic("a", 1, {})
+    data.append("a", 1, 2, 3)
+    folder = data.path / "a-0"
+    for suffix in ("log", "index", "timeindex"):
+        (folder / f"{3:020}.{suffix}").symlink_to(victim)
+    log = data.directory.log("a", 0)
+    with suppress(HorologError, OSError):
+        log.appender.roll()
+    assert victim.read_text() == "precious"
+    data.append("a", 4)
+    assert data.times("a") == [1, 2, 3, 4]
+    data.close()
+
+
+def test_the_data_directory_itself_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "data").symlink_to("disk")
+    data = DataDirectory(tmp_path / "data")
+    data.open().create_topic("a", 1, {})
+    data.append("a", 1)
+    data.close()
+    assert (tmp_path / "disk" / "a-0").is_dir()
