@@ -237,7 +237,7 @@ def test_options_of_the_login_are_those_of_every_command(run: Run) -> None:
         ("user", "add", "--password-file"),
         ("user", "password", "--password-file"),
     }
-    for *name, option in hidden:
-        text = run(*name, "--help").out
+    for *words, option in hidden:
+        text = run(*words, "--help").out
         assert f"  --login-{option.flag.removeprefix('--')} " in text
         assert option.variable in text

@@ -75,17 +75,10 @@ def measured(node: ast.AST, names: Names) -> Measured:
     """What an expression has of the machine's clocks."""
     match node:
         case ast.Call():
-            if reads_a_clock(node, names):
-                return Measured.INSTANT
-            function = name_of(node.func)
-            if function.removeprefix(".") in ARITHMETIC:
-                return max((measured(one, names) for one in node.args), default=Measured.NOTHING)
-            return names.known.get(f"{function}()", Measured.NOTHING)
+            return measured_call(node, names)
         case ast.BinOp(left=left, op=op, right=right):
             sides = measured(left, names), measured(right, names)
-            if isinstance(op, ast.Sub) and all(sides):
-                return Measured.LENGTH
-            return max(sides)
+            return Measured.LENGTH if isinstance(op, ast.Sub) and all(sides) else max(sides)
         case ast.Attribute(attr=attr) if attr in USED_TIMES:
             return Measured.LENGTH
         case ast.Name() | ast.Attribute() | ast.Subscript():
@@ -99,6 +92,15 @@ def measured(node: ast.AST, names: Names) -> Measured:
         case ast.ListComp(elt=inner) | ast.GeneratorExp(elt=inner):
             return measured(inner, names)
     return Measured.NOTHING
+
+
+def measured_call(call: ast.Call, names: Names) -> Measured:
+    if reads_a_clock(call, names):
+        return Measured.INSTANT
+    function = name_of(call.func)
+    if function.removeprefix(".") in ARITHMETIC:
+        return max((measured(one, names) for one in call.args), default=Measured.NOTHING)
+    return names.known.get(f"{function}()", Measured.NOTHING)
 
 
 def assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -139,21 +141,24 @@ def learned(tree: ast.Module) -> Names:
         for target, value in assigned(node):
             if ast.unparse(value) == "SystemClock()":
                 names.clocks.add(ast.unparse(target))
-    growing = True
-    while growing:
-        growing = False
-        for node in ast.walk(tree):
-            for target, value in assigned(node):
-                growing |= bool(name_of(target)) and names.learn(
-                    name_of(target), measured(value, names)
-                )
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                for inner in ast.walk(node):
-                    if isinstance(inner, ast.Return) and inner.value is not None:
-                        found = measured(inner.value, names)
-                        growing |= names.learn(f"{node.name}()", found)
-                        growing |= names.learn(f".{node.name}()", found)
+    while sum(learn_from(node, names) for node in ast.walk(tree)):
+        pass  # Until nothing more follows from what is known.
     return names
+
+
+def learn_from(node: ast.AST, names: Names) -> bool:
+    """Whether a node says more about names than is known."""
+    grows = [
+        names.learn(name_of(target), measured(value, names))
+        for target, value in assigned(node)
+        if name_of(target)
+    ]
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Return) and inner.value is not None:
+                found = measured(inner.value, names)
+                grows += [names.learn(f"{dot}{node.name}()", found) for dot in ("", ".")]
+    return any(grows)
 
 
 def is_judged(compared: ast.Compare, names: Names) -> bool:
@@ -181,7 +186,7 @@ def judgements(tree: ast.Module) -> list[int]:
         fails = isinstance(node, ast.If) and any(
             isinstance(one, ast.Raise) or "pytest.fail" in ast.unparse(one) for one in node.body
         )
-        if isinstance(node, ast.Assert) or fails:
+        if isinstance(node, ast.Assert | ast.If) and (isinstance(node, ast.Assert) or fails):
             lines += [
                 inner.lineno
                 for inner in ast.walk(node.test)
