@@ -221,7 +221,7 @@ async def test_a_fetch_that_waits_already_is_answered_as_it_was_asked(
     ):
         await topics(broker, "t")
         only(broker, rule((Op.READ, TOPIC)))
-        client.send_together(fetch("t", (0, 0), max_wait_ms=60_000, min_bytes=1))
+        client.send_together(fetch("t", (0, 1), max_wait_ms=60_000, min_bytes=1))
         await until(lambda: broker.parked()["fetch"] == 1)
         only(broker, rule((Op.WRITE, TOPIC)))
         assert result(await producer.call(produce("t", message_set(5)))).error_code == 0
