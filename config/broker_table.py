@@ -255,7 +255,8 @@ _LIMITS: Final = (
         256,
         "",
         "Requests of one connection that wait for their answer; when it is reached the broker "
-        "stops reading from that connection.",
+        "stops reading from that connection. Of requests that take more than 64 KiB, read or as an "
+        "answer, it works on at most five of a connection at a time.",
         maximum=1_000_000,
     ),
     _integer(
@@ -296,8 +297,10 @@ _LIMITS: Final = (
         "max.buffered.bytes",
         256 * 2**20,
         "bytes",
-        "Unread answers, requests that wait and large unfinished ones, of all connections "
-        "together. Above it the clients that have left theirs for the longest time are closed. "
+        "Unread answers, requests that wait, large unfinished ones, and what requests take with "
+        "their answers while the broker works on them, of all connections together. Above it the "
+        "clients that have left theirs for the longest time are closed. Work gets at most half of "
+        "it; a request for which there is no room waits, and clients in turn by their addresses. "
         "With it, clients cannot make the broker take more memory than it has.",
         minimum=2**20,
     ),

@@ -121,8 +121,9 @@ def _connections(figures: Figures, gauges: Gauges) -> Iterator[Family]:
     yield _gauge("horolog_connections", "Open connections.", gauges.connections)
     yield _gauge(
         "horolog_buffered_bytes",
-        "Unread answers, requests that wait and large unfinished ones, of all connections, as last "
-        "looked at.",
+        "Unread answers, requests that wait, large unfinished ones, and what requests take with "
+        "their answers while they are worked on, of all connections; up to 64 KiB of each do not "
+        "count.",
         gauges.held_bytes,
     )
     yield _counter("horolog_connections_opened", "Connections taken.", figures.connections_opened)

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from horolog.config.broker import broker_settings
+from horolog.server.memory_limit import fitting_limits
 from horolog.testing.program import READY, Program
 
 from .queries import dashboard_queries, rule_queries
@@ -27,6 +29,20 @@ def load(path: Path) -> Any:
 @pytest.fixture(scope="module")
 def docker(root: Path) -> Path:
     return root / "docker"
+
+
+def test_brokers_may_take_so_much_memory_that_no_limit_has_to_be_lowered(docker: Path) -> None:
+    bounded = []
+    for path in docker.glob("compose*.yaml"):
+        for name, service in load(path)["services"].items():
+            if "build" in service:
+                assert service["mem_limit"] == "2g", name
+                bounded.append(name)
+    assert len(bounded) == 7
+    left = (2 << 30) - (64 << 20)
+    defaults = broker_settings({})
+    for name, limit in fitting_limits(defaults, left).items():
+        assert limit == getattr(defaults, name)
 
 
 def test_the_composition_finds_its_files_and_stays_on_this_machine(docker: Path) -> None:

@@ -209,6 +209,28 @@ async def test_a_rule_that_is_taken_away_holds_for_the_next_request(
         assert [result(each).error_code for each in answers[2:]] == [29, 0]
 
 
+@pytest.mark.parametrize("encoding", ENCODINGS)
+async def test_a_fetch_that_waits_already_is_answered_as_it_was_asked(
+    strict: Strict, encoding: Encoding
+) -> None:
+    """As docs/security/guarding.md says: the next one is refused."""
+    async with (
+        strict() as broker,
+        connection(broker, encoding) as client,
+        connection(broker, encoding) as producer,
+    ):
+        await topics(broker, "t")
+        only(broker, rule((Op.READ, TOPIC)))
+        client.send_together(fetch("t", (0, 1), max_wait_ms=60_000, min_bytes=1))
+        await until(lambda: broker.parked()["fetch"] == 1)
+        only(broker, rule((Op.WRITE, TOPIC)))
+        assert result(await producer.call(produce("t", message_set(5)))).error_code == 0
+        _, answer = await client.receive()
+        assert result(answer).error_code == 0
+        assert result(answer).records
+        assert result(await client.call(fetch("t", (0, 1)))).error_code == 29
+
+
 async def test_requests_of_many_that_are_heard_together(strict: Strict) -> None:
     """Of two connections in one turn, and several requests of each."""
     async with strict() as broker:
