@@ -116,6 +116,8 @@ class StoredDirectory:
     @property
     def unreadable(self) -> str:
         """Which partitions could not be read for a follower, or copied, and why; some of many."""
+        if not self.failing:
+            return ""  # Every answer to a follower asks.
         texts = [
             f"{topic}-{number}: {text[:UNREADABLE_CHARACTERS]}"
             for (topic, number), text in list(self.failing.items())[:UNREADABLE_MAX]
