@@ -124,9 +124,11 @@ class EtcdModel:
         self.leases.clear()
 
     def remove(self, broker_id: int) -> bool:
-        """A person takes a broker out that is not there; whether that was done."""
+        """A person takes a broker out that is not there, while another one in sync is; whether that
+        was done."""
         state = self.state.removed(broker_id)
-        if broker_id in self.members or state == self.state or not state.isr:
+        live = {member.value.member for member in self.members.values()}
+        if broker_id in self.members or state == self.state or not state.isr & live:
             return False
         self.revision += 1
         self.state, self.state_revision = state, self.revision

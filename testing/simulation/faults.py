@@ -231,10 +231,16 @@ class Faults:
                 self._simulation.deliver()
 
     def _remove(self) -> None:
-        """A person takes a broker that is stopped out of the cluster; it may come back."""
+        """A person takes a broker that is stopped out of the cluster, and sees that another one in
+        sync runs. It may come back."""
         simulation = self._simulation
         machine = self._machine()
-        if machine.node is None and simulation.etcd_up:
+        in_sync = simulation.etcd.state.removed(machine.broker_id).isr
+        runs = any(
+            other.node is not None and other.directory.is_in(in_sync)
+            for other in simulation.machines.values()
+        )
+        if machine.node is None and runs and simulation.etcd_up:
             simulation.etcd.expire(simulation.now_s)
             if simulation.etcd.remove(machine.broker_id):
                 simulation.oracle.count("removals")

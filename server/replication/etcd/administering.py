@@ -136,10 +136,13 @@ async def remove(access: Access, name: str, broker_id: int, *, accept_loss: bool
             if state == view.state:
                 await store.forget(broker_id)
                 return False
-            if not state.isr and not accept_loss:
+            live = {member.info.member for member in seen.members.values()}
+            was_in_sync = any(one.broker_id == broker_id for one in view.state.isr)
+            alone = not state.isr or (was_in_sync and not state.isr & live)
+            if alone and not accept_loss:
                 raise PolicyViolation(
-                    f"messages may be lost that only broker {broker_id} has: no other is in "
-                    "sync. --accept-loss takes it out all the same"
+                    f"messages may be lost that only broker {broker_id} has: no other broker in "
+                    "sync runs. --accept-loss takes it out all the same"
                 )
             done, _ = await store.change(seen, state)
             if done:
