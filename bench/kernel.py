@@ -58,29 +58,32 @@ def main() -> int:
 def costs(tries: int = TRIES) -> Iterator[Cost]:
     """Every kind of work in both forms."""
     for value_bytes in (100, 1024):
-        count = SET_BYTES // (value_bytes + 34)
-        for what, messages, work in (
-            ("walk", count, _walk(value_bytes, count, 0)),
-            ("walk, many latencies", count, _walk(value_bytes, count, 5)),
-            ("walk, one message", 1, _walk(value_bytes, 1, 0)),
-            ("store as sent", count, _take(value_bytes, count, 1)),
-            ("store as sent: records", count, _take(value_bytes, count, 2)),
-            ("first offset at a time", count, _scan(value_bytes, count)),
-            ("encode", count, _encode("SetEncoder", value_bytes, count)),
-            ("columns", count, _columns(value_bytes, count)),
-            ("append times", count, _stamp(value_bytes, count)),
-            ("v1 to v0", count, _rewrite(value_bytes, count)),
-            ("records: check", count, _check(value_bytes, count)),
-            ("records: encode", count, _encode("RecordEncoder", value_bytes, count)),
-            ("records: columns", count, _record_columns(value_bytes, count)),
-            ("records to v1", count, _to_messages(value_bytes, count)),
-        ):
+        for what, messages, work in works(value_bytes):
             best = _best([partial(work, kernel), partial(work, reference)], tries)
             yield Cost(what, value_bytes, best[0] / messages, best[1] / messages)
 
 
 OfForm = Callable[[ModuleType], object]
 """Work, to be called with one form of the kernel."""
+
+
+def works(value_bytes: int) -> Iterator[tuple[str, int, OfForm]]:
+    """Every kind of work: its name, how many messages it has, and the work."""
+    count = SET_BYTES // (value_bytes + 34)
+    yield "walk", count, _walk(value_bytes, count, 0)
+    yield "walk, many latencies", count, _walk(value_bytes, count, 5)
+    yield "walk, one message", 1, _walk(value_bytes, 1, 0)
+    yield "store as sent", count, _take(value_bytes, count, 1)
+    yield "store as sent: records", count, _take(value_bytes, count, 2)
+    yield "first offset at a time", count, _scan(value_bytes, count)
+    yield "encode", count, _encode("SetEncoder", value_bytes, count)
+    yield "columns", count, _columns(value_bytes, count)
+    yield "append times", count, _stamp(value_bytes, count)
+    yield "v1 to v0", count, _rewrite(value_bytes, count)
+    yield "records: check", count, _check(value_bytes, count)
+    yield "records: encode", count, _encode("RecordEncoder", value_bytes, count)
+    yield "records: columns", count, _record_columns(value_bytes, count)
+    yield "records to v1", count, _to_messages(value_bytes, count)
 
 
 def _records(value_bytes: int, count: int, apart_ms: int) -> list[NewRecord]:

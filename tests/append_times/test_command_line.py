@@ -6,11 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from horolog.clock import SystemClock
 from horolog.testing.program import ServerProcess, serving
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def began_ms() -> int:
+    """A time before the two were appended."""
+    return SystemClock().now_ms()
+
+
+@pytest.fixture(scope="module")
+def server(began_ms: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """Two messages of long ago, appended one after the other."""
     with serving(tmp_path_factory.mktemp("server") / "data") as running:
         running.program.ok("topic", "create", "t", "--set", "retention.ms=-1")
@@ -28,14 +35,15 @@ def times(server: ServerProcess) -> list[int]:
     return [line["append_time_ms"] for line in lines]
 
 
-def test_consume_adds_it_only_when_asked(server: ServerProcess, times: list[int]) -> None:
+def test_consume_adds_it_only_when_asked(
+    server: ServerProcess, times: list[int], began_ms: int
+) -> None:
     plain = server.program.ok("consume", "t", "--json").objects
     names = ["partition", "offset", "timestamp_ms", "timestamp_type", "key", "value"]
     assert [list(line) for line in plain] == [names] * 2
     timed = server.program.ok("consume", "t", "--json", "--append-time").objects
     assert [list(line) for line in timed] == [[*names, "append_time_ms"]] * 2
-    now_ms = time.time() * 1000
-    assert now_ms - 60_000 < times[0] < times[1] <= now_ms
+    assert began_ms <= times[0] < times[1] <= SystemClock().now_ms()
 
 
 def test_consume_for_people(server: ServerProcess) -> None:

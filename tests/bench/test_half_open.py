@@ -6,11 +6,9 @@ from horolog.bench.guard.half_open import half_open
 COUNT = 400
 
 
-def test_memory_and_time_are_bounded() -> None:
+def test_memory_is_bounded_and_others_are_answered() -> None:
     default, all_held = half_open(COUNT)
     assert (default.held, default.refused) == (250, COUNT - 250)
     assert (all_held.held, all_held.refused) == (COUNT, 0)
     for each in (default, all_held):
         assert each.grown_bytes < 64 * MIB
-        assert each.longest_seconds < 5
-        assert each.freed_seconds < 10

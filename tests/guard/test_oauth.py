@@ -30,6 +30,7 @@ from horolog.server.broker import Broker
 from horolog.server.security import logins, slowing, token_keys
 from horolog.server.web.server import State
 from horolog.testing.broker import running_broker
+from horolog.testing.clock import ManualClock
 from horolog.testing.events import RecordedEvents
 from horolog.testing.issuer import AUDIENCE, ISSUER, Issuer, token_settings
 from horolog.testing.logins import log_in, log_in_to_kafka
@@ -55,9 +56,13 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slowing, "LONGEST_SECONDS", 0.3)
 
 
+CLOCK = ManualClock()
+"""Of the issuer and of the broker: tokens are taken in the moment in which they are made."""
+
+
 @pytest.fixture(scope="module")
 def issuer() -> Issuer:
-    return Issuer()
+    return Issuer(CLOCK)
 
 
 @pytest.fixture
@@ -76,7 +81,7 @@ async def broker(
         **token_settings(issuer.write(tmp_path / "keys.json")),
         **settings,
     }
-    async with running_broker(tmp_path / "data", **given) as started:
+    async with running_broker(tmp_path / "data", CLOCK, **given) as started:
         add_users(started, alice=PASSWORD)
         yield started
 
@@ -90,11 +95,11 @@ async def test_a_login_by_either_protocol(broker: Broker, issuer: Issuer) -> Non
     async with wire(broker.addresses.native) as client:
         answer = await log_in(client, "", issuer.token("carol"), OAUTHBEARER)
         assert (answer.principal, answer.auth_bytes) == ("User:carol", b"")
-        assert 3_590_000 < answer.session_lifetime_ms <= 3_600_000
+        assert answer.session_lifetime_ms == 3_600_000
         assert (await client.call(MetadataRequest())).brokers
     async with kafka_wire(broker) as client:
         answer = await log_in_to_kafka(client, "", issuer.token("carol"), OAUTHBEARER)
-        assert 3_590_000 < answer.session_lifetime_ms <= 3_600_000
+        assert answer.session_lifetime_ms == 3_600_000
         assert (await client.call(MetadataRequest(topics=[]))).brokers
     assert broker.figures.logins == {(OAUTHBEARER, "done"): 2}
 
@@ -193,7 +198,7 @@ class TestSessions:
         async with kafka_wire(broker) as lazy, kafka_wire(broker) as client:
             for each in (lazy, client):
                 answer = await log_in_to_kafka(each, "", issuer.token(seconds=1.2), OAUTHBEARER)
-                assert 1000 <= answer.session_lifetime_ms <= 1200
+                assert answer.session_lifetime_ms == pytest.approx(1200, abs=1)
             for _ in range(4):
                 await asyncio.sleep(0.4)
                 await log_in_to_kafka(client, "", issuer.token(seconds=1.2), OAUTHBEARER)
@@ -222,7 +227,7 @@ class TestSessions:
     ) -> None:
         async with wire(broker.addresses.native) as client:
             answer = await log_in(client, "", issuer.token(seconds=token_s), OAUTHBEARER)
-            assert lifetime_ms - 500 < answer.session_lifetime_ms <= lifetime_ms
+            assert answer.session_lifetime_ms == pytest.approx(lifetime_ms, abs=1)
 
 
 class TestWithoutTls:
@@ -291,13 +296,13 @@ class TestFile:
         assert len(source.keys) == 1
         path.write_bytes(before)
         source._read_at = float("-inf")
-        new = Issuer()
+        new = Issuer(CLOCK)
         new.add("second")
         new.write(path)
         async with wire(broker.addresses.native) as client:
             await log_in(client, "", new.token(), OAUTHBEARER)
         # Looked at by and by, too.
-        third = Issuer()
+        third = Issuer(CLOCK)
         third.add("third")
         source.stop()
         monkeypatch.setattr(token_keys, "LOOK_SECONDS", 0.05)
@@ -357,7 +362,7 @@ class TestUrl:
     ) -> None:
         """The broker starts without keys, takes no token, and has them as soon as they are there.
         What then breaks changes nothing."""
-        issuer, source = Issuer(), self.source(broker)
+        issuer, source = Issuer(CLOCK), self.source(broker)
         await until(lambda: key_server.asked == 1)
         async with wire(broker.addresses.native) as client:
             with pytest.raises(SaslAuthenticationFailed):
@@ -379,7 +384,7 @@ class TestUrl:
     async def test_unknown_keys_ask_rarely(self, broker: Broker, key_server: KeyServer) -> None:
         """However many come: their server is asked once in ten seconds, and those who wait for the
         same answer wait together."""
-        issuer, source = Issuer(), self.source(broker)
+        issuer, source = Issuer(CLOCK), self.source(broker)
         key_server.give(issuer)
         source.read_again()
         await until(lambda: len(source.keys) == 1)
@@ -389,7 +394,7 @@ class TestUrl:
         before = key_server.asked
         for number in range(3):
             issuer.add(f"unknown-{number}")
-        key_server.give(Issuer())
+        key_server.give(Issuer(CLOCK))
         results = await asyncio.gather(
             *(checks.verified(issuer.token()) for _ in range(50)), return_exceptions=True
         )
@@ -444,7 +449,7 @@ class TestUrl:
         source.stop()
 
     async def test_in_turns(self, key_server: KeyServer) -> None:
-        issuer = Issuer()
+        issuer = Issuer(CLOCK)
         key_server.give(issuer)
         source = token_keys.KeySource(key_server.url, 0.05, RecordedEvents())
         source.start(asyncio.get_running_loop())
@@ -459,7 +464,7 @@ async def test_keys_by_tls(
 ) -> None:
     """The server's certificate is checked, against the system's roots or SSL_CERT_FILE."""
     pair = authority.issue("keys")
-    issuer = Issuer()
+    issuer = Issuer(CLOCK)
 
     async def handle(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response(body=issuer.key_set())
@@ -590,7 +595,7 @@ async def test_many_bad_tokens_cost_others_nothing(broker: Broker, issuer: Issue
     await log_in(inside, "", issuer.token(), OAUTHBEARER)
     bad = AuthenticateRequest(
         mechanism=OAUTHBEARER,
-        auth_bytes=OAuthBearerClient(Issuer().token(iss=ISSUER, aud=AUDIENCE)).first(),
+        auth_bytes=OAuthBearerClient(Issuer(CLOCK).token(iss=ISSUER, aud=AUDIENCE)).first(),
     )
     clients = [await Wire.open(broker.addresses.native) for _ in range(100)]
     checked = threading.Event()

@@ -26,7 +26,6 @@ from .test_copying import NOW_MS, PARTITIONS, SEED, some_set
 TOPIC = "t"
 LATEST = -1
 NOT_LEADER, NOT_HERE, OUT_OF_RANGE = NotLeader.code, ReplicaNotAvailable.code, OffsetOutOfRange.code
-WAIT_MS = 20_000
 FOREVER_MS = 3_600_000
 """Longer than a test may take."""
 """Longer than anything that is waited for takes."""
@@ -111,7 +110,7 @@ async def test_a_follower_that_has_everything_answers_as_the_leader(place: Path)
             ours = await follower.call(allowed(request))
             theirs = await leader.call(allowed(request))
             assert theirs.follower_heard_ms == -1
-            assert 0 <= ours.follower_heard_ms < WAIT_MS
+            assert ours.follower_heard_ms >= 0
             assert plain(ours) == plain(theirs), request
         leader.close()
         follower.close()

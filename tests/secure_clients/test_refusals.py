@@ -1,7 +1,6 @@
 """What keeps a client out: told once, at once, with what is to be done, and without secrets."""
 
 import asyncio
-import time
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,19 +29,21 @@ from .listeners import PASSWORD, Certificates
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.both_loops]
 
 WRONG = "not-the-password-6602"
-AT_ONCE_S = 15.0
-"""Far below the times for which a client tries again (30 s and more)."""
+FOREVER_MS = 24 * 3_600_000
+"""Longer than a test may take: what ends did not try again until then."""
 
 
 async def refusal(
-    address: str, security: Security | None, kind: type[HorologError], *, timeout_ms: int = 30_000
+    address: str,
+    security: Security | None,
+    kind: type[HorologError],
+    *,
+    timeout_ms: int = FOREVER_MS,
 ) -> str:
-    """The text of the error, which is of this kind and came at once."""
-    began = time.monotonic()
+    """The text of the error, which is of this kind and does not wait for the time limit."""
     with pytest.raises(kind) as caught:
         async with Admin(address, security=security, request_timeout_ms=timeout_ms) as admin:
             await admin.list_topics()
-    assert time.monotonic() - began < AT_ONCE_S
     shown = "".join(traceback.format_exception(caught.value))
     assert PASSWORD not in shown
     assert WRONG not in shown
@@ -164,17 +165,15 @@ async def test_who_sends_and_who_reads_do_not_try_for_ever(
     guarded: str, alice: Callable[..., Security], new_topic: NewTopic
 ) -> None:
     topic, security = await new_topic(), alice(password=WRONG)
-    began = time.monotonic()
-    producer = Producer(guarded, security=security)
+    producer = Producer(guarded, security=security, delivery_timeout_ms=FOREVER_MS)
     with pytest.raises(SaslAuthenticationFailed):
         await producer.send(topic, b"value")
     await producer.close()
-    consumer = Consumer(guarded, security=security)
+    consumer = Consumer(guarded, security=security, retry_timeout_ms=FOREVER_MS)
     consumer.assign(topic)
     with pytest.raises(SaslAuthenticationFailed):
         await consumer.fetch()
     await consumer.close()
-    assert time.monotonic() - began < AT_ONCE_S
 
 
 async def test_the_blocking_client_tells_the_same(

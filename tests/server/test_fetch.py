@@ -4,7 +4,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +17,7 @@ from horolog.protocol.records.messages.message import records
 from horolog.server.broker import Broker
 from horolog.server.handlers.base import Later
 from horolog.server.handlers.fetch import handle_many
+from horolog.server.parking import ParkingLot, Wait
 from horolog.storage.read.slices import Slice
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
@@ -229,14 +230,24 @@ async def test_answered_at_once(client: Wire, request_: FetchRequest) -> None:
 
 
 @pytest.mark.both_loops
-async def test_the_time_is_up(client: Wire) -> None:
+async def test_the_time_is_up(
+    broker: Broker, client: Wire, other: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """tc69, F-21: what there is is answered, although it is not enough."""
+    waits: dict[int, Wait] = {}
+    park = ParkingLot.park
+
+    def noted(lot: ParkingLot, awaited: Any, satisfied: Any, wait_ms: int, **more: Any) -> Wait:
+        waits[wait_ms] = park(lot, awaited, satisfied, wait_ms, **more)
+        return waits[wait_ms]
+
+    monkeypatch.setattr(ParkingLot, "park", noted)
     await fill(client)
-    started = asyncio.get_running_loop().time()
-    request = fetch("a", (0, 0), max_wait_ms=100, min_bytes=1000)
-    got = result(await client.call(request))
-    assert asyncio.get_running_loop().time() - started >= 0.095
-    assert len(got.records) == 10 * ENTRY_BYTES
+    request = fetch("a", (0, 0), max_wait_ms=FOREVER_MS, min_bytes=1000)
+    await parked(broker, client, other, request)
+    waits[FOREVER_MS].set_result(None)
+    _, got = await client.receive()
+    assert len(result(got).records) == 10 * ENTRY_BYTES
 
 
 @pytest.mark.both_loops
