@@ -58,7 +58,7 @@ RunCommand = Callable[[Sequence[str], bytes, Mapping[str, str], Path | None], Re
 """Runs a command to its end: arguments, standard input, environment, working directory."""
 
 
-def run_apart(
+def run_in_own_process(
     arguments: Sequence[str], stdin: bytes, environment: Mapping[str, str], cwd: Path | None
 ) -> Result:
     """Run a command to its end in a process of its own."""
@@ -73,12 +73,13 @@ def run_apart(
     return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-_runs: RunCommand = run_apart
+_runs: RunCommand = run_in_own_process
 
 
 @contextmanager
 def commands_run_by(run: RunCommand) -> Iterator[None]:
-    """In the block, `run` runs the commands of each `Program` that is not `apart`."""
+    """Have `run` run the commands of every `Program`, except those with `own_process`, until the
+    end of the block."""
     global _runs
     before, _runs = _runs, run
     try:
@@ -96,12 +97,12 @@ class Program:
     server: str | None = None
     env: dict[str, str] = field(default_factory=dict)
     cwd: Path | None = None
-    apart: bool = False
-    """Whether each command needs a process of its own, whatever `commands_run_by` says."""
+    own_process: bool = False
+    """Whether commands need a process of their own, whatever `commands_run_by` says."""
 
     def __call__(self, *arguments: str | Path, stdin: str | bytes = b"") -> Result:
         """Run a command to its end."""
-        run = run_apart if self.apart else _runs
+        run = run_in_own_process if self.own_process else _runs
         given = stdin.encode() if isinstance(stdin, str) else stdin
         return run([*map(str, arguments)], given, self._environment(), self.cwd)
 

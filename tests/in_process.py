@@ -42,7 +42,7 @@ class Streams:
 @pytest.fixture(scope="session", autouse=True)
 def commands_in_this_process() -> Iterator[None]:
     """Commands run in this process, which costs a hundredth of a process of their own. What tests
-    the process itself takes `Program(apart=True)`, or `running`."""
+    the process itself takes `Program(own_process=True)`, or `running`."""
     with commands_run_by(run_in_process):
         yield
 

@@ -217,7 +217,7 @@ def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     places: tuple[str | Path, ...] = ("--listen", "127.0.0.1:0", "--http-listen", "off")
     places += ("--kafka-listen", "off", "--data-dir", tmp_path / "data")
-    result = Program(apart=True)("demo", "--history", tmp_path / "empty", *places)
+    result = Program(own_process=True)("demo", "--history", tmp_path / "empty", *places)
     assert result.code == 1
     assert result.out.startswith("ready ")
     assert "there are no files" in result.err

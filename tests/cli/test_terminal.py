@@ -54,7 +54,7 @@ def test_without_a_broker_nothing_is_completed() -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_the_script_for_a_shell(shell: str) -> None:
     # The name of the shell is taken as an argument only where it is not looked for.
-    program = Program(env={"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}, apart=True)
+    program = Program(env={"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}, own_process=True)
     assert "_HOROLOG_COMPLETE" in program.ok("--show-completion", shell).out
 
 
@@ -63,7 +63,7 @@ def test_completion_is_installed_for_a_shell_that_then_completes(
 ) -> None:
     Program(horolog_broker.address).ok("topic", "create", "clicks")
     at_home = {"HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    Program(env=at_home, apart=True).ok("--install-completion", "bash")
+    Program(env=at_home, own_process=True).ok("--install-completion", "bash")
     command = tmp_path / "horolog"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m horolog "$@"\n')
     command.chmod(0o755)

@@ -188,7 +188,7 @@ def use_a_wrong_password(
 
 
 def commands(server: ServerProcess, authority: Authority, folder: Path, password: str) -> Program:
-    """Commands of alice with a password from a file."""
+    """Commands of alice with a password from a file, each in a process that others can look at."""
     path = folder / password[:5]
     path.write_text(password + "\n")
     let_in = {
@@ -197,7 +197,7 @@ def commands(server: ServerProcess, authority: Authority, folder: Path, password
         "HOROLOG_PASSWORD_FILE": str(path),
         "XDG_CONFIG_HOME": str(folder / "config"),
     }
-    return Program(f"tls://{server.native}", let_in)
+    return Program(f"tls://{server.native}", let_in, own_process=True)
 
 
 def use_kafka(server: ServerProcess, authority: Authority, shown: Shown) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -10,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 
 from horolog.testing.program import READY, Process
+from horolog.tests.in_process import Streams, run_on, writing
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 _BLOCK: Final = re.compile(
@@ -21,6 +24,8 @@ _BLOCK: Final = re.compile(
 _SERVE: Final = "$ horolog serve "
 _STOP: Final = "$ # the broker is stopped"
 _PORT: Final = re.compile(r"127\.0\.0\.1:(7\d\d\d)")
+_ALONE: Final = re.compile(r"horolog (?!pipeline )[^|<>;&$`*?~#]*")
+"""A command of the program for which a shell has nothing to do, and which starts no Spark."""
 _WRITTEN_FOR_READERS: Final = (
     (re.compile(r"20[2-9]\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"), "TIME"),
     (re.compile(r"\bprocess \d+"), "process N"),
@@ -90,6 +95,8 @@ class Shell:
                 yield from server.news()
 
     def _output(self, command: str) -> list[str]:
+        if _ALONE.fullmatch(command):
+            return self._output_in_process(shlex.split(command)[1:])
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=self.folder,
@@ -100,6 +107,13 @@ class Shell:
             timeout=self.timeout_s,
         )
         return done.stdout.splitlines()
+
+    def _output_in_process(self, arguments: list[str]) -> list[str]:
+        with TemporaryFile() as nothing, TemporaryFile() as shown, writing(shown) as text:
+            run_on(Streams(nothing, text, text), arguments, self._environment(), self.folder)
+            text.flush()
+            shown.seek(0)
+            return shown.read().decode().splitlines()
 
     def _real_address(self, written: re.Match[str]) -> str:
         return f"127.0.0.1:{self._port(written[1])}"

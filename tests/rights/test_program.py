@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.program import Program, serving
 
 READ = ("--operation", "read")
@@ -77,8 +78,8 @@ def test_who_may_read_reads_by_every_command(tmp_path: Path) -> None:
     for operation in ("create", "write", "read"):
         what = ("--allow", "User:ANONYMOUS", "--operation", operation, "--topic", "t")
         Program().ok("acl", "add", *what, "--data-dir", data)
-    with serving(data, "--set", "authorization=on", "--set", "super.users=User:root") as server:
-        program = server.program
+    with BrokerThread(data, {"authorization": "on", "super.users": "User:root"}) as broker:
+        program = Program(broker.address)
         program.ok("topic", "create", "t")
         program.ok("produce", "t", stdin="a\nb\n")
         assert program("topic", "describe", "t").code == 1
