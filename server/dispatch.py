@@ -160,6 +160,10 @@ class Dispatcher:
         """
         self._creations.asker = caller
         head, raw = self._encoding.open_request(frame)
+        if head.api_key == PRODUCE.key:
+            # Its record sets may be appended in a later pass of the loop.
+            frame = _pinned(frame)
+            head, raw = self._encoding.open_request(frame)
         if head.version not in self._versions.get(head.api_key, ()):
             return self._unsupported(head)
         call = Call(
@@ -184,8 +188,8 @@ class Dispatcher:
             return self._handlers[api.key](self._services, request, call)
 
         if len(frame) > self._decoded_at_once(api, head.version):
-            body = self._encoding.open_request(_pinned(frame))[1]
-            return self._handled_later(asked, body, caller, handle)
+            _, raw = self._encoding.open_request(_pinned(frame))
+            return self._handled_later(asked, raw, caller, handle)
 
         def answer() -> Answer:
             request = self._encoding.decode_body(api.request, head.version, raw)
