@@ -12,7 +12,7 @@ from ..storage.directory.stepped_change import Steps
 from ..storage.directory.topics import TopicEntry
 from .changes import TopicChange
 from .metadata_store import MetadataStore
-from .security.audit import Audit
+from .security.audit import DONE, Audit
 
 
 class Asker(Protocol):
@@ -96,7 +96,7 @@ def _outcome(change: TopicChange) -> str:
         return error.name
     except Exception:
         return UnknownServerError.name
-    return "done"
+    return DONE
 
 
 class Creating:

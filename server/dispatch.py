@@ -37,7 +37,7 @@ from .outcomes import (
     fault_finder,
     first_error,
 )
-from .weights import LARGE_BYTES, weight_of
+from .weights import LARGE_BYTES, Weight, weight_of
 
 if TYPE_CHECKING:
     from .quotas.meter import Charge, Meter
@@ -189,14 +189,14 @@ class Dispatcher:
         self._creations.asker = caller
         encoding = self._encoding
         head, raw = encoding.open_request(frame)
+        if head.api_key == PRODUCE.key:
+            # Its record sets may be appended in a later pass of the loop.
+            frame = _pinned(frame)
+            head, raw = encoding.open_request(frame)
         if head.version not in self._versions.get(head.api_key, ()):
             return self._unsupported(head)
         weight = weight_of(head.api_key, head.version, encoding.NATIVE)
-        admitted_bytes = 0
-        if admit is not None and len(frame) > READ_FIRST_BYTES:
-            admitted_bytes = weight.of_frame(len(frame))
-            if not admit(admitted_bytes):
-                raise NotAdmitted
+        admitted_bytes = _admitted_by_frame(weight, frame, admit)
         call = Call(
             head.version,
             caller.broker_address,
@@ -603,6 +603,16 @@ class Dispatcher:
         """Count a request whose answer is made."""
         seconds = self._time() - asked.began
         self._services.figures.answered(asked.api.name, error_name(code), seconds)
+
+
+def _admitted_by_frame(weight: Weight, frame: Frame, admit: Admit | None) -> int:
+    """What was admitted for a request before it is decoded. Raises `NotAdmitted`."""
+    if admit is None or len(frame) <= READ_FIRST_BYTES:
+        return 0
+    work_bytes = weight.of_frame(len(frame))
+    if not admit(work_bytes):
+        raise NotAdmitted
+    return work_bytes
 
 
 def _is_large(message: Any) -> bool:

@@ -42,14 +42,15 @@ AUDIT: Final = frozenset(
         "acl_changed",
         "quota_changed",
         "action_refused",
+        "failures_not_shown",
         "refusals_not_shown",
         "settings_changed",
         "topic_changed",
         "user_changed",
     }
 )
-"""Events of which no line is left out: each is a change by a principal; of what is refused the
-audit itself leaves out the most."""
+"""Events of which no line is left out here: each is a change by a principal; of what is refused, or
+fails, the audit itself leaves out the most."""
 
 _LEVELS: Final = MappingProxyType({"debug": 10, "info": 20, "warning": 30, "error": 40})
 
@@ -99,6 +100,7 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "port_unprotected": "warning",
         "positions_cut": "warning",
         "positions_damaged": "error",
+        "failures_not_shown": "warning",
         "refusals_not_shown": "warning",
         "segment_damaged": "error",
         "segment_set_aside": "error",

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from ..clock import SystemClock
 from ..protocol.api.pieces import Pieces
@@ -100,7 +100,8 @@ class Work:
                 next(pieces)
             except StopIteration as end:
                 turns.end()
-                return cast(T, end.value)
+                found: T = end.value
+                return found
             await turns.give_way()
 
     def next_turn(self) -> asyncio.Future[None]:

@@ -13,6 +13,7 @@ import typer
 from ...client.administer.quotas import QuotaAdmin
 from ...client.cluster.servers import Servers
 from ...protocol.api.security.client_quotas import QuotaAlteration, QuotaOp
+from ...protocol.errors import CodedError
 from ...server.quotas.asked import asked_entity, entity_parts
 from ...server.quotas.rules import (
     DEFAULT,
@@ -217,9 +218,9 @@ class _StoredQuotas(OfflineDirectory[Quotas]):
         return self.use(lambda store: store.table.quotas)
 
     def change(self, change: QuotaChange) -> None:
-        for error in self.use(lambda store: store.change([change])):
-            if error is not None:
-                raise error
+        for outcome in self.use(lambda store: store.change([change])):
+            if isinstance(outcome, CodedError):
+                raise outcome
 
 
 def _target(

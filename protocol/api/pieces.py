@@ -32,7 +32,8 @@ def finish(pieces: Pieces[T]) -> T:
         try:
             next(pieces)
         except StopIteration as end:
-            return cast(T, end.value)
+            found: T = end.value
+            return found
 
 
 class Output:

@@ -3,6 +3,7 @@ most brokers have none."""
 
 from typing import TYPE_CHECKING
 
+from ...protocol.api.pieces import Pieces
 from ...protocol.api.security.acls import (
     AclCreationResult,
     AclDescription,
@@ -18,19 +19,26 @@ from ...protocol.api.security.acls import (
 )
 from ...protocol.errors import CodedError
 from ..outcomes import error_name
-from .base import Call, Later, Services
+from ..security.audit import DONE
+from .base import Call, Later, Services, in_turns
 
 if TYPE_CHECKING:
-    from ..security.acl_filters import Filter
     from ..security.acls import Acl
 
 
-def describe(services: Services, request: DescribeAclsRequest, call: Call) -> DescribeAclsResponse:
+def describe(
+    services: Services, request: DescribeAclsRequest, call: Call
+) -> DescribeAclsResponse | Later:
+    return in_turns(services, _describing(services, request))
+
+
+def _describing(services: Services, request: DescribeAclsRequest) -> Pieces[DescribeAclsResponse]:
     from ..security.acl_filters import Filter
 
     wanted = Filter(request)
     resources: dict[tuple[int, int, str], DescribedAcls] = {}
     for acl in services.security.acls.table.acls:
+        yield
         if not wanted.means(acl):
             continue
         key = acl.resource_type, acl.pattern_type, acl.resource_name
@@ -52,8 +60,14 @@ def describe(services: Services, request: DescribeAclsRequest, call: Call) -> De
     return DescribeAclsResponse(resources=list(resources.values()))
 
 
-def create(services: Services, request: CreateAclsRequest, call: Call) -> Later:
+def create(
+    services: Services, request: CreateAclsRequest, call: Call
+) -> CreateAclsResponse | Later:
     """Those that can be rules, in one write; beside each of the others stands why not."""
+    return in_turns(services, _creating(services, request, call))
+
+
+def _creating(services: Services, request: CreateAclsRequest, call: Call) -> Pieces[Later]:
     from ..security.acl_filters import new_acl
 
     results: list[AclCreationResult] = []
@@ -65,65 +79,78 @@ def create(services: Services, request: CreateAclsRequest, call: Call) -> Later:
         except CodedError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
+        yield
     acls = services.security.acls
     ready = services.work.in_storage_thread(lambda: acls.add([acl for acl, _ in wanted]))
 
-    def answer() -> CreateAclsResponse:
+    def answering() -> Pieces[CreateAclsResponse]:
         error = ready.exception()
         if error is not None and not isinstance(error, Exception):
             raise error
+        # One that was there already was not changed.
+        new = None if error is not None else ready.result()
         for acl, result in wanted:
             if error is not None:
                 outcome = services.outcomes.of(error, api="create-acls")
                 result.error_code, result.error_message = outcome
-            _audit(services, call, acl, "added", result.error_code)
+            if new is None or acl in new:
+                _audit(services, call, acl, "added", result.error_code)
+            if new is not None:
+                new.discard(acl)
+            yield
         return CreateAclsResponse(results=results)
 
-    return Later(ready, answer, alone=True)
+    return Later(ready, lambda: in_turns(services, answering()), alone=True)
 
 
-def delete(services: Services, request: DeleteAclsRequest, call: Call) -> Later:
-    """What any of the filters means, in one write."""
-    from ..security.acl_filters import Filter
+def delete(
+    services: Services, request: DeleteAclsRequest, call: Call
+) -> DeleteAclsResponse | Later:
+    """What any of the filters means, in one write. A rule stands beside the first that means it."""
+    return in_turns(services, _deleting(services, request, call))
 
-    filters: list[Filter | CodedError] = []
+
+def _deleting(services: Services, request: DeleteAclsRequest, call: Call) -> Pieces[Later]:
+    from ..security.acl_filters import Filter, Filters
+
+    results: list[AclFilterResult] = []
+    good: list[tuple[Filter, AclFilterResult]] = []
     for asked in request.filters:
+        result = AclFilterResult()
         try:
-            filters.append(Filter(asked))
+            good.append((Filter(asked), result))
         except CodedError as error:
-            filters.append(error)
-    good = [each for each in filters if not isinstance(each, CodedError)]
-    acls = services.security.acls
-    ready = services.work.in_storage_thread(
-        lambda: acls.remove(lambda acl: any(each.means(acl) for each in good))
-    )
+            result.error_code, result.error_message = error.code, error.message
+        results.append(result)
+        yield
+    filters, acls = [each for each, _ in good], services.security.acls
 
-    def answer() -> DeleteAclsResponse:
-        gone = ready.result()
-        for acl in gone:
+    def remove() -> "list[tuple[Acl, int]]":
+        first = Filters(filters).first
+        gone = acls.remove(lambda acl: first(acl) is not None)
+        return [(acl, number) for acl in gone if (number := first(acl)) is not None]
+
+    ready = services.work.in_storage_thread(remove)
+
+    def answering() -> Pieces[DeleteAclsResponse]:
+        for acl, number in ready.result():
+            good[number][1].matching_acls.append(_deleted(acl))
             _audit(services, call, acl, "removed", 0)
-        return DeleteAclsResponse(filter_results=[_filtered(each, gone) for each in filters])
+            yield
+        return DeleteAclsResponse(filter_results=results)
 
-    return Later(ready, answer, alone=True)
+    return Later(ready, lambda: in_turns(services, answering()), alone=True)
 
 
-def _filtered(wanted: "Filter | CodedError", gone: "list[Acl]") -> AclFilterResult:
-    if isinstance(wanted, CodedError):
-        return AclFilterResult(error_code=wanted.code, error_message=wanted.message)
-    return AclFilterResult(
-        matching_acls=[
-            DeletedAcl(
-                resource_type=int(acl.resource_type),
-                resource_name=acl.resource_name,
-                pattern_type=int(acl.pattern_type),
-                principal=acl.principal,
-                host=acl.host,
-                operation=int(acl.operation),
-                permission_type=int(acl.permission),
-            )
-            for acl in gone
-            if wanted.means(acl)
-        ]
+def _deleted(acl: "Acl") -> DeletedAcl:
+    return DeletedAcl(
+        resource_type=int(acl.resource_type),
+        resource_name=acl.resource_name,
+        pattern_type=int(acl.pattern_type),
+        principal=acl.principal,
+        host=acl.host,
+        operation=int(acl.operation),
+        permission_type=int(acl.permission),
     )
 
 
@@ -133,6 +160,6 @@ def _audit(services: Services, call: Call, acl: "Acl", change: str, code: int) -
         str(acl),
         call.principal,
         call.client_host,
-        error_name(code) if code else "done",
+        error_name(code) if code else DONE,
         change=change,
     )

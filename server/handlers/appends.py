@@ -244,11 +244,14 @@ def kept(record_set: Buffer) -> Buffer:
     return record_set if len(record_set) >= SHARED_SLAB_BYTES else bytearray(record_set)
 
 
-def append_later(services: Services, acks: int, log: Log, sent: Sent, sender: Sender) -> None:
-    """Have a set appended behind those of its partition that wait; it is refused where there is no
-    memory to keep it."""
+def append_later(
+    services: Services, acks: int, log: Log, sent: Sent, sender: Sender, *, stays: bool
+) -> None:
+    """Have a set appended behind those of its partition that wait. It is copied unless it `stays`
+    as it is; refused where there is no memory for that."""
     try:
-        sent.record_set = kept(sent.record_set)
+        if not stays:
+            sent.record_set = kept(sent.record_set)
     except MemoryError as error:
         sent.record_set = b""
         sent.refuse(services, error)

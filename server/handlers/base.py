@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -133,7 +133,8 @@ def in_turns(services: Services, pieces: Pieces[R]) -> R | Later:
         while not turns.over:
             next(pieces)
     except StopIteration as end:
-        return cast(R, end.value)
+        found: R = end.value
+        return found
     turns.end()
     task = services.work.start_pieces(pieces, turns)
     return Later(task, task.result, alone=True, turns=turns)

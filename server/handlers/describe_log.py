@@ -1,7 +1,5 @@
 """describe-log: the segments of partitions, and what retention says of each."""
 
-from collections.abc import Callable
-
 from ...protocol.api.log.describe_log import (
     DescribedSearch,
     DescribedSegment,
@@ -15,62 +13,52 @@ from ...storage.log.description import LogDescription, SegmentDescription
 from ...storage.log.log import Log
 from ...storage.read.search import Found
 from ..searching import searched
+from ..work import Turns
 from .base import Call, Later, Services
 
 
-def handle(
-    services: Services, request: DescribeLogRequest, call: Call
-) -> DescribeLogResponse | Later:
-    def answer() -> DescribeLogResponse:
-        return DescribeLogResponse(
-            topics=[
-                DescribeLogTopicResult(
-                    name=topic.name,
-                    topic_id=_topic_id(services, topic.name),
-                    partitions=[
-                        _describe(services, topic.name, partition) for partition in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
+def handle(services: Services, request: DescribeLogRequest, call: Call) -> Later:
+    """What is asked for twice is answered once."""
+    task = services.work.start(_answer(services, request))
+    return Later(task, task.result)
 
-    if request.at_ms >= 0:
-        task = services.work.start(_with_searches(services, request, answer))
-        return Later(task, task.result)
-    unprepared = services.logs.unprepared(
-        (topic.name, partition) for topic in request.topics for partition in topic.partitions
-    )
-    if unprepared:
-        return Later(services.work.start(services.logs.prepare(unprepared)), answer)
-    return answer()
+
+async def _answer(services: Services, request: DescribeLogRequest) -> DescribeLogResponse:
+    asked = {topic.name: dict[int, None]() for topic in request.topics}
+    for topic in request.topics:
+        asked[topic.name] |= dict.fromkeys(topic.partitions)
+    response, turns = DescribeLogResponse(topics=[]), services.work.turns()
+    for name, partitions in asked.items():
+        results: list[DescribeLogPartitionResult] = []
+        topic_id = _topic_id(services, name)
+        response.topics.append(
+            DescribeLogTopicResult(name=name, topic_id=topic_id, partitions=results)
+        )
+        for partition in partitions:
+            result = await _describe(services, turns, name, partition)
+            if request.at_ms >= 0 and result.error_code == NO_ERROR:
+                await _add_search(services, turns, name, result, request.at_ms)
+            results.append(result)
+            await turns.give_way()
+    return response
+
+
+async def _add_search(
+    services: Services, turns: Turns, topic: str, result: DescribeLogPartitionResult, at_ms: int
+) -> None:
+    """How the search for a time goes in a partition."""
+    try:
+        log = services.logs.find(topic, result.partition)
+        found = await searched(services.work, turns, log.reader.find_time(at_ms))
+        result.search = [_search(found, log, at_ms)]
+    except Exception as error:
+        outcome = services.outcomes.of(error, api="describe-log")
+        result.error_code, result.error_message = outcome
 
 
 def _topic_id(services: Services, name: str) -> str:
     entry = services.directory.topics().get(name)
     return "" if entry is None else entry.topic_id
-
-
-async def _with_searches(
-    services: Services, request: DescribeLogRequest, answer: Callable[[], DescribeLogResponse]
-) -> DescribeLogResponse:
-    """What `answer` gives, and how the search for a time went in each partition."""
-    partitions = [(topic.name, number) for topic in request.topics for number in topic.partitions]
-    await services.logs.prepare(services.logs.unprepared(partitions))
-    response = answer()
-    turns = services.work.turns()
-    for topic in response.topics:
-        for result in topic.partitions:
-            if result.error_code != NO_ERROR:
-                continue
-            try:
-                log = services.logs.find(topic.name, result.partition)
-                found = await searched(services.work, turns, log.reader.find_time(request.at_ms))
-                result.search = [_search(found, log, request.at_ms)]
-            except Exception as error:
-                outcome = services.outcomes.of(error, api="describe-log")
-                result.error_code, result.error_message = outcome
-    return response
 
 
 def _search(found: Found | None, log: Log, at_ms: int) -> DescribedSearch:
@@ -91,30 +79,39 @@ def _search(found: Found | None, log: Log, at_ms: int) -> DescribedSearch:
     return searched
 
 
-def _describe(services: Services, topic: str, partition: int) -> DescribeLogPartitionResult:
+async def _describe(
+    services: Services, turns: Turns, topic: str, partition: int
+) -> DescribeLogPartitionResult:
     result = DescribeLogPartitionResult(partition=partition)
+    await services.logs.prepare(services.logs.unprepared([(topic, partition)]))
     try:
         now_ms = services.trusted_time.now_ms()
-        described = services.logs.find(topic, partition).expiry.describe(now_ms)
+        describing = services.logs.find(topic, partition).expiry.describing(now_ms)
+        described = await services.work.finish(describing, turns)
     except Exception as error:
         outcome = services.outcomes.of(error, api="describe-log")
         result.error_code, result.error_message = outcome
     else:
-        _fill(result, described, services.trusted_time.caution())
+        await _fill(turns, result, described, services.trusted_time.caution())
         result.now_ms = now_ms
         result.check_interval_ms = services.settings.log_retention_check_interval_ms
     return result
 
 
-def _fill(
-    result: DescribeLogPartitionResult, described: LogDescription, caution: str | None
+async def _fill(
+    turns: Turns,
+    result: DescribeLogPartitionResult,
+    described: LogDescription,
+    caution: str | None,
 ) -> None:
     result.log_start_offset = described.log_start_offset
     result.log_end_offset = described.log_end_offset
     result.high_watermark = described.high_watermark
     result.recovery_point = described.recovery_point
     result.size_bytes = described.size_bytes
-    result.segments = [_segment(segment, caution) for segment in described.segments]
+    for segment in described.segments:
+        result.segments.append(_segment(segment, caution))
+        await turns.give_way()
 
 
 def _segment(segment: SegmentDescription, caution: str | None) -> DescribedSegment:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import chain, groupby, repeat
+from itertools import groupby, repeat
 from operator import attrgetter
 from typing import Final
 
@@ -79,27 +79,33 @@ def _when_settled(
 class _Waiting:
     """What is not as durable yet as it is to be, of requests that wait for the same."""
 
-    __slots__ = ("_failed", "_left", "_services", "_timeout_ms")
+    __slots__ = ("_by_awaited", "_failed", "_left", "_services", "_timeout_ms")
 
     def __init__(self, services: Services, timeout_ms: int, waits_for: Sequence[Unsettled]) -> None:
         self._services = services
         self._timeout_ms = timeout_ms
         self._failed = False
-        self._left = [one for one in waits_for if not self._is_settled(one)]
+        self._left = {one: None for one in waits_for if not self._is_settled(one)}
+        self._by_awaited: dict[Awaited, list[Unsettled]] = {}
+        for one in self._left:
+            for awaited in one.awaited:
+                self._by_awaited.setdefault(awaited, []).append(one)
 
     @property
-    def awaited(self) -> list[Awaited]:
-        """What it waits for still."""
-        return list(chain.from_iterable([one.awaited for one in self._left]))
+    def awaited(self) -> Iterable[Awaited]:
+        """What it waits for."""
+        return self._by_awaited
 
     @property
     def is_over(self) -> bool:
         """Whether the requests wait for nothing any more."""
         return not self._left
 
-    def look_at(self, _: Awaited) -> bool:
-        """Look again, because one of them was heard of; as `is_over`."""
-        self._left = [one for one in self._left if not self._is_settled(one)]
+    def look_at(self, awaited: Awaited) -> bool:
+        """Look again at what was heard of; as `is_over`."""
+        for one in self._by_awaited.get(awaited, ()):
+            if one in self._left and self._is_settled(one):
+                del self._left[one]
         return not self._left
 
     def _is_settled(self, one: Unsettled) -> bool:

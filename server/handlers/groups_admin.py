@@ -97,6 +97,7 @@ def delete(services: Services, request: DeleteGroupsRequest, call: Call) -> Late
 
 async def _delete(services: Services, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     results: list[DeletableGroupResult] = []
+    turns = services.work.turns()
     for name in dict.fromkeys(request.groups_names):
         result = DeletableGroupResult(group_id=name)
         try:
@@ -104,6 +105,7 @@ async def _delete(services: Services, request: DeleteGroupsRequest) -> DeleteGro
         except Exception as error:
             result.error_code, _ = services.outcomes.of(error, api="delete-groups")
         results.append(result)
+        await turns.give_way()
     return DeleteGroupsResponse(results=results)
 
 

@@ -19,13 +19,14 @@ from ...protocol.api.groups.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchTopicResult,
 )
+from ...protocol.api.pieces import Pieces
 from ...protocol.errors import InvalidRequest, OffsetMetadataTooLarge
 from ...protocol.limits import MAX_LISTED
 from ...storage.directory.position_records import BROKERS, KEPT, NO_EPOCH
 from ...storage.directory.positions import Position
 from ...times import INT64_MAX
 from ..groups.states import State
-from .base import Call, Later, Services
+from .base import Call, Later, Services, in_turns
 
 FIRST_VERSION_WITH_ALL = 2
 """Of offset-fetch: null instead of topics asks for every position."""
@@ -39,7 +40,12 @@ def commit(
     Raises what is wrong with the member that commits.
     """
     services.groups.check_commit(request.group_id, request.member_id, request.generation_id)
-    retention_ms = _retention_ms(request, call)
+    return in_turns(services, _committing(services, request, _retention_ms(request, call)))
+
+
+def _committing(
+    services: Services, request: OffsetCommitRequest, retention_ms: int
+) -> Pieces[OffsetCommitResponse | Later]:
     positions: list[Position] = []
     written: list[OffsetCommitPartitionResult] = []
     topics: list[OffsetCommitTopicResult] = []
@@ -54,6 +60,7 @@ def commit(
                 outcome = services.outcomes.of(error, api="offset-commit")
                 result.error_code, result.error_message = outcome
             results.append(result)
+            yield
         topics.append(OffsetCommitTopicResult(name=topic.name, partitions=results))
     response = OffsetCommitResponse(topics=topics)
     if not positions:
@@ -61,7 +68,7 @@ def commit(
     # A commit waits for the disk, so it is not made here on the loop.
     ready = services.metadata.commit(request.group_id, positions)
 
-    def make() -> OffsetCommitResponse:
+    def committed() -> Pieces[OffsetCommitResponse]:
         error = ready.exception()
         if isinstance(error, Exception):
             outcome = services.outcomes.of(error, api="offset-commit")
@@ -70,9 +77,10 @@ def commit(
         else:
             for position in positions:
                 services.lags.committed(request.group_id, position)
+                yield
         return response
 
-    return Later(ready, make)
+    return Later(ready, lambda: in_turns(services, committed()))
 
 
 def _retention_ms(request: OffsetCommitRequest, call: Call) -> int:
@@ -123,7 +131,7 @@ def fetch(
             f"topics is null, which means all from version {FIRST_VERSION_WITH_ALL} on only"
         )
     if request.topics is not None and not request.listing and not request.lag:
-        return OffsetFetchResponse(topics=_named(services, request))
+        return in_turns(services, _named_alone(services, request))
     task = services.work.start(_fetch(services, request))
     return Later(task, task.result)
 
@@ -144,7 +152,9 @@ async def _fetch(services: Services, request: OffsetFetchRequest) -> OffsetFetch
         held = await services.work.in_storage_thread(partial(store.of, request.group_id))
         return await _all(services, held)
     else:
-        response = OffsetFetchResponse(topics=_named(services, request))
+        named = _named(services, request)
+        topics = await services.work.finish(named, services.work.turns())
+        response = OffsetFetchResponse(topics=topics)
     if request.lag:
         await _add_lags(services, request.group_id, response.topics)
         _add_group(services, request.group_id, response)
@@ -155,9 +165,11 @@ async def _all(services: Services, held: Iterable[Position]) -> OffsetFetchRespo
     topics: list[OffsetFetchTopicResult] = []
     turns = services.work.turns()
     for topic, positions in groupby(held, key=lambda position: position.topic):
-        results = [_result(position.partition, position) for position in positions]
+        results: list[OffsetFetchPartitionResult] = []
         topics.append(OffsetFetchTopicResult(name=topic, partitions=results))
-        await turns.give_way()
+        for position in positions:
+            results.append(_result(position.partition, position))
+            await turns.give_way()
     return OffsetFetchResponse(topics=topics)
 
 
@@ -176,7 +188,11 @@ def _page(held: Iterable[Position], after: str) -> OffsetFetchResponse:
     return OffsetFetchResponse(topics=topics)
 
 
-def _named(services: Services, request: OffsetFetchRequest) -> list[OffsetFetchTopicResult]:
+def _named_alone(services: Services, request: OffsetFetchRequest) -> Pieces[OffsetFetchResponse]:
+    return OffsetFetchResponse(topics=(yield from _named(services, request)))
+
+
+def _named(services: Services, request: OffsetFetchRequest) -> Pieces[list[OffsetFetchTopicResult]]:
     store = services.directory.committed
     topics: list[OffsetFetchTopicResult] = []
     for topic in request.topics or ():
@@ -187,15 +203,16 @@ def _named(services: Services, request: OffsetFetchRequest) -> list[OffsetFetchT
                     f"there are {len(topic.offsets)} offsets for {len(topic.partitions)} "
                     f"partitions of {topic.name!r}; there must be one for each, or none"
                 )
-            results += [
-                OffsetFetchPartitionResult(partition=partition, committed_offset=offset)
-                for partition, offset in zip(topic.partitions, topic.offsets, strict=True)
-            ]
+            for partition, offset in zip(topic.partitions, topic.offsets, strict=True):
+                results.append(
+                    OffsetFetchPartitionResult(partition=partition, committed_offset=offset)
+                )
+                yield
         else:
-            results += [
-                _result(partition, store.get(request.group_id, topic.name, partition))
-                for partition in topic.partitions
-            ]
+            for partition in topic.partitions:
+                position = store.get(request.group_id, topic.name, partition)
+                results.append(_result(partition, position))
+                yield
         topics.append(OffsetFetchTopicResult(name=topic.name, partitions=results))
     return topics
 

@@ -16,6 +16,7 @@ from ...protocol.api.log.produce import (
     ProduceTopic,
     ProduceTopicResult,
 )
+from ...protocol.api.pieces import Pieces, finish
 from ...protocol.errors import (
     UnsupportedVersion,
 )
@@ -38,8 +39,11 @@ from .appends import (
     new_sent,
     sent_with,
 )
-from .base import Later, Services
+from .base import Later, Services, in_turns
 from .durability import Outcome, when_durable, when_set_is_durable
+
+AT_ONCE: Final = 16
+"""Partitions of one request that are appended to without a look at the time."""
 
 _topic_of: Final[Callable[[Partition], str]] = itemgetter(0)
 _timeout_of: Final[Callable[[ProduceRequest], int]] = attrgetter("timeout_ms")
@@ -55,6 +59,8 @@ def handle_many(
     whether there is one, those behind wait for that. If one of them names a topic that is to be
     made, all wait for that.
     """
+    if len(requests) == 1 and _names_many(requests[0]):
+        return [in_turns(services, _handling(services, requests[0]))]
     rows = _Rows(requests)
     if not all(map(services.creations.exists, map(_topic_of, rows.by_partition))):
         missing = services.creations.missing(_named_topics(services, requests))
@@ -64,6 +70,46 @@ def handle_many(
     if rows.alike:
         return _handle_alike(services, rows, {})
     return _handle_now(services, requests, {})
+
+
+def _names_many(request: ProduceRequest) -> bool:
+    """Whether a request is for more partitions than are handled without a look at the time."""
+    if len(request.topics) == 1 and len(request.topics[0].partitions) <= AT_ONCE:
+        return False
+    return sum(len(topic.partitions) for topic in request.topics) > AT_ONCE
+
+
+def _handling(services: Services, request: ProduceRequest) -> Pieces[Outcome]:
+    """As `handle_many` of one request, in pieces. Its record sets stay where they are."""
+    asker = services.creations.asker
+    missing = services.creations.missing(_named_topics(services, (request,)))
+    if not missing:
+        return (yield from _handled(services, request, {}))
+    services.creations.asker = asker
+    creating = services.creations.make(missing)
+    return Later(
+        creating.ready,
+        lambda: in_turns(services, _handled(services, request, creating.failures())),
+        alone=True,
+        held_bytes=_size(request),
+    )
+
+
+def _handled(
+    services: Services, request: ProduceRequest, failures: Mapping[str, Exception]
+) -> Pieces[Outcome]:
+    rows = _Rows(())
+    rows.acks, rows.requests, rows.stay = request.acks, (request,), True
+    yield from rows.add(request)
+    late: list[tuple[Log, Sent]] = []
+    waiting: list[Unsettled] = []
+    for partition in rows.by_partition:
+        _append(services, rows, failures, partition, late, waiting)
+        yield
+    (outcome,) = _outcomes(services, rows, late, waiting)
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 def handle_in_bulk(
@@ -106,10 +152,11 @@ class _Rows:
         "one_each",
         "requests",
         "responses",
+        "stay",
     )
 
     def __init__(self, requests: Sequence[ProduceRequest]) -> None:
-        self.acks = requests[0].acks
+        self.acks = requests[0].acks if requests else IN_THE_LOG
         """Of all of them, if they are `alike`."""
         self.alike = len(requests) == 1 or self.acks != NO_ANSWER
         """Whether they want the same `acks`, and their answers can be made together."""
@@ -118,9 +165,11 @@ class _Rows:
         """To each of them: its results are what it sent (`sent_with`)."""
         self.by_partition: dict[Partition, list[Sent]]
         """What may be appended."""
+        self.stay = False
+        """Whether the sets stay as they are when more is received."""
         self.of_transactions: list[tuple[str, ProduceResponse]] = []
         """What belongs to transactions, by their ids."""
-        rows = ROWS.read(requests, self.acks)
+        rows = ROWS.read(requests, self.acks) if requests else None
         self.one_each = rows is not None
         """Whether each of them brings one set."""
         if rows is not None:
@@ -131,15 +180,15 @@ class _Rows:
     def _add_each(self) -> None:
         self.by_partition, self.responses = defaultdict(list), []
         for request in self.requests:
-            self._add(request)
+            finish(self.add(request))
             if request.acks != self.acks:
                 self.alike = False
 
-    def _add(self, request: ProduceRequest) -> None:
+    def add(self, request: ProduceRequest) -> Pieces[None]:
         """Add a request, which may name any number of partitions and be of a transaction."""
         by_partition, topics = self.by_partition, request.topics
         if len(topics) != 1 or len(topics[0].partitions) != 1:
-            topics = _last_of_each(topics)
+            topics = yield from _last_of_each(topics)
         results: list[ProduceTopicResult] = []
         self.responses.append(response := ProduceResponse(topics=results))
         if request.transactional_id is not None:
@@ -152,6 +201,7 @@ class _Rows:
                 sent = new_sent(target, one.records or b"", partition=one.partition)
                 of_topic.append(sent)
                 by_partition[target].append(sent)
+                yield
             results.append(ProduceTopicResult(name=topic.name, partitions=of_topic))
 
 
@@ -225,19 +275,42 @@ def _handle_alike(
 ) -> Sequence[Outcome]:
     """Answer requests that have the same `acks`. Those of one connection end at the first of
     `ends`, and so on."""
+    late: list[tuple[Log, Sent]] = []
+    waiting: list[Unsettled] = []
+    for partition in rows.by_partition:
+        _append(services, rows, failures, partition, late, waiting)
+    return _outcomes(services, rows, late, waiting, ends)
+
+
+def _append(
+    services: Services,
+    rows: _Rows,
+    failures: Mapping[str, Exception],
+    partition: Partition,
+    late: list[tuple[Log, Sent]],
+    waiting: list[Unsettled],
+) -> None:
+    """Append what requests bring for one partition, or refuse it."""
+    sent, failure = rows.by_partition[partition], failures.get(partition[0])
+    if failure is None:
+        late += append(services, rows.acks, partition, sent, waiting)
+    else:
+        _refuse(services, sent, failure)
+
+
+def _outcomes(
+    services: Services,
+    rows: _Rows,
+    late: Sequence[tuple[Log, Sent]],
+    waiting: Sequence[Unsettled],
+    ends: Sequence[int] = (),
+) -> Sequence[Outcome]:
+    """What requests get of which all was appended, or is `late`, or was refused."""
     acks, responses = rows.acks, rows.responses
     for transactional_id, response in rows.of_transactions:
         _refuse(services, sent_with(response), _no_transactions(transactional_id))
-    late: list[tuple[Log, Sent]] = []
-    waiting: list[Unsettled] = []
-    for partition, sent in rows.by_partition.items():
-        failure = failures.get(partition[0])
-        if failure is None:
-            late += append(services, acks, partition, sent, waiting)
-        else:
-            _refuse(services, sent, failure)
     if late:
-        _append_late(services, acks, responses, late, ends or (len(responses),))
+        _append_late(services, rows, late, ends or (len(responses),))
         return [
             _once_appended(services, acks, request.timeout_ms, response)
             for request, response in zip(rows.requests, responses, strict=True)
@@ -247,6 +320,7 @@ def _handle_alike(
             one.record_set = b""
         timeouts_ms = list(map(_timeout_of, rows.requests))
         if rows.one_each and len(rows.by_partition) == 1 and len(set(timeouts_ms)) == 1:
+            (sent,) = rows.by_partition.values()
             return when_set_is_durable(services, timeouts_ms[0], sent, responses)
         return when_durable(services, timeouts_ms, responses)
     if acks == NO_ANSWER:
@@ -255,24 +329,20 @@ def _handle_alike(
 
 
 def _append_late(
-    services: Services,
-    acks: int,
-    responses: Sequence[ProduceResponse],
-    late: Sequence[tuple[Log, Sent]],
-    ends: Sequence[int],
+    services: Services, rows: _Rows, late: Sequence[tuple[Log, Sent]], ends: Sequence[int]
 ) -> None:
     """Have sets appended later; those of one connection have one sender. The others are let go of,
     as their answers wait too."""
     logs = {id(one): log for log, one in late}
     for begin, end in pairwise((0, *ends)):
         sender = Sender()
-        for response in responses[begin:end]:
+        for response in rows.responses[begin:end]:
             for one in sent_with(response):
                 log = logs.get(id(one))
                 if log is None:
                     one.record_set = b""
                 else:
-                    append_later(services, acks, log, one, sender)
+                    append_later(services, rows.acks, log, one, sender, stays=rows.stay)
 
 
 def _refuse(services: Services, sent: Sequence[Sent], error: Exception) -> None:
@@ -313,13 +383,14 @@ def _no_transactions(transactional_id: str) -> UnsupportedVersion:
     )
 
 
-def _last_of_each(topics: Sequence[ProduceTopic]) -> list[ProduceTopic]:
+def _last_of_each(topics: Sequence[ProduceTopic]) -> Pieces[list[ProduceTopic]]:
     """Each topic and partition once: one that is named twice has the last set."""
     named: dict[str, dict[int, ProducePartition]] = {}
     for topic in topics:
         of_topic = named.setdefault(topic.name, {})
         for one in topic.partitions:
             of_topic[one.partition] = one
+            yield
     return [
         ProduceTopic(name=name, partitions=list(of_topic.values()))
         for name, of_topic in named.items()

@@ -1,8 +1,10 @@
 """describe-client-quotas and alter-client-quotas. What needs the quotas imports them when it is
 asked: most brokers have none."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ...protocol.api.pieces import Pieces
 from ...protocol.api.security.client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -10,10 +12,12 @@ from ...protocol.api.security.client_quotas import (
     DescribeClientQuotasResponse,
     QuotaAlterationResult,
     QuotaEntityPart,
+    QuotaEntry,
 )
 from ...protocol.errors import CodedError
 from ..outcomes import error_name
-from .base import Call, Later, Services
+from ..security.audit import DONE
+from .base import Call, Later, Services, in_turns
 
 if TYPE_CHECKING:
     from ..quotas.store import QuotaChange
@@ -21,20 +25,32 @@ if TYPE_CHECKING:
 
 def describe(
     services: Services, request: DescribeClientQuotasRequest, call: Call
-) -> DescribeClientQuotasResponse:
+) -> DescribeClientQuotasResponse | Later:
+    return in_turns(services, _describing(services, request))
+
+
+def _describing(
+    services: Services, request: DescribeClientQuotasRequest
+) -> Pieces[DescribeClientQuotasResponse]:
     from ..quotas.asked import Filter, entry_of
 
     wanted = Filter(request)
-    quotas = services.security.quotas.table.quotas
-    return DescribeClientQuotasResponse(
-        entries=[
-            entry_of(entity, values) for entity, values in quotas.items() if wanted.means(entity)
-        ]
-    )
+    entries: list[QuotaEntry] = []
+    for entity, values in services.security.quotas.table.quotas.items():
+        if wanted.means(entity):
+            entries.append(entry_of(entity, values))
+        yield
+    return DescribeClientQuotasResponse(entries=entries)
 
 
-def alter(services: Services, request: AlterClientQuotasRequest, call: Call) -> Later:
+def alter(
+    services: Services, request: AlterClientQuotasRequest, call: Call
+) -> AlterClientQuotasResponse | Later:
     """Those that can be made, in one write; beside each of the others stands why not."""
+    return in_turns(services, _altering(services, request, call))
+
+
+def _altering(services: Services, request: AlterClientQuotasRequest, call: Call) -> Pieces[Later]:
     from ..quotas.asked import asked_change
 
     results: list[QuotaAlterationResult] = []
@@ -50,28 +66,31 @@ def alter(services: Services, request: AlterClientQuotasRequest, call: Call) -> 
         except CodedError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
+        yield
     quotas = services.security.quotas
     changes = [change for change, _ in wanted]
     ready = services.work.in_storage_thread(
         lambda: quotas.change(changes, validate_only=request.validate_only)
     )
 
-    def answer() -> AlterClientQuotasResponse:
+    def answering() -> Pieces[AlterClientQuotasResponse]:
         failure = ready.exception()
         if failure is not None and not isinstance(failure, Exception):
             raise failure
+        outcomes: Sequence[Exception | bool]
         outcomes = [failure] * len(wanted) if failure is not None else ready.result()
-        for (change, result), error in zip(wanted, outcomes, strict=True):
-            if error is not None:
-                outcome = services.outcomes.of(error, api="alter-client-quotas")
-                result.error_code, result.error_message = outcome
-            if not request.validate_only:
+        for (change, result), outcome in zip(wanted, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                refused = services.outcomes.of(outcome, api="alter-client-quotas")
+                result.error_code, result.error_message = refused
+            if outcome is not False and not request.validate_only:
                 _audit(services, call, change, result.error_code)
+            yield
         if not request.validate_only:
             services.security.quotas_changed()
         return AlterClientQuotasResponse(entries=results)
 
-    return Later(ready, answer, alone=True)
+    return Later(ready, lambda: in_turns(services, answering()), alone=True)
 
 
 def _audit(services: Services, call: Call, change: "QuotaChange", code: int) -> None:
@@ -84,6 +103,6 @@ def _audit(services: Services, call: Call, change: "QuotaChange", code: int) -> 
         str(change.entity),
         call.principal,
         call.client_host,
-        error_name(code) if code else "done",
+        error_name(code) if code else DONE,
         change=", ".join(values),
     )

@@ -1,11 +1,12 @@
 """describe-configs, alter-configs and incremental-alter-configs."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ...config.broker import BROKER_SETTINGS
 from ...config.topic import TOPIC_SETTINGS, canonical_name, check_overrides, places, without_repeats
+from ...protocol.api.pieces import Pieces
 from ...protocol.api.schema import replaced
 from ...protocol.api.topics import incremental_alter_configs
 from ...protocol.api.topics.alter_configs import (
@@ -23,7 +24,6 @@ from ...protocol.api.topics.describe_configs import (
     TOPIC_RESOURCE,
     ConfigSynonym,
     DescribeConfigsRequest,
-    DescribeConfigsResource,
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribedConfig,
@@ -38,7 +38,7 @@ from ...protocol.api.topics.incremental_alter_configs import (
 from ...protocol.errors import InvalidConfig, InvalidRequest
 from ...storage.directory.stepped_change import Steps
 from ...storage.directory.topics import TopicEntry
-from .base import Call, Later, Services
+from .base import Call, Later, Services, in_turns
 from .changing import answer_later
 from .min_insync import warn_of_topic
 
@@ -52,24 +52,43 @@ _KAFKA_ONLY: Final = {
 
 def describe(
     services: Services, request: DescribeConfigsRequest, call: Call
-) -> DescribeConfigsResponse:
+) -> DescribeConfigsResponse | Later:
+    return in_turns(services, _describing(services, request, call))
+
+
+def _describing(
+    services: Services, request: DescribeConfigsRequest, call: Call
+) -> Pieces[DescribeConfigsResponse]:
     results = []
-    for resource in request.resources:
-        result = DescribeConfigsResult(
-            resource_type=resource.resource_type, resource_name=resource.resource_name
-        )
+    for (kind, name), keys in _described_once(request).items():
+        result = DescribeConfigsResult(resource_type=kind, resource_name=name)
         try:
-            described = _describer(resource.resource_type)(services, resource.resource_name, call)
+            described = _describer(kind)(services, name, call)
         except Exception as error:
             outcome = services.outcomes.of(error, api="describe-configs")
             result.error_code, result.error_message = outcome
         else:
-            result.configs = _chosen(described, resource, call)
+            result.configs = described if keys is None else list(_asked(described, keys, call))
             if not request.include_synonyms:
                 for config in result.configs:
                     config.synonyms = []
         results.append(result)
+        yield
     return DescribeConfigsResponse(results=results)
+
+
+def _described_once(
+    request: DescribeConfigsRequest,
+) -> dict[tuple[int, str], dict[str, None] | None]:
+    """The resources, each once however often it is named, and which of its settings are asked for;
+    `None` for all."""
+    found: dict[tuple[int, str], dict[str, None] | None] = {}
+    for resource in request.resources:
+        key = resource.resource_type, resource.resource_name
+        keys, known = resource.configuration_keys, found.get(key, {})
+        all_of_them = keys is None or known is None
+        found[key] = None if all_of_them else {**(known or {}), **dict.fromkeys(keys or ())}
+    return found
 
 
 def _describer(resource_type: int) -> Callable[[Services, str, Call], list[DescribedConfig]]:
@@ -143,21 +162,13 @@ def _describe_broker(services: Services, name: str, call: Call) -> list[Describe
     ]
 
 
-def _chosen(
-    described: list[DescribedConfig], resource: DescribeConfigsResource, call: Call
-) -> list[DescribedConfig]:
+def _asked(
+    described: list[DescribedConfig], keys: Iterable[str], call: Call
+) -> Iterator[DescribedConfig]:
     """The settings asked for, by any of their names; a name that is none is left out.
 
     Kafka's clients look for a setting under the name they asked for, so they get it.
     """
-    if resource.configuration_keys is None:
-        return described
-    return list(_asked(described, resource.configuration_keys, call))
-
-
-def _asked(
-    described: list[DescribedConfig], keys: Sequence[str], call: Call
-) -> Iterator[DescribedConfig]:
     by_name = {name: config for config in reversed(described) for name in _names(config.name)}
     found = {key: by_name[key] for key in keys if key in by_name}
     if call.kafka:

@@ -1,6 +1,6 @@
 """delete-records: the oldest messages of partitions are dropped."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ...protocol.api.topics.delete_records import (
     ALL_READABLE,
@@ -9,8 +9,9 @@ from ...protocol.api.topics.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from ...protocol.errors import OffsetOutOfRange
+from ...protocol.errors import InvalidRequest, OffsetOutOfRange
 from ...storage.log.log import Log
+from ..parking import Partition
 from ..syncing import synced_to
 from .base import Call, Later, Services
 
@@ -23,20 +24,27 @@ def handle(services: Services, request: DeleteRecordsRequest, call: Call) -> Lat
 async def _trim_all(services: Services, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Begin each log behind what is to go, make sure of that, and then drop files."""
     trimmed: list[tuple[Log, DeleteRecordsPartitionResult]] = []
-    topics = []
+    topics: list[DeleteRecordsTopicResult] = []
     turns = services.work.turns()
+    repeated = _repeated(request)
+    answered: set[Partition] = set()
     for topic in request.topics:
-        results = []
+        results: list[DeleteRecordsPartitionResult] = []
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
         for partition in topic.partitions:
+            key = topic.name, partition.partition
+            if key in answered:
+                continue
+            answered.add(key)
             result = DeleteRecordsPartitionResult(partition=partition.partition)
+            results.append(result)
             try:
-                log = await _trim(services, topic.name, partition.partition, partition.offset)
-                trimmed.append((log, result))
+                if key in repeated:
+                    raise InvalidRequest(f"the request names {key[0]}-{key[1]} more than once")
+                trimmed.append((await _trim(services, *key, partition.offset), result))
             except Exception as error:
                 _fail(services, [result], error)
-            results.append(result)
             await turns.give_way()
-        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
     logs = [log for log, _ in trimmed]
     try:
         await services.work.in_storage_thread(lambda: services.directory.secure_log_starts(logs))
@@ -50,6 +58,17 @@ async def _trim_all(services: Services, request: DeleteRecordsRequest) -> Delete
                 _fail(services, [result], failures[log])
             await turns.give_way()
     return DeleteRecordsResponse(topics=topics)
+
+
+def _repeated(request: DeleteRecordsRequest) -> Collection[Partition]:
+    """The partitions that are named more than once."""
+    seen: set[Partition] = set()
+    repeated: set[Partition] = set()
+    for topic in request.topics:
+        for partition in topic.partitions:
+            key = topic.name, partition.partition
+            (repeated if key in seen else seen).add(key)
+    return repeated
 
 
 async def _trim(services: Services, topic: str, partition: int, offset: int) -> Log:

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.api.pieces import Pieces
 from ...protocol.api.security.scram_credentials import (
     AlteredUser,
     AlterUserScramCredentialsRequest,
@@ -21,7 +22,7 @@ from ...protocol.errors import (
     UnsupportedSaslMechanism,
 )
 from ...protocol.limits import MAX_USERS
-from .base import Call, Later, Services
+from .base import Call, Later, Services, in_turns
 
 if TYPE_CHECKING:
     from ..security.users import CredentialChange, Users
@@ -29,13 +30,21 @@ if TYPE_CHECKING:
 
 def describe(
     services: Services, request: DescribeUserScramCredentialsRequest, call: Call
-) -> DescribeUserScramCredentialsResponse:
+) -> DescribeUserScramCredentialsResponse | Later:
+    return in_turns(services, _describing(services, request))
+
+
+def _describing(
+    services: Services, request: DescribeUserScramCredentialsRequest
+) -> Pieces[DescribeUserScramCredentialsResponse]:
     users = services.security.users
-    if request.users:
-        times = Counter(user.name for user in request.users)
-        results = [_described(users, name, count) for name, count in times.items()]
-    else:
-        results = [_described(users, name, 1) for name in users.names()[:MAX_USERS]]
+    times = Counter(
+        [user.name for user in request.users] if request.users else users.names()[:MAX_USERS]
+    )
+    results: list[DescribedUser] = []
+    for name, count in times.items():
+        results.append(_described(users, name, count))
+        yield
     return DescribeUserScramCredentialsResponse(results=results)
 
 
@@ -53,36 +62,44 @@ def _described(users: "Users", name: str, times: int) -> DescribedUser:
     return DescribedUser(user=name, credential_infos=infos)
 
 
-def alter(services: Services, request: AlterUserScramCredentialsRequest, call: Call) -> Later:
+def alter(
+    services: Services, request: AlterUserScramCredentialsRequest, call: Call
+) -> AlterUserScramCredentialsResponse | Later:
     """As in Kafka: each user succeeds or fails as a whole, by the first thing that is wrong."""
+    return in_turns(services, _altering(services, request, call))
+
+
+def _altering(
+    services: Services, request: AlterUserScramCredentialsRequest, call: Call
+) -> Pieces[Later]:
     users = services.security.users
     named = Counter((each.name, each.mechanism) for each in _asked(request))
     wrong: dict[str, CodedError] = {}
-    changes: list[tuple[str, CredentialChange]] = []
+    changes: dict[str, list[CredentialChange]] = {}
     for each in _asked(request):
+        of_user = changes.setdefault(each.name, [])
         try:
             if named[each.name, each.mechanism] > 1:
                 raise DuplicateResource(f"the request names {each.name[:100]!r} twice")
-            changes.append((each.name, _change(each)))
+            of_user.append(_change(each))
         except CodedError as error:
             wrong.setdefault(each.name, error)
-    order = list(dict.fromkeys(each.name for each in _asked(request)))
-    groups = [
-        [change for name, change in changes if name == user] for user in order if user not in wrong
-    ]
+        yield
+    groups = [of_user for user, of_user in changes.items() if user not in wrong]
     made = services.work.in_storage_thread(lambda: users.change_each(groups))
 
-    def answer() -> AlterUserScramCredentialsResponse:
+    def answering() -> Pieces[AlterUserScramCredentialsResponse]:
         outcomes = iter(made.result())
         results = []
-        for user in order:
+        for user in changes:
             error = wrong[user] if user in wrong else next(outcomes)
             code, text = (0, None) if error is None else (error.code, error.message)
             results.append(AlteredUser(user=user, error_code=code, error_message=text))
             services.security.changed(user, call.principal, call.client_host, error)
+            yield
         return AlterUserScramCredentialsResponse(results=results)
 
-    return Later(made, answer, alone=True)
+    return Later(made, lambda: in_turns(services, answering()), alone=True)
 
 
 def _asked(request: AlterUserScramCredentialsRequest) -> list[Any]:

@@ -41,9 +41,10 @@ class Quotas:
 
     def change(
         self, changes: Sequence[QuotaChange], *, validate_only: bool = False
-    ) -> list[CodedError | None]:
+    ) -> list[CodedError | bool]:
         """Make changes, in their order and in one write, and say of each what kept it from being
-        made. Raises `OSError`; then nothing has changed. For a thread."""
+        made, or whether anything is different now. Raises `OSError`; then nothing has changed. For
+        a thread."""
         with self._changing:
             wanted = {entity: dict(values) for entity, values in self.table.quotas.items()}
             outcomes = [_change(wanted, change) for change in changes]
@@ -62,11 +63,12 @@ class Quotas:
         self.table = table
 
 
-def _change(quotas: dict[Entity, dict[Quota, float]], change: QuotaChange) -> CodedError | None:
+def _change(quotas: dict[Entity, dict[Quota, float]], change: QuotaChange) -> CodedError | bool:
+    before = dict(quotas.get(change.entity, {}))
     of_entity = quotas.get(change.entity)
     if of_entity is None:
         if not any(value is not None for value in change.values.values()):
-            return None
+            return False
         if len(quotas) >= MAX_QUOTA_ENTITIES:
             return InvalidRequest(
                 f"there are quotas of {len(quotas)} users, clients and pairs of them; allowed are "
@@ -80,7 +82,7 @@ def _change(quotas: dict[Entity, dict[Quota, float]], change: QuotaChange) -> Co
             of_entity[quota] = value
     if not of_entity:
         del quotas[change.entity]
-    return None
+    return of_entity != before
 
 
 def _entries(document: Mapping[str, Any]) -> dict[Entity, Mapping[Quota, float]]:

@@ -4,17 +4,23 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from ...protocol.api.pieces import Pieces
 from ...protocol.api.topics.alter_configs import ALTER_CONFIGS
 from ...protocol.api.topics.create_partitions import CREATE_PARTITIONS
 from ...protocol.api.topics.create_topics import CREATE_TOPICS
 from ...protocol.api.topics.delete_records import DELETE_RECORDS
 from ...protocol.api.topics.delete_topics import DELETE_TOPICS
 from ...protocol.api.topics.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
-from ..handlers.base import Call, Handler, Services, then
+from ...values import value_class
+from ..handlers.base import Call, Handler, Services, in_turns, then
 from ..outcomes import error_name
+from ..security.audit import DONE
 
 Outcomes = Iterable[tuple[str, int]]
 """Of each thing that was to be changed, its name and the error code."""
+
+States = Mapping[str, object]
+"""By name, how things are."""
 
 
 def _topics(response: Any) -> Outcomes:
@@ -41,40 +47,83 @@ def _partitions(response: Any) -> Outcomes:
     )
 
 
-_CHANGES: Final[Mapping[int, tuple[str, str, Callable[[Any], Outcomes]]]] = MappingProxyType(
+def _none(services: Services, request: Any) -> States:
+    return {}
+
+
+def _log_starts(services: Services, request: Any) -> States:
+    found: dict[str, object] = {}
+    for topic in request.topics:
+        for each in topic.partitions:
+            log = services.directory.opened_log((topic.name, each.partition))
+            if log is not None:
+                found[f"{topic.name}-{each.partition}"] = log.log_start_offset
+    return found
+
+
+def _overrides(services: Services, request: Any) -> States:
+    there = services.directory.topics()
+    names = {resource.resource_name for resource in request.resources}
+    return {name: dict(there[name].overrides) for name in names if name in there}
+
+
+@value_class
+class _Change:
+    """What a request changes, as the audit says it."""
+
+    event: str
+    what: str
+    outcomes: Callable[[Any], Outcomes]
+    """Where they are in the response."""
+    states: Callable[[Services, Any], States] = _none
+    """How the things are that a request names: one that is as before was not changed."""
+
+
+_SETTINGS: Final = _Change("settings_changed", "altered", _resources, _overrides)
+
+_CHANGES: Final[Mapping[int, _Change]] = MappingProxyType(
     {
-        CREATE_TOPICS.key: ("topic_changed", "created", _topics),
-        DELETE_TOPICS.key: ("topic_changed", "deleted", _responses),
-        CREATE_PARTITIONS.key: ("topic_changed", "given partitions", _results),
-        DELETE_RECORDS.key: ("topic_changed", "trimmed", _partitions),
-        ALTER_CONFIGS.key: ("settings_changed", "altered", _resources),
-        INCREMENTAL_ALTER_CONFIGS.key: ("settings_changed", "altered", _resources),
+        CREATE_TOPICS.key: _Change("topic_changed", "created", _topics),
+        DELETE_TOPICS.key: _Change("topic_changed", "deleted", _responses),
+        CREATE_PARTITIONS.key: _Change("topic_changed", "given partitions", _results),
+        DELETE_RECORDS.key: _Change("topic_changed", "trimmed", _partitions, _log_starts),
+        ALTER_CONFIGS.key: _SETTINGS,
+        INCREMENTAL_ALTER_CONFIGS.key: _SETTINGS,
     }
 )
-"""By the key of the request: the event, what is done, and where the outcomes are."""
+"""By the key of the request."""
 
 
 def audited(handlers: Mapping[int, Handler]) -> Mapping[int, Handler]:
-    """The handlers; those that change something audit it."""
+    """The handlers; those that change something audit it. What is as it was has no line."""
     return {
-        key: _audited(handler, *_CHANGES[key]) if key in _CHANGES else handler
+        key: _audited(handler, _CHANGES[key]) if key in _CHANGES else handler
         for key, handler in handlers.items()
     }
 
 
-def _audited(
-    handler: Handler, event: str, change: str, outcomes: Callable[[Any], Outcomes]
-) -> Handler:
+def _audited(handler: Handler, change: _Change) -> Handler:
     def handle(services: Services, request: Any, call: Call) -> Any:
-        def audit(response: Any) -> Any:
-            for name, code in outcomes(response):
-                outcome = error_name(code) if code else "done"
-                services.security.audit.changed(
-                    event, name, call.principal, call.client_host, outcome, change=change
-                )
+        if getattr(request, "validate_only", False):
+            return handler(services, request, call)
+        before = change.states(services, request)
+
+        def audit(response: Any) -> Pieces[Any]:
+            after = change.states(services, request)
+            for name, code in change.outcomes(response):
+                if code or name not in before or before[name] != after.get(name):
+                    services.security.audit.changed(
+                        change.event,
+                        name,
+                        call.principal,
+                        call.client_host,
+                        error_name(code) if code else DONE,
+                        change=change.what,
+                    )
+                yield
             return response
 
         answer = handler(services, request, call)
-        return answer if getattr(request, "validate_only", False) else then(answer, audit)
+        return then(answer, lambda response: in_turns(services, audit(response)))
 
     return handle

@@ -1,6 +1,9 @@
 """Filters of rules, as Kafka's tools ask for rules to see or to take away."""
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from enum import IntEnum
+from itertools import islice
 from typing import Final, TypeVar
 
 from ...protocol.api.security.acl_terms import (
@@ -43,6 +46,21 @@ class Filter:
         self._operation = _term(Operation, asked.operation, "operation")
         self._permission = _term(Permission, asked.permission_type, "permission_type")
 
+    @property
+    def about(self) -> str | None:
+        """The name that all rules are meant about which are, if it asks so."""
+        return self._name if self._pattern is PatternType.MATCH else None
+
+    @property
+    def exact(self) -> dict[str, object]:
+        """The fields of a rule that have to be as it says, beside `about`."""
+        asked = (
+            *(self._type, self._operation, self._permission, self._principal, self._host),
+            *((None, None) if self._pattern is PatternType.MATCH else (self._pattern, self._name)),
+        )
+        pairs = zip(_FIELDS, asked, strict=True)
+        return {field: value for field, value in pairs if value not in (None, _ANY)}
+
     def means(self, acl: Acl) -> bool:
         return (
             self._type in (_ANY, acl.resource_type)
@@ -63,6 +81,83 @@ class Filter:
         if self._pattern not in (PatternType.ANY, acl.pattern_type):
             return False
         return self._name in (None, acl.resource_name)
+
+
+_FIELDS: Final = (
+    "resource_type",
+    "operation",
+    "permission",
+    "principal",
+    "host",
+    "pattern_type",
+    "resource_name",
+)
+"""What a rule has to have for a filter to mean it, unless the filter leaves it open."""
+
+
+class Filters:
+    """Many filters, asked about one rule after the other: a rule is looked up, and not held against
+    each of them."""
+
+    def __init__(self, filters: Sequence[Filter]) -> None:
+        self._exact: dict[tuple[str, ...], dict[tuple[object, ...], int]] = {}
+        """By the fields that filters ask for, their values, and the first filter with these."""
+        self._matching: dict[tuple[str, ...], dict[tuple[object, ...], _Names]] = {}
+        """The same of filters for all rules that are about a name."""
+        for number, each in enumerate(filters):
+            asked = each.exact
+            fields = tuple(asked)
+            values = tuple(asked.values())
+            if each.about is None:
+                self._exact.setdefault(fields, {}).setdefault(values, number)
+            else:
+                by_values = self._matching.setdefault(fields, {})
+                by_values.setdefault(values, _Names()).add(each.about, number)
+
+    def first(self, acl: Acl) -> int | None:
+        """The first filter that means a rule."""
+        found = [
+            by_values.get(tuple([getattr(acl, field) for field in fields]))
+            for fields, by_values in self._exact.items()
+        ]
+        for fields, by_names in self._matching.items():
+            names = by_names.get(tuple([getattr(acl, field) for field in fields]))
+            found.append(None if names is None else names.first(acl))
+        return min((number for number in found if number is not None), default=None)
+
+
+class _Names:
+    """Names of which all rules are meant that are about one of them."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        """By name, the first filter that asks for it."""
+        self._sorted: list[str] = []
+        self._by_prefix: dict[str, int | None] = {}
+
+    def add(self, name: str, number: int) -> None:
+        self._numbers.setdefault(name, number)
+
+    def first(self, acl: Acl) -> int | None:
+        name = acl.resource_name
+        if acl.pattern_type is PatternType.PREFIXED:
+            if name not in self._by_prefix:
+                self._by_prefix[name] = self._first_with(name)
+            return self._by_prefix[name]
+        if name == WILDCARD:
+            return min(self._numbers.values())
+        return self._numbers.get(name)
+
+    def _first_with(self, prefix: str) -> int | None:
+        if not self._sorted:
+            self._sorted = sorted(self._numbers)
+        first: int | None = None
+        for name in islice(self._sorted, bisect_left(self._sorted, prefix), None):
+            if not name.startswith(prefix):
+                break
+            number = self._numbers[name]
+            first = number if first is None else min(first, number)
+        return first
 
 
 def asked_acl(asked: AclCreation) -> Acl:

@@ -48,10 +48,11 @@ class Acls:
         self.table = AclTable(self._document.read(_acls) or (), self._super_users)
         """Another object after each change."""
 
-    def add(self, acls: Sequence[Acl]) -> None:
-        """Add rules, in one write. Raises `InvalidRequest` when there would be too many, and
-        `OSError`; then nothing has changed. For a thread."""
+    def add(self, acls: Sequence[Acl]) -> set[Acl]:
+        """Add rules, in one write, and say which there were not before. Raises `InvalidRequest`
+        when there would be too many, and `OSError`; then nothing has changed. For a thread."""
         with self._changing:
+            new = set(acls).difference(self.table.acls)
             wanted = dict.fromkeys((*self.table.acls, *acls))
             if len(wanted) > MAX_ACLS:
                 raise InvalidRequest(
@@ -59,6 +60,7 @@ class Acls:
                     "and * take fewer"
                 )
             self._replace(list(wanted))
+            return new
 
     def remove(self, doomed: Callable[[Acl], bool]) -> list[Acl]:
         """Take rules away, in one write, and say which. Raises `OSError`. For a thread."""

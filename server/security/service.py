@@ -16,7 +16,7 @@ from ...storage.events import Observer
 from ...storage.files import Files, SystemFiles
 from ..metrics.figures import Figures
 from ..network.ports import Port, Ports
-from .audit import Audit
+from .audit import DONE, Audit
 from .documents import FILE_MODE
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class Security:
 
     def changed(self, user: str, by: str, host: str, error: CodedError | None) -> None:
         """Take note of a change of a user, or of one that was refused."""
-        outcome = "done" if error is None else error.name
+        outcome = DONE if error is None else error.name
         self.audit.changed("user_changed", user, by, host, outcome)
 
     def _warn(self, loop: asyncio.AbstractEventLoop) -> None:

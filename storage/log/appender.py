@@ -15,7 +15,7 @@ from .admission import admit, give_append_time
 from .admitted import Admitted, LogEnd
 from .append_run import AppendRun
 from .appended import NOTHING_APPENDED, Appended
-from .light_sets import OPENED_BYTES, is_light
+from .light_sets import LARGE_SET_BYTES, OPENED_BYTES, is_light
 from .log_state import REFUSED, LogState, RefusedWrites
 from .past_retention import PastRetention
 from .rolling import roll_reason
@@ -67,12 +67,15 @@ class Appender:
         and the one that would have begun the next segment.
 
         With `goes_on` sets that are not usual (`admit_usual`) are taken up to the first that is not
-        light (`light_sets`), and as long as it says so: there are outcomes of fewer sets then.
+        light (`light_sets`), and as long as it says so; and no large one: there are outcomes of
+        fewer sets then.
         """
         log = self._log
         run = AppendRun(log.seams.clock.now_ms(), wait_for_sync=wait_for_sync)
         count, done, alone = len(record_sets), 0, 0
         while done < count:
+            if goes_on is not None and len(record_sets[done]) > LARGE_SET_BYTES:
+                break
             outcome: Appended | Exception
             sets = 1
             try:

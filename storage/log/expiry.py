@@ -4,6 +4,7 @@ from bisect import bisect_right
 from contextlib import ExitStack
 from typing import Final
 
+from ...protocol.api.pieces import Pieces, finish
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...times import format_time, later
 from .appender import Appender
@@ -14,6 +15,9 @@ from .rolling import is_idle
 
 FUTURE_MS: Final = 60_000
 """Clocks of machines differ; only a time further ahead than this is one from the future."""
+
+_DESCRIBED_AT_ONCE: Final = 10
+"""Segments. Each may need its file opened, for its first timestamp."""
 
 
 class Expiry:
@@ -176,18 +180,40 @@ class Expiry:
 
     def describe(self, now_ms: int) -> LogDescription:
         """Everything there is to tell about the log. Needs it to be prepared. Raises `OSError`."""
+        return finish(self.describing(now_ms))
+
+    def describing(self, now_ms: int) -> Pieces[LogDescription]:
+        """As `describe`, in pieces. Segments that are dropped meanwhile may be left out."""
         log = self._log
-        verdicts = self.plan_retention(now_ms).verdicts
+        segments = log.segment_list.segments
+        plan = self.plan_retention(now_ms, explain=False)
+        described: list[SegmentDescription] = []
+        for first in range(0, len(segments), _DESCRIBED_AT_ONCE):
+            numbers = range(first, min(first + _DESCRIBED_AT_ONCE, len(segments)))
+            verdicts = judge(
+                plan,
+                segments,
+                log.settings,
+                numbers,
+                now_ms=now_ms,
+                high_watermark=log.high_watermark,
+            )
+            for number, verdict in zip(numbers, verdicts, strict=True):
+                segment = segments[number]
+                try:
+                    active = number == len(segments) - 1
+                    described.append(describe_segment(segment, verdict, active=active))
+                except FileNotFoundError:
+                    if not segment.dropped:
+                        raise
+            yield
         return LogDescription(
             log.log_start_offset,
             log.log_end_offset,
             log.high_watermark,
             log.recovery_point,
             log.size_bytes,
-            tuple(
-                describe_segment(segment, verdict, active=segment is log.segment_list.active)
-                for segment, verdict in zip(log.segments, verdicts, strict=True)
-            ),
+            tuple(described),
         )
 
     def describe_some(self, now_ms: int, numbers: range) -> list[SegmentDescription]:

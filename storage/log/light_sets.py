@@ -10,6 +10,9 @@ from ..files import Buffer
 OPENED_BYTES: Final = 256 * 1024
 """What is compressed in a light set decompresses to no more: a quarter of a millisecond's work."""
 
+LARGE_SET_BYTES: Final = 8 * 1024 * 1024
+"""To look at all of a larger set takes milliseconds, whatever is in it."""
+
 _SMALL_BYTES: Final = 8 * 1024
 _PLAIN_BYTES: Final = 256 * 1024
 _COMPRESSED_BYTES: Final = 128 * 1024

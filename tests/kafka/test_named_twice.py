@@ -24,7 +24,13 @@ from horolog.protocol.api.topics.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from horolog.protocol.errors import InvalidConfig, InvalidRequest
+from horolog.protocol.api.topics.describe_configs import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from horolog.protocol.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 from horolog.server.broker import Broker
 from horolog.testing.requests import create_topic, message_set, produce
 from horolog.testing.wire import Wire
@@ -184,3 +190,30 @@ async def test_a_position_that_is_asked_for(client: Wire, speaker: Wire) -> None
         for one in topic.partitions
     ]
     assert answered == [(0, 5), (1, -1)]
+
+
+async def test_settings_are_described_once(client: Wire, speaker: Wire) -> None:
+    """With all that was asked about a resource in any place."""
+    await client.call(create_topic("a"), 0)
+
+    def asked(kind: int, name: str, *keys: str) -> DescribeConfigsResource:
+        keys_or_all = list(keys) or None
+        return DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=keys_or_all
+        )
+
+    request = DescribeConfigsRequest(
+        resources=[
+            asked(TOPIC_RESOURCE, "a", "retention.ms"),
+            asked(BROKER_RESOURCE, "0", "max.topics"),
+            asked(TOPIC_RESOURCE, "a", "segment.ms", "retention.ms"),
+            *[asked(BROKER_RESOURCE, "0")] * 1000,
+            asked(TOPIC_RESOURCE, "b"),
+            asked(TOPIC_RESOURCE, "b", "segment.ms"),
+        ]
+    )
+    topic, broker, absent = (await speaker.call(request)).results
+    assert [config.name for config in topic.configs] == ["retention.ms", "segment.ms"]
+    assert (broker.resource_type, broker.error_code) == (BROKER_RESOURCE, 0)
+    assert {"max.topics", "max.partitions"} <= {config.name for config in broker.configs}
+    assert (absent.resource_name, absent.error_code) == ("b", UnknownTopicOrPartition.code)

@@ -126,8 +126,11 @@ def test_what_is_changed_is_read_again(
     kept = quotas(path)
     oracle: dict[tuple[Entity, Quota], float] = {}
     for changes in rounds:
-        assert kept.change(changes, validate_only=True) == [None] * len(changes)
-        assert kept.change(changes) == [None] * len(changes)
+        before = {entity: dict(values) for entity, values in kept.table.quotas.items()}
+        dry = kept.change(changes, validate_only=True)
+        assert kept.change(changes) == dry
+        assert all(type(outcome) is bool for outcome in dry)
+        assert any(dry) or kept.table.quotas == before
         for change in changes:
             for quota, value in change.values.items():
                 oracle.pop((change.entity, quota), None)
@@ -145,9 +148,10 @@ def test_what_is_changed_is_read_again(
 def test_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = quotas(tmp_path)
     file = tmp_path / "quotas.json"
-    assert kept.change([QuotaChange(Entity("a"), {PRODUCE: None})]) == [None]
+    assert kept.change([QuotaChange(Entity("a"), {PRODUCE: None})]) == [False]
     assert not file.exists()
-    kept.change([QuotaChange(Entity("a", DEFAULT), {PRODUCE: 9.0})])
+    assert kept.change([QuotaChange(Entity("a", DEFAULT), {PRODUCE: 9.0})]) == [True]
+    assert kept.change([QuotaChange(Entity("a", DEFAULT), {PRODUCE: 9.0})]) == [False]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert json.loads(file.read_text()) == {
         "format": 1,
@@ -160,7 +164,7 @@ def test_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             QuotaChange(Entity("b"), {PRODUCE: 1.0}),
         ]
     )
-    assert first is None
+    assert first is True
     assert isinstance(second, InvalidRequest)
     assert quotas(tmp_path).table.quotas == {Entity("a", DEFAULT): {PRODUCE: 8.0}}
 

@@ -11,6 +11,12 @@ from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.security.acl_terms import Operation as Op
 from horolog.protocol.api.security.acls import AclCreation, CreateAclsRequest
+from horolog.protocol.api.security.client_quotas import (
+    AlterClientQuotasRequest,
+    QuotaAlteration,
+    QuotaEntityPart,
+    QuotaOp,
+)
 from horolog.protocol.api.topics.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -21,6 +27,11 @@ from horolog.protocol.api.topics.create_partitions import (
     CreatePartitionsTopic,
 )
 from horolog.protocol.api.topics.create_topics import CreateTopicsRequest
+from horolog.protocol.api.topics.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.topics.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -29,7 +40,7 @@ from horolog.protocol.api.topics.incremental_alter_configs import (
 )
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.server.security import audit
-from horolog.server.security.audit import REFUSALS, Audit
+from horolog.server.security.audit import FAILURES, REFUSALS, Audit
 from horolog.testing.broker import running_broker
 from horolog.testing.logins import log_in
 from horolog.testing.requests import create_topic, message_set, produce
@@ -216,7 +227,7 @@ async def test_one_who_is_refused_often_hides_nobody(monkeypatch: pytest.MonkeyP
         for who in ("a", "b", f"c{number}"):
             kept.refused(who, "::1", "fetch", "Read", "topic 't'")
     assert len(seen) == 3 * REFUSALS
-    assert len(kept._counts) == 3
+    assert len(kept._refusals.by_principal) == 3
     kept._window_ends()
     assert [(each["by"], each["count"]) for _, each in seen[3 * REFUSALS :]] == [
         (who, 1000 - REFUSALS) for who in ("a", "b", "others")
@@ -224,3 +235,71 @@ async def test_one_who_is_refused_often_hides_nobody(monkeypatch: pytest.MonkeyP
     kept.refused("a", "::1", "fetch", "Read", "topic 't'")
     assert seen[-1][0] == "action_refused"
     kept.stop()
+
+
+async def test_what_changes_nothing_has_no_line(strict: Strict) -> None:
+    """Rules that there are, settings and log starts that stay as they are, quotas too."""
+    stream = io.StringIO()
+    rules = [
+        AclCreation(
+            resource_type=2,
+            resource_name=f"t-{number}",
+            principal="User:x",
+            host="*",
+            operation=3,
+            permission_type=3,
+        )
+        for number in range(50)
+    ]
+    alter = AlterConfigsResource(
+        resource_name="t", configs=[AlterableConfig(name="retention.ms", value="1000")]
+    )
+    quota = QuotaAlteration(
+        entity=[QuotaEntityPart(entity_type="user", entity_name="x")],
+        ops=[QuotaOp(key="producer_byte_rate", value=9.0, remove=False)],
+    )
+    trim = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition=0, offset=1)])
+    async with (
+        strict(log_stream=stream, log_format="json") as broker,
+        connection(broker, native) as client,
+    ):
+        only(broker, *(rule((Op.ALL, kind)) for kind in (TOPIC, GROUP, CLUSTER)))
+        await client.call(create_topic("t"))
+        await client.call(produce("t", message_set(5, 5)))
+        changes = [
+            CreateAclsRequest(creations=[*rules, *rules]),
+            AlterConfigsRequest(resources=[alter]),
+            AlterClientQuotasRequest(entries=[quota], validate_only=False),
+            DeleteRecordsRequest(topics=[trim]),
+        ]
+        for change in changes:
+            await client.call(change)
+        made = len(told(stream))
+        for change in changes:
+            await client.call(change)
+    assert made == 1 + 50 + 1 + 1 + 1
+    assert len(told(stream)) == made
+
+
+async def test_changes_that_fail_are_bounded(strict: Strict) -> None:
+    """For each principal; those that are made all have their line."""
+    stream = io.StringIO()
+    asked = 10 * FAILURES
+    async with (
+        strict(log_stream=stream, log_format="json") as broker,
+        connection(broker, native) as client,
+    ):
+        only(broker, *(rule((Op.ALL, kind)) for kind in (TOPIC, GROUP, CLUSTER)))
+        absent = [f"absent-{number}" for number in range(asked)]
+        await client.call(DeleteTopicsRequest(topic_names=absent))
+        await client.call(create_topic("t"))
+        await client.call(DeleteTopicsRequest(topic_names=absent))
+        await client.call(DeleteTopicsRequest(topic_names=["t"]))
+    lines = told(stream)
+    failed = [line for line in lines if line.get("outcome") == "UNKNOWN_TOPIC_OR_PARTITION"]
+    assert len(failed) == FAILURES
+    done = [(line["what"], line["change"]) for line in lines if line.get("outcome") == "done"]
+    assert done == [("t", "created"), ("t", "deleted")]
+    last = lines[-1]
+    assert (last["event"], last["by"]) == ("failures_not_shown", ANONYMOUS)
+    assert last["count"] == 2 * asked - FAILURES

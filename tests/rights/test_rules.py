@@ -18,7 +18,9 @@ from horolog.protocol.api.security.acl_terms import (
     Permission,
     ResourceType,
 )
+from horolog.protocol.api.security.acls import AclFilter
 from horolog.protocol.errors import InvalidRequest, StorageError
+from horolog.server.security.acl_filters import Filter, Filters
 from horolog.server.security.acl_store import Acls, problem_of
 from horolog.server.security.acls import Acl, AclTable, Reason, Resource, covers
 from horolog.server.security.authorizer import Authorizer
@@ -315,3 +317,25 @@ def test_what_is_kept_of_decisions_is_bounded(
             assert rights.may(Operation.READ, ResourceType.TOPIC, f"t{topic}")
             assert len(rights.readable) <= 4
     assert len(authorizer._rights) <= 4
+
+
+FILTERS = st.builds(
+    AclFilter,
+    resource_type=st.sampled_from([1, 2, 3]),
+    resource_name=st.sampled_from([None, *NAMES, "abcd"]),
+    pattern_type=st.sampled_from([1, 2, 3, 4]),
+    principal=st.sampled_from([None, "User:x", "User:*"]),
+    host=st.sampled_from([None, "*", "127.0.0.1"]),
+    operation=st.sampled_from([1, 2, 3, 4]),
+    permission_type=st.sampled_from([1, 2, 3]),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(acls=st.lists(RULES, max_size=6), asked=st.lists(FILTERS, max_size=6))
+def test_many_filters_mean_what_each_of_them_means(acls: list[Acl], asked: list[AclFilter]) -> None:
+    filters = [Filter(each) for each in asked]
+    together = Filters(filters)
+    for acl in acls:
+        meaning = [number for number, each in enumerate(filters) if each.means(acl)]
+        assert together.first(acl) == min(meaning, default=None)

@@ -48,7 +48,15 @@ from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.files import FaultyFiles
-from horolog.testing.requests import create_topic, fetch, list_offsets, message_set, produce, result
+from horolog.testing.requests import (
+    create_topic,
+    fetch,
+    list_offsets,
+    message_set,
+    produce,
+    result,
+    results,
+)
 from horolog.testing.wire import Wire, wire
 
 NOW = ManualClock().now_ms()
@@ -179,13 +187,31 @@ async def test_offsets_that_cannot_be_trimmed_to(broker: Broker, client: Wire) -
     await client.call(produce("a", message_set(NOW, NOW)))
     broker.directory.log("a", 0).hold_high_watermark(1)
     await client.call(produce("a", message_set(NOW)))
-    response = await client.call(trimming((0, 4), (0, -2), (1, 0)))
-    got = response.topics[0].partitions
+    got = []
+    for place in ((0, 4), (0, -2), (1, 0)):
+        got += (await client.call(trimming(place))).topics[0].partitions
     out = OffsetOutOfRange.code
     assert [each.error_code for each in got] == [out, out, UnknownTopicOrPartition.code]
     assert [each.low_watermark for each in got] == [-1, -1, -1]
     assert f"0 to {broker.directory.log('a', 0).high_watermark}" in got[0].error_message
     assert broker.directory.log("a", 0).log_start_offset == 0
+
+
+async def test_a_partition_named_twice_is_not_trimmed_and_answered_once(
+    broker: Broker, client: Wire
+) -> None:
+    """However often it is named."""
+    await client.call(create_topic("a", 2))
+    for partition in (0, 1):
+        await client.call(produce("a", message_set(NOW, NOW), partition=partition))
+    got = results(await client.call(trimming(*[(0, 1)] * 5_000, (1, 1))))
+    assert [(each.partition, each.error_code) for each in got] == [
+        (0, InvalidRequest.code),
+        (1, 0),
+    ]
+    assert got[0].error_message == "the request names a-0 more than once"
+    starts = [broker.directory.log("a", number).log_start_offset for number in (0, 1)]
+    assert starts == [0, 1]
 
 
 async def test_a_trim_that_the_disk_refuses_is_told(tmp_path: Path) -> None:

@@ -129,7 +129,10 @@ class AclFilterResult:
     error_code: int = int16(default=0, doc="0 when the filter made sense.")
     error_message: str | None = error_text(default=None)
     matching_acls: list[DeletedAcl] = array(
-        DeletedAcl, max_items=MAX_ACLS, default=(), doc="The rules that it meant."
+        DeletedAcl,
+        max_items=MAX_ACLS,
+        default=(),
+        doc="The rules that it meant, and no filter before it.",
     )
 
 
