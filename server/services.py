@@ -33,7 +33,7 @@ MAX_PARKED_FETCHES = 10_000
 no place is answered at once, with what there is."""
 
 MAX_PARKED_PARTITIONS = 500_000
-"""Partitions that waiting fetches name, all together: about 200 bytes each."""
+"""Partitions that waiting fetches name, all together: about 500 bytes each."""
 
 
 def make_services(

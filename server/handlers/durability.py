@@ -16,6 +16,9 @@ from .base import Later, Services
 Outcome = ProduceResponse | Later | Exception | None
 """What a produce request gets; `None` is no answer."""
 
+RESULT_BYTES: Final = 500
+"""What the result of a set takes that waits, with why it was refused."""
+
 _unsettled_of: Final[Callable[[Sent], Unsettled | None]] = attrgetter("unsettled")
 
 
@@ -23,7 +26,8 @@ def when_durable(
     services: Services, timeouts_ms: Sequence[int], responses: Sequence[ProduceResponse]
 ) -> list[Outcome]:
     """The answers to requests with these timeouts, once all that they brought is as durable as was
-    asked for. Those that wait for the same have one wait."""
+    asked for. Those that wait for the same have one wait. What an answer holds until then counts
+    where it has several results: a request has room for a hundred thousand."""
     outcomes: list[Outcome] = list(responses)
     alike: dict[tuple[int, tuple[Unsettled, ...]], list[int]] = defaultdict(list)
     for number, (timeout_ms, response) in enumerate(zip(timeouts_ms, responses, strict=True)):
@@ -37,6 +41,9 @@ def when_durable(
             numbers, _when_settled(services, timeout_ms, waits_for, of_these), strict=True
         ):
             outcomes[number] = outcome
+            results = len(sent_with(responses[number]))
+            if results > 1 and isinstance(outcome, Later):
+                outcome.held_bytes = RESULT_BYTES * results
     return outcomes
 
 

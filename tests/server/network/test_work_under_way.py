@@ -29,7 +29,13 @@ from horolog.server.network.held_memory import FREE_BYTES
 from horolog.server.network.sending import MOST_LARGE
 from horolog.server.weights import weight_of
 from horolog.testing.broker import running_broker
-from horolog.testing.requests import create_topic, list_offsets
+from horolog.testing.requests import (
+    create_topic,
+    list_offsets,
+    message_set,
+    produce,
+    produce_to,
+)
 from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire
 
@@ -263,6 +269,20 @@ async def test_who_waits_for_room_and_goes_holds_up_nobody(
         await until(lambda: len(begun) > 2)
         begun.finish()
         await until(lambda: len(begun) == 4)
+
+
+async def test_produce_requests_that_wait_count_by_their_results(
+    client: Wire, broker: Broker
+) -> None:
+    """Most of which are refusals here."""
+    await client.call(produce("a", message_set(1)))
+    broker.directory.log("a", 0).hold_high_watermark(1)
+    sets = [(number, message_set(1) if number == 0 else None) for number in range(200)]
+    sent = client.send_together(*[produce_to("a", sets, acks=-1)] * 3)
+    await until(lambda: len(broker.services.produces) == 3)
+    assert 3 * 200 * 400 < held(broker) < 3 * 200 * 1_000
+    broker.directory.log("a", 0).hold_high_watermark(None)
+    assert [(await client.receive())[0] for _ in sent] == sent
 
 
 async def test_the_metric_shows_what_is_worked_on(
