@@ -8,6 +8,7 @@ from ...protocol.records.kernel import RecordCursor, Walk, walk
 from ...protocol.records.kernel.terms import NO_MORE, RECORD, Offsets, Problem
 from ...protocol.records.layout import BATCH_MAGIC, MAGIC_AT, NO_TIMESTAMP, SIZE_AT, Buffer
 from ...protocol.records.messages.message import Entry
+from ..index.index_file import RELATIVE_OFFSET_MAX
 from ..names import MAX_OFFSET
 
 RULES: Final = {
@@ -65,10 +66,20 @@ def wrong_jump_rule(offset: int, expected: int) -> str:
 
 
 def beyond_rule(offset: int, limit_offset: int) -> str:
-    """The rule that an entry breaks whose offset belongs into the next segment, or is none."""
+    """The rule that an entry breaks whose offset is none of its segment's, or none at all."""
     if limit_offset == MAX_OFFSET:
         return f"offset {offset} comes here, but offsets end at {MAX_OFFSET - 1}"
-    return f"offset {offset} comes here, but the next segment begins at {limit_offset}"
+    return f"offset {offset} comes here, but this segment ends before {limit_offset}"
+
+
+def last_limit(base_offset: int, end_offset: int | None) -> int:
+    """Below what the offsets of the last segment of a log are, whose log end is `end_offset`.
+
+    No CRC covers an offset. One that is too far for an index, and not below the log end, is
+    damaged. Where the log end is not known, as behind a kill, such messages are believed: Kafka
+    serves them.
+    """
+    return MAX_OFFSET if end_offset is None else max(base_offset + RELATIVE_OFFSET_MAX, end_offset)
 
 
 def inner_offsets_rule(entry: Entry, inner: list[Entry], *, gaps: bool) -> str | None:

@@ -40,7 +40,7 @@ class LogSurvey:
 
     `limit_offset` is where the next segment begins; an offset that jumps does not reach it, nor one
     that comes behind a jump. Where one message after the other does, the two segments overlap, and
-    no message is bad for that.
+    no message is bad for that. Of the last segment offsets are below `last_limit`.
     `end_offset` is the offset after the last message, where that is known and nothing is missing
     at the end of the file.
     """
@@ -55,6 +55,7 @@ class LogSurvey:
         gaps: bool,
         start: int = 0,
         end_offset: int | None = None,
+        last_limit: int = MAX_OFFSET,
     ) -> None:
         self._file = file
         self._size_bytes = size_bytes
@@ -62,12 +63,13 @@ class LogSurvey:
         self._next_offset = next_offset
         self._limit_offset = limit_offset
         self._end_offset = end_offset
+        self._last_limit = last_limit
         self._gaps = gaps
         self._jumped = False
 
     @property
     def _upper_offset(self) -> int:
-        return MAX_OFFSET if self._limit_offset is None else self._limit_offset
+        return self._last_limit if self._limit_offset is None else self._limit_offset
 
     def runs(self) -> Iterator[LogRun]:
         """All runs in order. Raises `OSError`."""
@@ -150,10 +152,12 @@ class LogSurvey:
             self._next_offset = found[1]
 
 
-def good_after(file: File, scan: SegmentScan, size_bytes: int, *, gaps: bool) -> int | None:
+def good_after(
+    file: File, scan: SegmentScan, size_bytes: int, *, last_limit: int, gaps: bool
+) -> int | None:
     """The offset after the last good entry behind the one that stopped `scan`; `None` without.
 
-    For the last segment of a log. Raises `OSError`.
+    For the last segment of a log; `last_limit` as in `LogSurvey`. Raises `OSError`.
     """
     found = None
     survey = LogSurvey(
@@ -163,6 +167,7 @@ def good_after(file: File, scan: SegmentScan, size_bytes: int, *, gaps: bool) ->
         limit_offset=None,
         gaps=gaps,
         start=scan.good_bytes,
+        last_limit=last_limit,
     )
     for run in survey.runs():
         if run.good:

@@ -138,7 +138,7 @@ class _Opening:
             return self._recover(segments)
         if not self._open_active(segments[-1], end_offset):
             if end_offset is not None:
-                return self._recover(segments)
+                return self._recover(segments, end_offset=end_offset)
             segments = self._recover(segments, len(segments) - 1)
         self.recovery_point = segments[-1].next_offset
         return segments
@@ -227,9 +227,11 @@ class _Opening:
             self._observe("index_rebuilt", path=str(active.log_path), reason=reason)
         return False
 
-    def _recover(self, segments: list[Segment], first: int | None = None) -> list[Segment]:
+    def _recover(
+        self, segments: list[Segment], first: int | None = None, *, end_offset: int | None = None
+    ) -> list[Segment]:
         """Read everything from the recovery point, or from segment number `first`, on; returns
-        the segments that are left."""
+        the segments that are left. `end_offset` is where the log ended, if that is known."""
         recovery = Recovery(
             self._path,
             self._seams,
@@ -237,6 +239,7 @@ class _Opening:
             recovery_point=self.recovery_point,
             gaps=self._gaps,
             log_name=self._log_name,
+            end_offset=end_offset,
             progress=self._progress,
         )
         self._recovered = first is None

@@ -11,10 +11,12 @@ from pathlib import Path
 
 from ...protocol.errors import StorageError
 from ...protocol.records.kernel.terms import Problem
+from ..check.entry_rules import last_limit
 from ..check.log_survey import good_after
 from ..check.quarantine import quarantine_bytes, quarantine_file
 from ..check.salvage import OFFSETS_PER_BYTE, has_wrong_size
 from ..damage import damage_of, unreadable_format
+from ..files import File
 from ..index.index_checksums import SegmentChecksums
 from ..read.readable_segment import ReadableSegment
 from ..seams import Seams
@@ -36,9 +38,11 @@ class Recovery:
         recovery_point: int,
         gaps: bool,
         log_name: Mapping[str, object],
+        end_offset: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """`checksums` is brought up to date; `log_name` goes with every event."""
+        """`checksums` is brought up to date; `log_name` goes with every event. `end_offset` is
+        where the log ended, if that is known."""
         self.names_changed = False
         self.new_checksums: set[int] = set()
         """Base offsets of the segments whose indexes have been made anew, and are not synced."""
@@ -48,6 +52,7 @@ class Recovery:
         self._recovery_point = recovery_point
         self._gaps = gaps
         self._log_name = log_name
+        self._end_offset = end_offset
         self._progress = progress
         self._clean = False
         """Whether the log was closed cleanly all the same."""
@@ -89,7 +94,8 @@ class Recovery:
 
     def _scan(self, segment: Segment, closed: bool) -> SegmentScan:
         following = segment.next_offset if closed else None
-        scan = segment.scan_whole(gaps=self._gaps, limit_offset=following, progress=self._progress)
+        limit = self._limit(segment) if following is None else following
+        scan = segment.scan_whole(gaps=self._gaps, limit_offset=limit, progress=self._progress)
         if scan.later_format:
             raise unreadable_format(segment.log_path, scan.good_bytes)
         if scan.overlap:
@@ -99,6 +105,13 @@ class Recovery:
                 "and run 'horolog repair' on its data directory"
             )
         return check_end(segment, scan, gaps=self._gaps) if closed else scan
+
+    def _limit(self, last: Segment) -> int:
+        return last_limit(last.base_offset, self._end_offset)
+
+    def _good_after(self, file: File, scan: SegmentScan, last: Segment) -> int | None:
+        limit = self._limit(last)
+        return good_after(file, scan, last.size_bytes, last_limit=limit, gaps=self._gaps)
 
     def _take_good(self, segment: Segment, scan: SegmentScan, closed: bool) -> None:
         if not closed:
@@ -129,14 +142,13 @@ class Recovery:
             return True
         file = self._seams.files.open(segment.log_path, read_only=True)
         try:
-            end = segment.size_bytes
-            if good_after(file, scan, end, gaps=self._gaps) is not None:
+            if self._good_after(file, scan, segment) is not None:
                 return False
             if unbelievable:
                 return True
             if scan.problem is Problem.PARTIAL:
                 # The file was cut off. What was behind is gone, whether it was safe once or not.
-                return not has_wrong_size(file, scan.good_bytes, end)
+                return not has_wrong_size(file, scan.good_bytes, segment.size_bytes)
             head = file.pread(_OFFSET_BYTES, scan.good_bytes)
             offset = int.from_bytes(head, "big", signed=True)
             return self._gaps and offset >= self._recovery_point
@@ -161,7 +173,7 @@ class Recovery:
         """The log end offset of a log whose last segment is damaged."""
         file = self._seams.files.open(segment.log_path, read_only=True)
         try:
-            found = good_after(file, scan, segment.size_bytes, gaps=self._gaps)
+            found = self._good_after(file, scan, segment)
         finally:
             file.close()
         return max(self._recovery_point, found or 0)

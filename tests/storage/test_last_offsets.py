@@ -60,9 +60,12 @@ def with_offsets(*offsets: int) -> bytearray:
 def test_an_entry_too_far_for_an_index_is_served_in_a_log_with_gaps_alone(
     folder: LogFolder, distance: int
 ) -> None:
-    """I-30: in a log without gaps its offset is damaged, which no CRC covers."""
+    """I-30: no CRC covers the offset; in a log without gaps it is damaged."""
     (folder.path / f"{0:020d}.log").write_bytes(with_offsets(0, 1, distance))
     log = folder.open(gaps=True, clean=False, retention_ms=-1)
+    assert [offset for offset, _ in folder.times()] == [0, 1, distance]
+    log.close()
+    log = folder.open(gaps=True, recovery_point=distance + 1, end_offset=distance + 1)
     assert [offset for offset, _ in folder.times()] == [0, 1, distance]
     log.close()
     log = folder.open(gaps=False, clean=False, retention_ms=-1)
@@ -99,3 +102,12 @@ def test_the_last_offset_of_a_segment_is_closed(folder: LogFolder, distance: int
         for path in folder.path.glob("*"):
             if path.name != f"{0:020d}.log":
                 path.unlink()
+
+
+def test_an_entry_too_far_for_an_index_behind_the_end_of_a_clean_stop(folder: LogFolder) -> None:
+    (folder.path / f"{0:020d}.log").write_bytes(with_offsets(0, 5, 2**40))
+    log = folder.open(gaps=True, recovery_point=7, end_offset=7, retention_ms=-1)
+    assert log.log_end_offset == 6
+    (cut,) = folder.events.named("torn_tail_cut")
+    assert cut["rule"].startswith(f"offset {2**40} comes here, but this segment ends before ")
+    log.close()

@@ -273,7 +273,7 @@ def test_a_jump_into_the_next_segment_is_damage(folder: LogFolder) -> None:
     assert [offset for offset, _ in found] == [0, 1, 2, 4, 5]
     assert lost == [3]
     (told,) = folder.events.named("segment_damaged")
-    assert told["rule"] == "offset 9 comes here, but the next segment begins at 4"
+    assert told["rule"] == "offset 9 comes here, but this segment ends before 4"
 
 
 @pytest.mark.parametrize("timed", [True, False])

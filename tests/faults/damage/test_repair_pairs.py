@@ -158,17 +158,21 @@ def test_bytes_that_are_gone_from_the_middle(place: Path, kind: str, number: int
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "killed"])
 def test_an_offset_too_far_for_its_segment(place: Path, kind: str, clean: bool) -> None:
-    """Where offsets may jump nothing comes behind the last one, which an index could not name."""
+    """Where offsets may jump no entry contradicts the last offset; the end of a clean stop does.
+
+    Behind a kill it could be a message that Kafka's cleaner left so far behind the others.
+    """
     case = Case(place, kind, gaps=True, clean=clean)
     (far,) = [one for one in case.damages if one.name == "offset far of entry 11"]
     case.check(far)
     apply(case.folder, far)
     if not clean:
         (case.origin.path / "recovery-point-offset-checkpoint").unlink()
-    # A start that comes before the repair does without, and says so.
+    # A start that comes before the repair does without where it knows, and says so.
     (case.folder / case.names[-1]).with_suffix(".index").unlink()
     log = case.origin.open().log("t", 0)
-    assert log.log_end_offset <= case.log[-1].last_offset + 1
+    end_offset = case.log[-1].last_offset + 1
+    assert log.log_end_offset <= end_offset if clean else log.log_end_offset > end_offset
     case.origin.close()
 
 
