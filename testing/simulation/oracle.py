@@ -239,14 +239,12 @@ class Oracle:
             return
         members = state.isr or _counted_last(state, directories)
         keep = [d for d in directories if d.is_in(members)]
+        asked = state.isr | {kept.member for kept in state.kept}
         for partition, truth in self.truths.items():
             logs = [d.logs[partition] for d in keep if partition in d.logs]
             safe = max((_common(log, truth) for log in logs), default=0)
-            if not swapped and safe < min(truth.durable, truth.excused):
-                raise Violation(
-                    f"{partition}: what is below {truth.durable} was answered as synced, and none "
-                    f"of the ISR {sorted(members)} has more than what is below {safe}"
-                )
+            if not swapped:
+                self._check_durable(partition, truth, [d for d in directories if d.is_in(asked)])
             if safe < len(truth.committed):
                 truth.excused = min(truth.excused, safe)
                 truth.durable = min(truth.durable, safe)
@@ -258,6 +256,18 @@ class Oracle:
             for truth in self.truths.values():
                 # None leads by itself then: each is the greatest somewhere.
                 truth.excused = min(truth.excused, len(truth.committed))
+
+    def _check_durable(
+        self, partition: Partition, truth: PartitionTruth, directories: list[SimulatedDirectory]
+    ) -> None:
+        """A power cut takes nothing that was answered as synced, of the members that are asked."""
+        logs = [d.logs[partition] for d in directories if partition in d.logs]
+        has = max((_common(log, truth) for log in logs), default=0)
+        if has < min(truth.durable, truth.excused):
+            raise Violation(
+                f"{partition}: what is below {truth.durable} was answered as synced, and no member "
+                f"has more than what is below {has}"
+            )
 
     def _one_has_all(self, directories: list[SimulatedDirectory]) -> bool:
         return any(
