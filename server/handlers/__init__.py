@@ -105,7 +105,7 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         METADATA.key: metadata,
         CREATE_TOPICS.key: create_topics,
         DELETE_TOPICS.key: delete_topics,
-        DELETE_RECORDS.key: refusing_repeats(DELETE_RECORDS, delete_records),
+        DELETE_RECORDS.key: delete_records,
         CREATE_PARTITIONS.key: create_partitions,
         INIT_PRODUCER_ID.key: init_producer_id,
         OFFSET_FOR_LEADER_EPOCH.key: refusing_repeats(

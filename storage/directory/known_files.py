@@ -67,12 +67,13 @@ def is_of_partition(files: Files, directory: Path) -> bool:
 
 
 def _holds_log(files: Files, directory: Path, name: str) -> bool:
-    """Whether a name in a directory is that of a partition's folder with a log in it. Other
-    programs' folders have such names too, as /etc/dbus-1."""
+    """Whether a name in a directory is that of a partition's folder with a log in it, or with
+    nothing yet. Other programs' folders have such names too, as /etc/dbus-1."""
     path = directory / name
     if parse_folder_name(name) is None or not files.is_directory(path):
         return False
-    return _has_segment_file(files.names(path))
+    found = files.names(path)
+    return not found or _has_segment_file(found)
 
 
 def _has_segment_file(names: Iterable[str]) -> bool:

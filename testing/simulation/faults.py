@@ -36,7 +36,7 @@ class Faults:
             (self._crash, 5),
             (self._cut_power, 3),
             (self._swap, 2),
-            (self._copy, 4),
+            (self._copy, 4 * options.copies),
             (self.stop_in_order, 2),
             (self._cut, 4),
             (self._break, 3),

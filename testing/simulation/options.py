@@ -28,6 +28,8 @@ class Options:
     """Whether topics have their own `acks.all.durability`, which a person alters."""
     loses_histories: bool = False
     """Whether the epochs of logs cannot be read at some starts."""
+    copies: bool = True
+    """Whether directories are copied while their brokers run."""
     swarm: bool = True
     """Whether half of the seeds leave out some kinds of faults."""
     sets_back: bool = False

@@ -86,10 +86,11 @@ MUTANTS: Final = (
     ),
     Mutant(
         "protocol: all values of a request are counted, wherever they are",
-        "protocol/api/native/shape.py",
-        "if values + count > max_values:",
-        "if count > max_values:",
+        "protocol/records/kernel/packed.pxi",
+        "if values + count > most_values:",
+        "if count > most_values:",
         "api/test_bad_bytes.py::test_values_are_counted_wherever_they_are",
+        compiled=True,
     ),
     Mutant(
         "kernel: a span that ends at the first time asked for is part of the answer",

@@ -23,7 +23,7 @@ def run(seed: int) -> None:
         folders: list[LogFolder] = []
         here = {"place": Path(name), "made": 0, "folders": folders, "__slots__": ()}
         kind = type("Here", (StoredToo,), here)
-        options = Options(node_class=HandNode, lease=False, log_class=kind)
+        options = Options(node_class=HandNode, lease=False, log_class=kind, copies=False)
         simulation = HandSimulation(seed, options)
         simulation.run()
         for machine in simulation.machines.values():

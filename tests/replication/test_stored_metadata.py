@@ -152,7 +152,7 @@ def run(seed: int) -> TopicsSimulation:
             return made
 
         simulation = TopicsSimulation(
-            seed, Options(node_class=HandNode, lease=False, log_class=make)
+            seed, Options(node_class=HandNode, lease=False, log_class=make, copies=False)
         )
         simulation.run()
         for machine in simulation.machines.values():

@@ -137,7 +137,8 @@ async def test_the_limit_of_a_connection_is_the_setting_s(
             assert timer is None
         else:
             assert timer is not None
-            assert 0 < timer.when() - loop.time() <= seconds
+            # The timer was set before this, so that it is not above the limit.
+            assert timer.when() <= loop.time() + seconds
         assert not broker.figures.connections_dropped
 
 

@@ -153,7 +153,7 @@ async def test_large_frames_are_counted_before_they_are_read(
     decode = native.decode_body
 
     def decode_body(*arguments: Any) -> Any:
-        decoded.append(len(decoded))
+        decoded.append(len(begun))
         return decode(*arguments)
 
     large = DescribeLogRequest(topics=[DescribeLogTopic(name="a", partitions=list(range(5_000)))])

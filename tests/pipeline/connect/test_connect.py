@@ -16,7 +16,7 @@ from horolog.pipeline.option_values import OptionError
 from horolog.testing.broker_thread import BrokerThread
 from horolog.tests.pages.shell import blocks
 
-from .test_progress import Ended, positions
+from ..test_progress import Ended, positions
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession as ConnectSession
