@@ -19,8 +19,8 @@ THREAD_NAME: Final = "stdin"
 
 
 class StandardInput:
-    """Reads a file descriptor in a thread of its own, which ends with the input, after
-    `close`, or with the process."""
+    """Reads a file descriptor in a thread, which ends with the input, after `close`, or with the
+    process."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
