@@ -153,14 +153,14 @@ async def test_large_frames_are_counted_before_they_are_read(
     decode = native.decode_body
 
     def decode_body(*arguments: Any) -> Any:
-        decoded.append(len(begun))
+        decoded.append(len(started))
         return decode(*arguments)
 
     large = DescribeLogRequest(topics=[DescribeLogTopic(name="a", partitions=list(range(5_000)))])
     monkeypatch.setattr(native, "decode_body", decode_body)
-    with slowed(broker, DESCRIBE_LOG.key) as begun:
+    with slowed(broker, DESCRIBE_LOG.key) as started:
         client.send_together(*[large] * 9)
-        await until(lambda: len(begun) == MOST_LARGE)
+        await until(lambda: len(started) == MOST_LARGE)
         await turns(other)
         assert sum(1 for each in decoded if each < MOST_LARGE) == MOST_LARGE
         assert not any(each > MOST_LARGE for each in decoded)
