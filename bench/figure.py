@@ -24,6 +24,24 @@ class Figure:
         return f"{self.name:<28} {self.value:>18,.6g} {self.unit}{beside}"
 
 
+@dataclass(frozen=True, slots=True)
+class BoundedFigure(Figure):
+    """A value that may not be above a limit."""
+
+    limit: float = math.inf
+    note: str = ""
+    """What it is of."""
+
+    @property
+    def row(self) -> str:
+        wrong = "" if self.is_within else f"  ABOVE {self.limit:g}"
+        return f"{self.name:<48} {self.value:>8.4f} {self.unit}{wrong}  {self.note}"
+
+    @property
+    def is_within(self) -> bool:
+        return self.value <= self.limit
+
+
 def quantile(values: Iterable[float], share: float) -> float:
     """The smallest of `values` that at least `share` of them do not exceed."""
     ordered = sorted(values)

@@ -20,6 +20,7 @@ from .producing import batch_rate, produce_rate
 from .recovering import recovery
 from .round_trips import echo, find_time, produce_one, produce_one_pipelined
 from .starting import empty, of_3500
+from .turns.longest_turn import longest_turn
 from .windows.hour import window_hour
 from .windows.index_memory import index_memory
 from .windows.map_cost import time_map_cost
@@ -82,6 +83,7 @@ MEASUREMENTS: Final = (
     Measurement(("index_memory",), index_memory),
     Measurement(("produce_tls", "fetch_1MiB_tls", "produce_one_tls"), tls_cost),
     Measurement(("produce_acls", "produce_one_acls", "acl_check_cost"), acl_cost),
+    Measurement(("longest_turn",), longest_turn),
     Measurement(("client_send",), client_send),
     Measurement(("client_send_batch",), client_send_batch),
     Measurement(("client_columns",), client_columns),

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ..protocol.records.kernel import FORM
-from .figure import Figure
+from .figure import BoundedFigure, Figure
 
 
 def check_known(names: Sequence[str], known: Collection[str]) -> bool:
@@ -24,7 +24,8 @@ def measure(
     figures: Callable[[set[str]], Iterable[Figure]],
     results: Path,
 ) -> int:
-    """Take the figures of these names, or of all, and write them to `results`; the exit code."""
+    """Take the figures of these names, or of all, and write them to `results`; the exit code, which
+    is 1 where a figure is above its limit."""
     if not check_known(names, known):
         return 2
     found: list[Figure] = []
@@ -35,4 +36,5 @@ def measure(
     # The form of the kernel is that of the brokers too.
     result = {"mode": FORM, "figures": [asdict(figure) for figure in found]}
     results.write_text(json.dumps(result, indent=1) + "\n")
-    return 0
+    bounded = (figure for figure in found if isinstance(figure, BoundedFigure))
+    return 0 if all(figure.is_within for figure in bounded) else 1

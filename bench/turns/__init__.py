@@ -1,0 +1,1 @@
+"""How long one request holds the event loop at a time."""
