@@ -215,7 +215,8 @@ class Given:
         if not found:
             raise OptionError(
                 'the option "bootstrap.servers" is missing: the broker\'s HOST:PORT. '
-                "(CREATE TABLE ... USING loses options; a temporary view keeps them)"
+                "(CREATE TABLE ... USING and saveAsTable lose options: DROP TABLE removes such a "
+                "table, and a temporary view keeps options)"
             )
         if len(set(found.values())) > 1:
             raise OptionError(f"{' and '.join(found)} contradict each other: give one")
