@@ -223,7 +223,8 @@ class Dispatcher:
 
         def answer() -> Answer:
             request = encoding.decode_body(api.request, head.version, raw)
-            asked.work_bytes = weight.of_request(self._services, request, head.version)
+            asked.work_bytes = len(frame)  # of which the texts are kept
+            asked.work_bytes += weight.of_request(self._services, request, head.version)
             more = asked.work_bytes > admitted_bytes
             if more and admit is not None and not admit(asked.work_bytes):
                 raise NotAdmitted
@@ -353,7 +354,7 @@ class Dispatcher:
     def _taken(self, found: _Kind, frames: Frames, most: int, caller: Caller) -> Sequence[Request]:
         """Take the requests of one kind off the front of `frames`, up to `most` of them, as far as
         they may be answered without a look at each thing that they name. Raises `NotAdmitted`."""
-        if len(frames) == 1 and most and not (self._guard or found.is_work):
+        if len(frames) == 1 and most and self._guard is None and not found.is_work:
             if len(frames[0]) > found.small_frame_bytes:
                 return ()
             request = found.read(frames[0])

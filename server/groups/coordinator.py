@@ -103,7 +103,7 @@ class Coordinator:
         try:
             with self._step(group, token):
                 group.join(now, token, member_id, joining)
-            if begins:
+            if begins and group.state is not State.EMPTY:
                 self._begun_by[name] = joining
                 self._group_shares.add(joining, 1)
         except HorologError:
@@ -243,7 +243,9 @@ class Coordinator:
     def _changed(self, group: Group, before: State) -> None:
         if group.state is State.EMPTY:
             self._empty[group.name] = None
-            self._group_shares.add(self._begun_by.pop(group.name), -1)
+            begun_by = self._begun_by.pop(group.name, None)
+            if begun_by is not None:
+                self._group_shares.add(begun_by, -1)
         elif before is State.EMPTY and group.state is State.PREPARING:
             del self._empty[group.name]
         self._on_change(group, before)

@@ -21,7 +21,8 @@ from horolog.protocol.api.log.describe_log import (
 from horolog.protocol.api.log.list_offsets import LATEST
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.topics.metadata import MetadataRequest
-from horolog.protocol.limits import MAX_INTERVALS
+from horolog.protocol.limits import LENGTH_BYTES, MAX_INTERVALS
+from horolog.server import weights
 from horolog.server.broker import Broker
 from horolog.server.handlers.base import Call, Later, Services
 from horolog.server.network import connection
@@ -37,11 +38,12 @@ from horolog.testing.requests import (
     produce_to,
 )
 from horolog.testing.waiting import until
-from horolog.testing.wire import Wire, wire
+from horolog.testing.wire import CLIENT_ID, Wire, wire
 
 LARGE = CountByTimeRequest(topic="a", partition=0, from_ms=0, until_ms=MAX_INTERVALS, every_ms=1)
 SMALL = CountByTimeRequest(topic="a", partition=0, from_ms=0, until_ms=1)
-LARGE_BYTES = 6_404_096
+LARGE_FRAME = native.encode_request(COUNT_BY_TIME, 1, 1, CLIENT_ID, LARGE)[LENGTH_BYTES:]
+LARGE_BYTES = len(LARGE_FRAME) + weights.BASE_BYTES + 64 * MAX_INTERVALS
 """What a count of so many intervals is taken for."""
 
 
