@@ -49,7 +49,7 @@ _ROUNDS: Final = 2
 """Of which the better counts: what is loaded with the first request of a kind is no turn of it."""
 _ANSWER_SECONDS: Final = 600
 _RECEIVED_BYTES: Final = MIB
-_PLACES: Final = (("", ()), (" of a principal without rights", ("--set", "authorization=on")))
+_PLACES: Final = (("", ()), (" of a principal without rights", ("authorization=on",)))
 """What is said of requests, and the options of their broker."""
 
 
@@ -68,8 +68,8 @@ def longest_turn(size: Size = LARGEST, *, rounds: int = _ROUNDS) -> Iterator[Bou
 
 
 _SETTINGS: Final = (
-    *("--set", "auto.create.topics.enable=false"),
-    *("--set", "group.initial.rebalance.delay.ms=0"),
+    "auto.create.topics.enable=false",
+    "group.initial.rebalance.delay.ms=0",
 )
 
 

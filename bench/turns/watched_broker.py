@@ -1,6 +1,6 @@
-"""`python -m horolog.bench.turns.watched_broker [OPTION...]`: a broker that measures its turns.
+"""`python -m horolog.bench.turns.watched_broker [NAME=VALUE...]`: a broker that measures its turns.
 
-Options are those of `horolog serve`. For each line on standard input it prints the longest turn
+It has these settings. For each line on standard input it prints the longest turn
 since the line before, as the two numbers of a `Turn` in JSON.
 """
 
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE, Popen
 
-from ...cli.serve import broker_parser, settings_of
+from ...config.loading import load
 from ...server.main import serve
 from ...server.network.ports import Addresses
 from ...testing.program import READY
@@ -43,14 +43,10 @@ class WatchedBroker:
 
 
 @contextmanager
-def watched_broker(data: Path, *arguments: str) -> Iterator[WatchedBroker]:
+def watched_broker(data: Path, *settings: str) -> Iterator[WatchedBroker]:
     """One on free ports, until the end of the block. Its log is beside its data."""
-    places = [
-        word
-        for name in ("listen", "http-listen", "kafka-listen")
-        for word in (f"--{name}", "127.0.0.1:0")
-    ]
-    command = [sys.executable, "-m", __name__, "--data-dir", str(data), *places, *arguments]
+    places = [f"{name}=127.0.0.1:0" for name in ("listen", "http.listen", "kafka.listen")]
+    command = [sys.executable, "-m", __name__, f"data.dir={data}", *places, *settings]
     env = {name: text for name, text in os.environ.items() if not name.startswith("HOROLOG_")}
     log = data.parent / f"{data.name}.log"
     with (
@@ -71,8 +67,7 @@ def watched_broker(data: Path, *arguments: str) -> Iterator[WatchedBroker]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = broker_parser(__name__, "A broker that measures its turns.")
-    return serve(settings_of(parser, parser.parse_args(arguments), os.environ), _watching)
+    return serve(load(None, {}, arguments), _watching)
 
 
 async def _watching(_: Addresses) -> None:
