@@ -62,6 +62,8 @@ def watched_broker(data: Path, *settings: str) -> Iterator[WatchedBroker]:
             if ready is None:
                 raise RuntimeError(f"{line!r} is not a ready line; {log.read_text()[-2000:]}")
             yield WatchedBroker(process, ready["native"], ready["kafka"], ready["http"])
+            process.terminate()
+            process.wait()
         finally:
             process.kill()
 

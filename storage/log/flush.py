@@ -10,8 +10,9 @@ from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from ...clock import Clock
 from ..files import NO_HANDLES, RETRIABLE_ERRORS, File, Files, replace_file
@@ -137,6 +138,10 @@ def sync_indexes(works: Sequence[FlushWork]) -> None:
         work.unfinished = last.unfinished or (unfinished[0] if unfinished else None)
 
 
+LOGS_IN_A_ROUND: Final = 64
+"""Logs whose syncs the loop begins or ends in one turn. A client may produce to thousands."""
+
+
 class Flushable(Protocol):
     """What group commit needs of a log."""
 
@@ -208,14 +213,16 @@ class GroupCommit:
 
     def _start_round(self) -> None:
         """Begin the next round, or tell those who wait that there is none."""
-        asked, self._asked = self._asked, {}
-        works = [
-            (log, work)
-            for log, closed_only in asked.items()
-            if (work := log.begin_flush(closed_only=closed_only)) is not None
-        ]
+        works: list[tuple[Flushable, FlushWork]] = []
+        for log in list(islice(self._asked, LOGS_IN_A_ROUND)):
+            work = log.begin_flush(closed_only=self._asked.pop(log))
+            if work is not None:
+                works.append((log, work))
         if works:
             self._executor.submit(self._run, works)
+            return
+        if self._asked:
+            self._call_soon(self._start_round)
             return
         self._round = False
         self._tell_if_idle()
@@ -272,9 +279,12 @@ class GroupCommit:
         by_log: dict[Path, list[_Indexing]] = {}
         for item in self._to_index:
             by_log.setdefault(item[1].directory, []).append(item)
-        self._to_index.clear()
-        self._with_checksums.clear()
-        self._index_executor.submit(self._run_indexes, list(by_log.values()))
+        # All works of a log go together: the newest one alone has checksums.
+        taken = dict(islice(by_log.items(), LOGS_IN_A_ROUND))
+        self._to_index = [item for item in self._to_index if item[1].directory not in taken]
+        for directory in taken:
+            self._with_checksums.pop(directory, None)
+        self._index_executor.submit(self._run_indexes, list(taken.values()))
 
     def _run_indexes(self, groups: Sequence[Sequence[_Indexing]]) -> None:
         outcomes: list[tuple[Flushable, FlushWork, OSError | None]] = []

@@ -12,6 +12,7 @@ import pytest
 from horolog.clock import Clock
 from horolog.protocol.records.batches.batch import build_batch
 from horolog.protocol.records.messages.sets import NewRecord
+from horolog.storage.log import flush
 from horolog.storage.log.flush import FlushWork, GroupCommit
 from horolog.storage.log.flusher import Flusher
 from horolog.storage.log.log import Log
@@ -163,6 +164,26 @@ def test_several_logs_share_a_round(folders: list[LogFolder], commits: Commits) 
     assert [one.log.high_watermark for one in folders] == [1, 0, 0]
     commits.round()
     assert [one.log.high_watermark for one in folders] == [1, 1, 1]
+    assert not commits.group.busy
+
+
+def test_a_round_takes_a_bounded_number_of_logs(
+    folders: list[LogFolder], commits: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decision 51: the loop does not begin, or end, the syncs of thousands of logs in one turn."""
+    monkeypatch.setattr(flush, "LOGS_IN_A_ROUND", 1)
+    for one in folders:
+        append_waiting(one.log)
+        one.log.appender.roll()
+        append_waiting(one.log)
+        commits.group.request(one.log.flusher)
+    commits.begin()
+    for high_watermarks in ([2, 0, 0], [2, 2, 0], [2, 2, 2]):
+        commits.round()
+        assert [one.log.high_watermark for one in folders] == high_watermarks
+    for recovery_points in ([2, 0, 0], [2, 2, 0], [2, 2, 2]):
+        commits.index()
+        assert [one.log.recovery_point for one in folders] == recovery_points
     assert not commits.group.busy
 
 

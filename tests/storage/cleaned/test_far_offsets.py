@@ -144,6 +144,24 @@ def test_damage_in_front_of_far_messages_cuts_none_of_them(folder: LogFolder, ba
     check(folder, left)
 
 
+def test_a_damaged_offset_is_no_far_message_if_near_ones_follow(folder: LogFolder) -> None:
+    """Decision 20: after a kill, what follows the damaged entry is neither cut nor set aside."""
+    messages = [(number, T + number) for number in range(4)]
+    lay(folder, messages)
+    path = folder.path / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[39 + 2] ^= 1
+    path.write_bytes(data)
+    log = folder.open(clean=False, gaps=True, recovery_point=4)
+    assert log.log_end_offset == 4
+    assert not folder.events.named("torn_tail_cut")
+    log.close()
+    repair(folder)
+    folder.events.seen.clear()
+    folder.open(clean=False, gaps=True)
+    check(folder, [message for message in messages if message[0] != 1])
+
+
 def test_a_repaired_log_goes_on_where_a_far_message_was_lost(folder: LogFolder) -> None:
     """No offset that was synced comes twice."""
     lay(folder, [(0, T), (2**40, T + 20)])
