@@ -40,7 +40,7 @@ cluster: $(RUN_READY) $(KERNEL_READY) ## etcd and three brokers on this machine,
 	@$(BIN)/python -m horolog.cli.demo.brokers
 
 test: $(DEV_READY) $(KERNEL_READY) ## the whole test suite
-	@cd tests && ../$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder \
+	@cd tests && ../$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder \
 	    --max-worker-restart 0
 
 asan: $(DEV_READY) ## the kernel's tests under gcc's address and undefined behaviour sanitizers

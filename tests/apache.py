@@ -1,7 +1,7 @@
 """Fixtures: the Apache Kafka that the tests of a run share."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -25,6 +25,22 @@ def require_apache_kafka() -> None:
 
 
 @pytest.fixture(scope="session")
+def start_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], None]:
+    """`start_once("Spark")` fails if another process of the same run has one."""
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+
+    def start(name: str) -> None:
+        try:
+            (root / f"{name} was started").touch(exist_ok=False)
+        except FileExistsError:
+            pytest.fail(f"another process of this run has {name}: see _JAVA_MODULES in conftest.py")
+
+    return start
+
+
+@pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates.made(tmp_path_factory.mktemp("certificates"))
 
@@ -32,6 +48,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 @pytest.fixture(scope="session")
 def apache(
     require_apache_kafka: None,
+    start_once: Callable[[str], None],
     certificates: Certificates,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[ApacheKafka]:
@@ -41,6 +58,7 @@ def apache(
     It takes ten seconds to start. Tests take topics of their own; one that stops a broker starts it
     again, and leaves the first one, which leads the cluster.
     """
+    start_once("Apache Kafka")
     settings = {
         "default.replication.factor": "3",
         "auto.create.topics.enable": "true",

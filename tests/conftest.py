@@ -5,14 +5,16 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import hypothesis
 import pytest
 import uvloop
+from _pytest.outcomes import Failed
 from xdist.scheduler import LoadScopeScheduling
 
 pytest.register_assert_rewrite("horolog.testing", "horolog.tests")
@@ -24,10 +26,39 @@ pytest_plugins = [
 ]
 
 _JAVA = "java"
-"""The group of the tests with the one Spark and the one Apache Kafka of a run: one process has them
-all. Others of their kind would take longer to come up than they save, from everything else too."""
+"""The group of the modules with the one Spark and the one Apache Kafka of a run: one process has
+them all. A second Spark or Kafka costs more time to start than it saves."""
 
 _NEED_JAVA = {"spark", "apache"}
+
+_JAVA_MODULES = frozenset(
+    {
+        "bench/test_apache_kafka.py",
+        "clusters/test_messages.py",
+        "clusters/test_moving.py",
+        "clusters/test_sets.py",
+        "clusters/test_topics.py",
+        "clusters/test_windows.py",
+        "pipeline/connect/test_connect.py",
+        "pipeline/jobs/test_failover_check.py",
+        "pipeline/test_guarded.py",
+        "pipeline/test_guide.py",
+        "pipeline/test_jobs_on_spark.py",
+        "pipeline/test_on_apache_kafka.py",
+        "pipeline/test_progress.py",
+        "pipeline/test_replicas.py",
+        "pipeline/test_scale_page.py",
+        "pipeline/test_sink_limits.py",
+        "pipeline/test_spark_batch.py",
+        "pipeline/test_spark_made_again.py",
+        "pipeline/test_spark_page.py",
+        "pipeline/test_spark_stream.py",
+        "secure_clients/test_mechanisms.py",
+        "secure_clients/test_refusals.py",
+        "secure_clients/test_sessions.py",
+    }
+)
+"""The process that shares out the tests knows their names only, not their fixtures."""
 
 _FIRST = (
     *("clients", "elections", "replicas", "faults", "pages", "page", "cli", "guard", "bench"),
@@ -68,17 +99,39 @@ def pytest_configure_node(node: Any) -> None:
 
 
 class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Whole modules to the processes of a run, or a group of tests (`--dist loadgroup`)."""
+    """Whole modules to the processes of a run, those of `_JAVA_MODULES` to one of them."""
 
     def _split_scope(self, nodeid: str) -> str:
-        test, _, group = nodeid.rpartition("@")
-        return group if test and group == _JAVA else nodeid.partition("::")[0]
+        module = nodeid.partition("::")[0]
+        return _JAVA if module in _JAVA_MODULES else module
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling:
     """How `pytest -n` shares out the tests."""
     return _Scheduling(config, log)
+
+
+class _TimedOut(Failed, SystemExit):
+    """Failure of a test that took too long. An event loop ends with `SystemExit`; uvloop only
+    reports the other exceptions that a signal raises while it waits, and goes on waiting."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer() -> Generator[None, Any, Any]:
+    """Let the timer of a test raise `_TimedOut`."""
+    result = yield
+    fail = signal.getsignal(signal.SIGALRM)
+
+    def time_out(number: int, frame: FrameType | None) -> None:
+        assert callable(fail)
+        try:
+            fail(number, frame)
+        except Failed as failure:
+            raise _TimedOut(failure.msg) from None
+
+    signal.signal(signal.SIGALRM, time_out)
+    return result
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -97,16 +150,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.hook.pytest_deselected(items=long)
             items[:] = [item for item in items if not item.get_closest_marker(mark)]
     for item in items:
-        if _NEED_JAVA & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(_JAVA))
-        if item.get_closest_marker("xdist_group") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(_FIRST_USE_S))
+        if not _NEED_JAVA.isdisjoint(getattr(item, "fixturenames", ())):
+            if _module(item) not in _JAVA_MODULES:
+                raise pytest.UsageError(f"add {_module(item)} to _JAVA_MODULES in conftest.py")
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(_FIRST_USE_S))
     items.sort(key=_turn)
+
+
+def _module(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 def _turn(item: pytest.Item) -> int:
     """What takes longest goes first, so that no process ends long after the others."""
-    if item.get_closest_marker("xdist_group"):
+    if _module(item) in _JAVA_MODULES:
         return -1
     folder = item.nodeid.partition("/")[0]
     return _FIRST.index(folder) if folder in _FIRST else len(_FIRST)

@@ -249,3 +249,32 @@ class AnswerQueue:
         head = self.unmade[0] if self.unmade else None
         if isinstance(head, Deferred) and head.ready.done():
             self._turn_came()
+        elif self.alone:
+            self._make_last()
+
+    def _make_last(self) -> None:
+        """Make the last answer, if requests behind it wait for that and it can be made, although
+        the answers in front of it cannot be sent yet."""
+        last = self.unmade[-1]
+        if not (isinstance(last, Deferred) and last.alone and last.ready.done()):
+            return
+        self.unmade.pop()
+        self.unanswered -= last.requests
+        try:
+            made = None if last.ready.cancelled() else last.make()
+        except Exception as error:
+            made = _failed(error)
+        self._waits_no_more(last)
+        self.add(made)
+        self._turn_came()
+
+
+def _failed(error: Exception) -> Deferred:
+    """An answer that raises `error` when its turn has come."""
+    ready = Wait()
+    ready.set_result(None)
+
+    def make() -> Answer:
+        raise error
+
+    return Deferred(ready, make)

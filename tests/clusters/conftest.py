@@ -30,7 +30,7 @@ async def port(tmp_path: Path) -> AsyncIterator[str]:
         yield address
 
 
-@pytest.fixture(params=[pytest.param("cluster", marks=pytest.mark.xdist_group("java")), "port"])
+@pytest.fixture(params=["cluster", "port"])
 async def address(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
     """Either of them."""
     if request.param == "cluster":

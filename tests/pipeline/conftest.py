@@ -66,12 +66,13 @@ def missing(why: str) -> NoReturn:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(start_once: Callable[[str], None]) -> Iterator[SparkSession]:
     """A Spark of two cores that tries a task four times. It takes 10 seconds to start."""
     try:
         find_java(os.environ)
     except NoJava as error:
         missing(str(error))
+    start_once("Spark")
     conf = {
         "spark.ui.enabled": "false",
         "spark.sql.streaming.pollingDelay": "50ms",

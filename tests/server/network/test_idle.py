@@ -137,8 +137,7 @@ async def test_the_limit_of_a_connection_is_the_setting_s(
             assert timer is None
         else:
             assert timer is not None
-            # The timer was set before this, so that it is not above the limit.
-            assert timer.when() <= loop.time() + seconds
+            assert timer.when() <= loop.time() + seconds + 1  # both are rounded
         assert not broker.figures.connections_dropped
 
 
