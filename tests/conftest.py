@@ -25,10 +25,6 @@ pytest_plugins = [
     "horolog.tests.rewritten",
 ]
 
-_JAVA = "java"
-"""The group of the modules with the one Spark and the one Apache Kafka of a run: one process has
-them all. A second Spark or Kafka costs more time to start than it saves."""
-
 _NEED_JAVA = {"spark", "apache"}
 
 _JAVA_MODULES = frozenset(
@@ -58,7 +54,13 @@ _JAVA_MODULES = frozenset(
         "secure_clients/test_sessions.py",
     }
 )
-"""The process that shares out the tests knows their names only, not their fixtures."""
+"""They share the one Spark and the one Apache Kafka of a run, so one process has them all. They
+are named here because the process that shares out the tests does not know their fixtures."""
+
+_BROWSER_MODULES = frozenset(
+    f"page/test_{name}.py" for name in ("bars", "hidden", "login", "members", "page")
+)
+"""They take turns too: a browser has several processes, which draw without a graphics card."""
 
 _FIRST = (
     *("clients", "elections", "replicas", "faults", "pages", "page", "cli", "guard", "bench"),
@@ -75,7 +77,7 @@ _LEFT_OPEN_MAX = 50
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
-hypothesis.settings.register_profile("default", deadline=None, print_blob=True, max_examples=30)
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True, max_examples=20)
 hypothesis.settings.register_profile(
     "soak", deadline=None, print_blob=True, max_examples=5000, stateful_step_count=200
 )
@@ -99,11 +101,13 @@ def pytest_configure_node(node: Any) -> None:
 
 
 class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Whole modules to the processes of a run, those of `_JAVA_MODULES` to one of them."""
+    """Gives whole modules to the processes of a run: all with Java to one, all browsers to one."""
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
-        return _JAVA if module in _JAVA_MODULES else module
+        if module in _JAVA_MODULES:
+            return "java"
+        return "browser" if module in _BROWSER_MODULES else module
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -164,8 +168,9 @@ def _module(item: pytest.Item) -> str:
 
 def _turn(item: pytest.Item) -> int:
     """What takes longest goes first, so that no process ends long after the others."""
-    if _module(item) in _JAVA_MODULES:
-        return -1
+    for turn, modules in enumerate((_JAVA_MODULES, _BROWSER_MODULES)):
+        if _module(item) in modules:
+            return turn - 2
     folder = item.nodeid.partition("/")[0]
     return _FIRST.index(folder) if folder in _FIRST else len(_FIRST)
 

@@ -1,12 +1,14 @@
 """No producer makes a set that the topic's limits refuse."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from horolog import Admin, Consumer, MessageTooLarge, NewRecord, Producer, RecordListTooLarge
 from horolog.client.produce.set_limits import FALLBACK_BYTES
@@ -83,22 +85,30 @@ async def send_each_with_headers(producer: Producer, topic: str, values: list[by
     )
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
-@pytest.mark.parametrize(
-    "send", [send_each, send_columns, send_with_headers, send_each_with_headers]
-)
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"segment.bytes": "15000"},
-        {"max.message.bytes": "15000"},
-        {"max.decompressed.bytes": "15000", "segment.bytes": "200000"},
-        {**SMALL, "compression.type": "uncompressed"},
-        {**SMALL, "compression.type": "gzip"},
-        {**SMALL, "compression.type": "snappy"},
-    ],
-    ids=str,
-)
+SENDS = [send_each, send_columns, send_with_headers, send_each_with_headers]
+LIMITS = [
+    {"segment.bytes": "15000"},
+    {"max.message.bytes": "15000"},
+    {"max.decompressed.bytes": "15000", "segment.bytes": "200000"},
+    {**SMALL, "compression.type": "uncompressed"},
+    {**SMALL, "compression.type": "gzip"},
+    {**SMALL, "compression.type": "snappy"},
+]
+
+
+def combinations() -> Iterator[ParameterSet]:
+    """All of ways to send, forms and limits in the soak; else each pair of two of them."""
+    for (at, form), (by, limits), (how, send) in product(
+        enumerate(FORMS), enumerate(LIMITS), enumerate(SENDS)
+    ):
+        is_tried = (at + by) % len(SENDS) == how
+        name = f"{send.__name__}-{form}-{limits}"
+        yield pytest.param(
+            send, form, limits, id=name, marks=[] if is_tried else [pytest.mark.soak]
+        )
+
+
+@pytest.mark.parametrize(("send", "form", "settings"), list(combinations()))
 async def test_no_set_is_made_that_is_refused_for_its_size(
     broker: Broker, send: Any, form: dict[str, Any], settings: dict[str, str]
 ) -> None:

@@ -31,10 +31,10 @@ each_workload = pytest.mark.parametrize(
     "workload", WORKLOADS, ids=lambda workload: workload.__name__
 )
 
-PLACES_TRIED = 0.5
+PLACES_TRIED = 0.25
 """How many of the places in the code a workload is killed at, beside those with a name."""
 
-TIMES_KILLED_IN_RECOVERY = 2
+TIMES_KILLED_IN_RECOVERY = 1
 """For each workload; the soak kills at every operation of the recovery of every state."""
 
 NAMED_POINTS = {

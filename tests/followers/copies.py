@@ -5,6 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import pytest
+from _pytest.mark import ParameterSet
+
 from horolog.protocol.errors import OffsetOutOfRange
 from horolog.protocol.records.batches.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
@@ -30,6 +33,13 @@ COMPARED = (
 EMPTY = "it is the empty active segment"
 CLOCK_AHEAD_MS = 3_600_000_000
 """How far the follower's clock is ahead of the leader's: what goes by it shows."""
+
+
+def seeds(tried: int, *, of: int) -> list[ParameterSet]:
+    """Parameters of a test with random logs: the first `tried` seeds always, all in the soak."""
+    return [
+        pytest.param(seed, marks=[pytest.mark.soak] if seed >= tried else []) for seed in range(of)
+    ]
 
 
 def follower_in(path: Path, leader: LogFolder) -> LogFolder:

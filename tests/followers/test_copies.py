@@ -6,9 +6,9 @@ import pytest
 
 from horolog.testing.logs import LogFolder
 
-from .copies import Filling, assert_equal, copy_all, copy_once
+from .copies import Filling, assert_equal, copy_all, copy_once, seeds
 
-SEEDS = range(60)
+SEEDS = seeds(30, of=60)
 
 
 def settings_of(random: Random) -> dict[str, str]:

@@ -6,10 +6,10 @@ import pytest
 
 from horolog.testing.logs import LogFolder
 
-from .copies import Filling, agree, assert_equal, copy_all, copy_once
+from .copies import Filling, agree, assert_equal, copy_all, copy_once, seeds
 from .test_copies import settings_of
 
-SEEDS = range(60)
+SEEDS = seeds(30, of=60)
 
 
 def take_over(first: LogFolder, second: LogFolder, random: Random, epoch: int) -> Filling:

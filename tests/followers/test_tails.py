@@ -11,9 +11,9 @@ from horolog.storage.replica.copying import Copied
 from horolog.storage.replica.replica import Replica
 from horolog.testing.logs import LogFolder
 
-from .copies import MAX_BYTES, Filling, copy_once
+from .copies import MAX_BYTES, Filling, copy_once, seeds
 
-SEEDS = range(40)
+SEEDS = seeds(20, of=40)
 STEPS = 60
 
 

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sync_playwright
 
+expect.set_options(timeout=30_000)
+
 T = TypeVar("T")
 
 Open = Callable[..., Page]
@@ -69,7 +71,7 @@ def pages(browser: Browser, address: str | None, first_place: str) -> Iterator[O
         context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}} | options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(30_000)
         page.on("console", console)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("dialog", lambda dialog: wrong.append(dialog.message))

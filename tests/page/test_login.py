@@ -68,7 +68,7 @@ def page(browser: Browser, broker: BrokerThread) -> Iterator[Page]:
     )
     wrong: list[str] = []
     opened = context.new_page()
-    opened.set_default_timeout(10_000)
+    opened.set_default_timeout(30_000)
     opened.on("pageerror", lambda error: wrong.append(str(error)))
     opened.on("dialog", lambda dialog: wrong.append(dialog.message))
     yield opened

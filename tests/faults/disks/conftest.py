@@ -37,8 +37,8 @@ def enumeration(request: pytest.FixtureRequest, random: Random) -> Iterator[Enum
     long = request.node.get_closest_marker("soak") is not None
     tried = Enumeration(
         random,
-        exhaustive_max=512 if long else 16,
-        samples=100 if long else 3,
+        exhaustive_max=512 if long else 8,
+        samples=100 if long else 2,
         use_every=1 if long else 4,
     )
     yield tried
