@@ -10,6 +10,10 @@ KEPT_BYTES: Final = 16 << 20
 _ON_ITS_OWN_BYTES: Final = 4 << 20
 """From this size on it asks the system for a block, and gives it back at once."""
 
+_COLLECTED_AFTER: Final = (700, 10, 100)
+"""New objects after which the youngest generation is looked through, and rounds of each generation
+after which the next one is."""
+
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _CHOSEN_BY: Final = ("GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
@@ -19,10 +23,19 @@ def settle() -> None:
     """For a process that has made what it needs all the time, and works with it from now on.
 
     The garbage collector passes over what is there: to look for garbage among thousands of logs
-    would stop a broker for 50 ms at a time.
+    would stop a broker for 50 ms at a time. It seldom looks through everything by itself: of a large
+    request it would pass over a hundred thousand values in one go, several times. `collect_garbage`
+    is to be called where there is time.
     """
     gc.freeze()
+    gc.set_threshold(*_COLLECTED_AFTER)
     keep_freed_memory()
+
+
+def collect_garbage() -> None:
+    """Look through all that was made since `settle`, if it was called and there may be garbage."""
+    if gc.get_threshold() == _COLLECTED_AFTER and gc.get_count()[-1]:
+        gc.collect()
 
 
 def keep_freed_memory() -> None:

@@ -52,6 +52,10 @@ SLOW_REQUEST_BYTES: Final = 8 * 1024
 LARGE_WEIGHT: Final = 5_000
 """Messages of more are written in turns with other requests: about a millisecond of work."""
 
+LONG_BYTES: Final = 2 << 20
+"""The answer to a request that takes more is written in turns with other requests: it may repeat
+long names."""
+
 _body_of: Final[Callable[[Request], Any]] = attrgetter("body")
 _id_of: Final[Callable[[Request], int]] = attrgetter("correlation_id")
 
@@ -507,7 +511,7 @@ class Dispatcher:
         if response is None:
             self._count(asked, NO_ERROR)
             return None
-        if _is_large(response):
+        if asked.work_bytes > LONG_BYTES or _is_large(response):
             return self._written_later(asked, response)
         head, code = asked.head, first_error(response)
         encode = self._encoding.answers_encoder(asked.api, head.version)

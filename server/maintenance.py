@@ -12,6 +12,7 @@ from typing import Final
 
 from ..clock import Clock
 from ..config.broker import BrokerSettings
+from ..memory import collect_garbage
 from ..protocol.errors import HorologError, StorageError, UnknownTopicOrPartition
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.events import Observer
@@ -25,6 +26,7 @@ from .trusted_time import TrustedTime
 from .work import Turns, Work
 
 CLOCK_INTERVAL_MS = 10_000
+GARBAGE_INTERVAL_MS = 5_000
 """Time between two looks at the clocks: after a kill, the next start is off by this much."""
 
 RESERVE_INTERVAL_MS = 10_000
@@ -80,6 +82,7 @@ class Maintenance:
         self.add("retention", self._retain_all, settings.log_retention_check_interval_ms)
         self.tasks["retention"].first_after(settings.log_initial_task_delay_ms)
         self.add("rolled", self._retain_rolled, ROLLED_INTERVAL_MS)
+        self.add("garbage", self._collect_garbage, GARBAGE_INTERVAL_MS)
         self.add("clock", self._look_at_clock, CLOCK_INTERVAL_MS)
         self.add("deletion", self._delete, DELETION_INTERVAL_MS)
         self.add("reserve", self._fill_reserve, RESERVE_INTERVAL_MS)
@@ -131,6 +134,10 @@ class Maintenance:
     def note_sync(self) -> None:
         """A log was synced: its recovery point is worth writing down."""
         self._synced = True
+
+    async def _collect_garbage(self) -> None:
+        if self._work.is_quiet:
+            collect_garbage()
 
     async def _retain_all(self) -> None:
         await self._retain(self._directory.partitions())

@@ -55,6 +55,11 @@ class Work:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no request is worked on that takes turns."""
+        return not (self._tasks or self._waiting)
+
     def in_storage_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a call that reads or writes a lot, in a thread."""
         return self._loop.run_in_executor(self._storage, call)

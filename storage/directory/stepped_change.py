@@ -77,6 +77,8 @@ class SteppedChange(Generic[T]):
         except BaseException as error:
             self._work = None
             self._failure = error
+        finally:
+            del failure  # Its traceback has this frame: the two would be left to the collector.
 
     def finish(self) -> None:
         """Do all that is left, here and now."""
@@ -87,7 +89,12 @@ class SteppedChange(Generic[T]):
             self.advance(step)
 
     def result(self) -> T:
-        """What the change returned, once it is done. Raises what it raised."""
-        if self._failure is not None:
-            raise self._failure
-        return self._outcome[0]
+        """What the change returned, once it is done. Raises what it raised. To be called once: an
+        exception that is kept here keeps this through its traceback."""
+        failure, self._failure = self._failure, None
+        if failure is None:
+            return self._outcome[0]
+        try:
+            raise failure
+        finally:
+            del failure

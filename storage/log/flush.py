@@ -185,7 +185,8 @@ class GroupCommit:
         self._asked: dict[Flushable, bool] = {}
         """Logs to be synced, and whether only the segments of each that are closed."""
         self._round = False
-        self._to_index: list[_Indexing] = []
+        self._to_index: dict[Path, list[_Indexing]] = {}
+        """By a log's folder."""
         self._with_checksums: dict[Path, FlushWork] = {}
         """By a log's folder, the newest of these that has checksums to write."""
         self._indexing = 0
@@ -260,7 +261,7 @@ class GroupCommit:
     def _index(self, log: Flushable, work: FlushWork) -> None:
         """Have the indexes synced behind the messages."""
         self._indexing += 1
-        self._to_index.append((log, work))
+        self._to_index.setdefault(work.directory, []).append((log, work))
         if work.checksums is not None:
             # They are of all segments of a log: of thousands, at each roll of one that rolls faster
             # than the disk syncs. The next round writes the newest alone.
@@ -276,15 +277,12 @@ class GroupCommit:
         if not self._to_index:
             self._tell_if_idle()
             return
-        by_log: dict[Path, list[_Indexing]] = {}
-        for item in self._to_index:
-            by_log.setdefault(item[1].directory, []).append(item)
         # All works of a log go together: the newest one alone has checksums.
-        taken = dict(islice(by_log.items(), LOGS_IN_A_ROUND))
-        self._to_index = [item for item in self._to_index if item[1].directory not in taken]
-        for directory in taken:
+        groups = []
+        for directory in list(islice(self._to_index, LOGS_IN_A_ROUND)):
+            groups.append(self._to_index.pop(directory))
             self._with_checksums.pop(directory, None)
-        self._index_executor.submit(self._run_indexes, list(taken.values()))
+        self._index_executor.submit(self._run_indexes, groups)
 
     def _run_indexes(self, groups: Sequence[Sequence[_Indexing]]) -> None:
         outcomes: list[tuple[Flushable, FlushWork, OSError | None]] = []

@@ -53,3 +53,33 @@ def test_what_an_operator_has_chosen_stays() -> None:
     before, after = page_faults(MALLOC_TRIM_THRESHOLD_="131072", MALLOC_MMAP_THRESHOLD_="131072")
     assert before > 1000
     assert after > 1000
+
+
+GARBAGE = """
+import gc, weakref
+from horolog.memory import collect_garbage, settle
+
+class Cycle:
+    def __init__(self):
+        self.itself = self
+
+def is_left():
+    cycle = Cycle()
+    found = weakref.ref(cycle)
+    gc.collect(1)  # from here on only a look through everything finds it
+    del cycle
+    collect_garbage()
+    return found() is not None
+
+print(is_left())
+settle()
+print(is_left())
+"""
+
+
+def test_garbage_is_collected_when_there_is_time() -> None:
+    """Of a process that has settled; others are left to Python."""
+    told = subprocess.run(
+        [sys.executable, "-c", GARBAGE], stdout=subprocess.PIPE, check=True, text=True
+    )
+    assert told.stdout.split() == ["True", "False"]
