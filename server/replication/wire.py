@@ -5,6 +5,7 @@ from typing import Final
 
 from ...protocol.api.cluster.replicate import (
     Answers,
+    DamagedPartition,
     EpochBegin,
     EpochOwner,
     ReplicaPosition,
@@ -162,6 +163,10 @@ def write_response(message: FromLeader, broker_id: int) -> ReplicateResponse:
             epoch=message.epoch,
             broker_id=broker_id,
             owners=_write_owners(message.owners),
+            damaged=[
+                DamagedPartition(topic=topic, partition=number)
+                for topic, number in sorted(message.damaged)
+            ],
         )
     answers = Answers.HANDED_OVER
     return ReplicateResponse(answers=answers, epoch=message.epoch, broker_id=broker_id)
@@ -232,7 +237,8 @@ def read_response(response: ReplicateResponse) -> FromLeader:
     if response.answers == Answers.FETCHED:
         return Fetched(response.epoch, tuple(map(_read_part, response.parts)))
     if response.answers == Answers.WELCOME:
-        return Welcome(response.epoch, _read_owners(response.owners))
+        damaged = frozenset((one.topic, one.partition) for one in response.damaged)
+        return Welcome(response.epoch, _read_owners(response.owners), damaged)
     if response.answers == Answers.REFUSAL:
         return Refusal(response.epoch)
     if response.answers == Answers.HANDED_OVER:

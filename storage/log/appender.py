@@ -330,7 +330,7 @@ class Appender:
             else:
                 log.fail(failure)
             return failure
-        if isinstance(error, StorageError):
+        if isinstance(error, StorageError) and log.segment_list.active.damaged is None:
             log.fail(error)
         return error
 

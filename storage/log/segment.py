@@ -208,11 +208,13 @@ class Segment(IndexedSegment):
         staged.broken = False
 
     def commit(self) -> None:
-        """Write what is staged, all or nothing, as `append` says."""
+        """Write what is staged, all or nothing, as `append` says. Raises `StorageError`, too, where
+        the file is shorter than it was: a write behind its end would leave a hole."""
         staged = self._staged
         if staged is None:
             return
         self._staged = None
+        self._check_end(staged)
         try:
             if staged.broken:
                 raise MemoryError
@@ -242,6 +244,15 @@ class Segment(IndexedSegment):
             self._take_back(staged)
             raise
 
+    def _check_end(self, staged: "_Staged") -> None:
+        file = self._file
+        if file is None:
+            return
+        ends = file.size()
+        if ends < staged.sets[0][0]:
+            self._take_back(staged)
+            raise self.damage(ends, file)
+
     def _take_back(self, staged: "_Staged") -> None:
         """Be as before the first set of `staged`, in memory and on disk."""
         position, self.next_offset, self.since_bytes, self.largest, self.tail_stamp_ms, changes = (
@@ -257,7 +268,9 @@ class Segment(IndexedSegment):
     def _cut_back(self, position: int, offset_entries: int, time_entries: int) -> None:
         self._indexes_behind = True
         try:
-            self.hold_open().truncate(position)
+            file = self.hold_open()
+            if file.size() >= position:  # One that was cut short would grow.
+                file.truncate(position)
             self.offset_index.keep(offset_entries)
             self.time_index.keep(time_entries)
             self._keep_creation_time()
