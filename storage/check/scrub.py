@@ -37,7 +37,7 @@ class SegmentScrub:
         """How much has been read."""
         self._files = files
         self._cuts = segment.cuts
-        self._closed = segment is not log.segment_list.active
+        self._closed = segment is not log.segment_list.active and segment.damaged is None
         self.end = _safe_end(log, segment)
         """Up to here it is read."""
         self._file: File | None = None
@@ -53,7 +53,7 @@ class SegmentScrub:
 
         Raises `OSError` where the file cannot be opened.
         """
-        if self.end <= self.read_bytes:
+        if not self.end:
             return False
         scan = self._scan or self._begin()
         try:

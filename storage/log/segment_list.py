@@ -24,6 +24,12 @@ from .flush import FlushWork
 from .recovery import check_end, damage_fields, take_damaged
 from .segment import Segment
 
+COPIED_ADVICE: Final = (
+    "a follower copies it again by itself; a leader hands over where etcd decides and another broker "
+    "is in sync, else promote one that is"
+)
+"""What to do about damage in a log of which other brokers have copies."""
+
 _STRIDE: Final = 64
 """Of so many segments in a row one is looked at first."""
 
@@ -87,7 +93,10 @@ class SegmentList:
 
     def _damage_met(self, segment: ReadableSegment) -> None:
         self._forget_times()
-        self._observe("segment_damaged", **damage_fields(segment))
+        fields = damage_fields(segment)
+        if self.copied:
+            fields["advice"] = COPIED_ADVICE
+        self._observe("segment_damaged", **fields)
         if self.on_damage is not None:
             self.on_damage()
 
