@@ -25,8 +25,8 @@ from .recovery import check_end, damage_fields, take_damaged
 from .segment import Segment
 
 COPIED_ADVICE: Final = (
-    "a follower copies it again by itself; a leader hands over where etcd decides and another broker "
-    "is in sync, else promote one that is"
+    "a follower copies it again by itself; a leader lets another broker in sync lead where etcd "
+    "decides, else promote one that is"
 )
 """What to do about damage in a log of which other brokers have copies."""
 
