@@ -319,7 +319,9 @@ def _merged(effects: Iterable[Effect]) -> Iterator[Effect]:
             if pending is not None and not same:
                 yield _confirm(pending, positions)
                 positions = {}
-            pending = effect
+            if same and pending is not None and pending.message.leaving:
+                message = message._replace(leaving=True)
+            pending = effect._replace(message=message)
             positions |= {one.partition: one for one in message.positions}
             continue
         if pending is not None:
@@ -332,4 +334,4 @@ def _merged(effects: Iterable[Effect]) -> Iterator[Effect]:
 
 def _confirm(last: Send, positions: dict[Partition, Position]) -> Send:
     assert isinstance(last.message, Confirm)
-    return Send(last.connection, Confirm(last.message.epoch, tuple(positions.values())))
+    return last._replace(message=last.message._replace(positions=tuple(positions.values())))

@@ -214,7 +214,11 @@ class Segment(IndexedSegment):
         if staged is None:
             return
         self._staged = None
-        self._check_end(staged)
+        try:
+            self.check_end(staged.sets[0][0])
+        except StorageError:
+            self._take_back(staged)
+            raise
         try:
             if staged.broken:
                 raise MemoryError
@@ -244,14 +248,13 @@ class Segment(IndexedSegment):
             self._take_back(staged)
             raise
 
-    def _check_end(self, staged: "_Staged") -> None:
+    def check_end(self, size_bytes: int) -> None:
+        """Raise the damage of a file that is shorter than `size_bytes`, which were written."""
         file = self._file
-        if file is None:
-            return
-        ends = file.size()
-        if ends < staged.sets[0][0]:
-            self._take_back(staged)
-            raise self.damage(ends, file)
+        if file is not None:
+            ends = file.size()
+            if ends < size_bytes:
+                raise self.damage(ends, file)
 
     def _take_back(self, staged: "_Staged") -> None:
         """Be as before the first set of `staged`, in memory and on disk."""
