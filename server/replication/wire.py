@@ -312,26 +312,27 @@ def merged(effects: Sequence[Effect]) -> Iterable[Effect]:
 def _merged(effects: Iterable[Effect]) -> Iterator[Effect]:
     pending: Send | None = None
     positions: dict[Partition, Position] = {}
+    leaving = False
     for effect in effects:
         message = effect.message if isinstance(effect, Send) else None
         if isinstance(effect, Send) and isinstance(message, Confirm):
             same = pending is not None and pending.connection == effect.connection
             if pending is not None and not same:
-                yield _confirm(pending, positions)
-                positions = {}
-            if same and pending is not None and pending.message.leaving:
-                message = message._replace(leaving=True)
-            pending = effect._replace(message=message)
+                yield _confirm(pending, positions, leaving)
+                positions, leaving = {}, False
+            pending = effect
             positions |= {one.partition: one for one in message.positions}
+            leaving = leaving or message.leaving
             continue
         if pending is not None:
-            yield _confirm(pending, positions)
-            pending, positions = None, {}
+            yield _confirm(pending, positions, leaving)
+            pending, positions, leaving = None, {}, False
         yield effect
     if pending is not None:
-        yield _confirm(pending, positions)
+        yield _confirm(pending, positions, leaving)
 
 
-def _confirm(last: Send, positions: dict[Partition, Position]) -> Send:
+def _confirm(last: Send, positions: dict[Partition, Position], leaving: bool) -> Send:
     assert isinstance(last.message, Confirm)
-    return last._replace(message=last.message._replace(positions=tuple(positions.values())))
+    confirm = Confirm(last.message.epoch, tuple(positions.values()), leaving=leaving)
+    return Send(last.connection, confirm)

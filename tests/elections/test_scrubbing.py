@@ -104,11 +104,12 @@ async def test_a_damaged_follower_copies_what_is_damaged(place: Path, etcd: Etcd
     async with two_brokers(place, etcd) as (addresses, brokers):
         first, second = brokers
         good = logs(second)
-        assert second.services.cluster is not None
-        nonce = second.services.cluster.node.identity.nonce
+        cluster = second.services.cluster
+        assert cluster is not None
+        nonce = cluster.node.identity.nonce
         flip(second, 1)
         await scrub(second)
-        await until(lambda: second.services.cluster.node.identity.nonce != nonce)
+        await until(lambda: cluster.node.identity.nonce != nonce)
         await until(lambda: all_in_sync(brokers))
         assert leads(first)
         assert logs(second) == good

@@ -12,6 +12,7 @@ from horolog import Consumer
 from horolog.client.cluster.any_replica import AnyReplica
 from horolog.protocol.errors import PolicyViolation, StorageError
 from horolog.replication import hand_node
+from horolog.replication.partition_log import Identity
 from horolog.server.replication import replica_fetcher
 from horolog.storage.files import SystemFiles
 from horolog.testing.files import FaultyFiles
@@ -75,6 +76,11 @@ async def scrub(member: Member) -> None:
         await scrubber.run_pass()
 
 
+def damages(member: Member) -> list[str]:
+    assert member.broker is not None
+    return list(member.broker.services.scrubber.damages())
+
+
 @pytest.mark.parametrize("found_by", ["reader", "scrub"])
 async def test_a_follower_that_meets_damage_copies_the_segment_again(
     place: Path, monkeypatch: pytest.MonkeyPatch, found_by: str
@@ -89,7 +95,12 @@ async def test_a_follower_that_meets_damage_copies_the_segment_again(
         seen: list[bool] = []
         node = follower.cluster.node
         remember = node.remember
-        node.remember = lambda identity: (seen.append(identity.in_doubt), remember(identity))
+
+        def noted(identity: Identity) -> None:
+            seen.append(identity.in_doubt)
+            remember(identity)
+
+        node.remember = noted
         # A consumer that was sent there gets its message from another broker.
         async with Consumer(follower.address, read_from="any", max_wait_ms=100) as consumer:
             consumer.assign(TOPIC)
@@ -150,7 +161,7 @@ async def test_a_leader_by_hand_reports_its_damage_and_leads_on(place: Path) -> 
         assert "promote one that is" in fields["advice"]
         assert leader.cluster.leads
         assert leader.cluster.people.figures().not_copied == 1
-        (text,) = leader.broker.services.scrubber.damages()
+        (text,) = damages(leader)
         assert text.startswith(f"{TOPIC}-0 is damaged at byte 0")
         # The follower keeps its good copy.
         await leader.produce(OTHER, "a")
@@ -169,7 +180,7 @@ async def test_a_leader_appends_nothing_behind_a_file_that_was_cut_short(place: 
             await leader.produce(TOPIC, "behind a hole")
         assert path.stat().st_size == left
         assert leader.cluster.stored.hurt() == [(TOPIC, 0)]
-        (text,) = leader.broker.services.scrubber.damages()
+        (text,) = damages(leader)
         assert f"the file was cut short: it ends at byte {left}" in text
         await leader.produce(OTHER, "elsewhere")
 

@@ -136,7 +136,8 @@ def test_a_file_without_a_place_gets_one(tmp_path: Path) -> None:
 
 def test_a_confirmation_that_says_that_the_follower_leaves_says_so_when_it_is_merged() -> None:
     leaving = Send(1, Confirm(3, (), leaving=True))
-    later = Send(1, Confirm(3, (Position(("t", 0), 5, 3, 5, 0),)))
+    positions = (Position(("t", 0), 5, 3, 5, 0),)
+    later = Send(1, Confirm(3, positions))
     assert list(merged([leaving, Close(1)])) == [leaving, Close(1)]
     (both,) = merged([leaving, later])
-    assert both == Send(1, Confirm(3, later.message.positions, leaving=True))
+    assert both == Send(1, Confirm(3, positions, leaving=True))
