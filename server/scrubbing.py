@@ -81,6 +81,8 @@ class Scrubber:
         self._next_offset = 0
         """Its segments from there on are still to be read."""
         self._scrub: SegmentScrub | None = None
+        self._open: set[SegmentScrub] = set()
+        """Those that have a file open, perhaps."""
         self._began_s = 0.0
         self._round_bytes = 0
         self._next_round_s = clock.monotonic()
@@ -90,6 +92,11 @@ class Scrubber:
         self._one_check = asyncio.Lock()
         self._damaged: set[Partition] = set()
         """Partitions whose damage was looked at."""
+
+    def close(self) -> None:
+        """Give up all files, once no thread reads them any more."""
+        for scrub in self._open:
+            scrub.close()
 
     # Rounds
 
@@ -180,6 +187,7 @@ class Scrubber:
     # One segment
 
     async def _read(self, scrub: SegmentScrub) -> bool:
+        self._open.add(scrub)
         try:
             more = await self._work.in_storage_thread(scrub.read)
         except OSError as error:
@@ -190,6 +198,7 @@ class Scrubber:
 
     async def _end(self, scrub: SegmentScrub) -> None:
         """Take in what a check has found."""
+        self._open.discard(scrub)
         scrub.close()
         self._figures.scrubbed_bytes += scrub.read_bytes
         log, segment = scrub.log, scrub.segment

@@ -58,6 +58,7 @@ def make_services(
     """
     loop = asyncio.get_running_loop()
     work = Work(loop)
+    cleanups.callback(lambda: scrubber.close())
     cleanups.push_async_callback(work.stop)
     commits = _group_commit(loop, clock, figures, lambda: maintenance.note_sync(), cleanups)
     fetches = ParkingLot(loop, MAX_PARKED_FETCHES, MAX_PARKED_PARTITIONS)
