@@ -232,7 +232,7 @@ class Scrubber:
 
     async def _check(self, log: Log, segment: Segment) -> None:
         async with self._one_check:
-            scrub = SegmentScrub(log, segment, self._files)
+            scrub = SegmentScrub(log, segment, self._files, unsynced=True)
             while await self._read(scrub):
                 pass
             await self._end(scrub)

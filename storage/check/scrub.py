@@ -28,9 +28,10 @@ UNREADABLE_RULE: Final = "the disk cannot read it"
 
 
 class SegmentScrub:
-    """A check of what is safe of one segment. Made, and ended, in the loop's thread."""
+    """A check of one segment. Made, and ended, in the loop's thread."""
 
-    def __init__(self, log: Log, segment: Segment, files: Files) -> None:
+    def __init__(self, log: Log, segment: Segment, files: Files, *, unsynced: bool = False) -> None:
+        """What is not synced is read only if `unsynced`: the disk may not have it."""
         self.log = log
         self.segment = segment
         self.read_bytes = 0
@@ -38,7 +39,7 @@ class SegmentScrub:
         self._files = files
         self._cuts = segment.cuts
         self._closed = segment is not log.segment_list.active and segment.damaged is None
-        self.end = _safe_end(log, segment)
+        self.end = segment.readable_bytes if unsynced else _safe_end(log, segment)
         """Up to here it is read."""
         self._file: File | None = None
         self._scan: LogScan | None = None

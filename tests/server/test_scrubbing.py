@@ -147,6 +147,15 @@ async def test_damage_that_a_reader_meets_is_known_at_once(
     assert result(await client.call(produce("a", message_set(NOW)))).error_code == 0
 
 
+async def test_a_reader_has_what_is_not_synced_checked_too(broker: Broker, client: Wire) -> None:
+    await client.call(create_topic("a"))
+    await client.call(produce("a", message_set(NOW)))
+    (segment,) = broker.directory.log("a", 0).segments
+    flip(segment)
+    assert result(await client.call(doubting(fetch("a", (0, 0))))).error_code == 56
+    assert result(await client.call(produce("a", message_set(NOW)))).error_code == 56
+
+
 async def test_a_segment_is_checked_once_for_all_its_readers(
     broker: Broker, client: Wire, clock: ManualClock
 ) -> None:
