@@ -150,6 +150,29 @@ async def test_a_follower_keeps_a_damaged_log_while_its_leader_s_is_damaged_too(
         assert f"{TOPIC}-0 is damaged here" in follower.cluster.standing.not_ready()
 
 
+async def test_a_follower_copies_its_damaged_metadata_log_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its topics stay as they are."""
+    monkeypatch.setattr(hand_node, "LEAVING_S", 0.1)
+    async with members(place) as all_:
+        await with_topics(all_)
+        leader, follower = all_[1], all_[2]
+        log = follower.cluster.stored.metadata.log
+        await eventually(lambda: log.flusher.synced_offset == log.log_end_offset)
+        path = log.segments[0].log_path
+        good = path.read_bytes()
+        path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        await scrub(follower)
+        await eventually(lambda: path.read_bytes() == good)
+        await all_.in_sync(leader)
+        assert follower.cluster.stored.hurt() == []
+        assert follower.log(TOPIC).log_end_offset == COUNT
+        await leader.call(create_topic("new"))
+        await leader.produce("new", "a")
+        await eventually(lambda: follower.log("new").log_end_offset == 1)
+
+
 async def test_a_leader_by_hand_reports_its_damage_and_leads_on(place: Path) -> None:
     async with members(place) as all_:
         await with_topics(all_)
