@@ -69,6 +69,7 @@ class BrokerSettings:
     max_positions_bytes: int
     max_producer_states_bytes: int
     log_retention_check_interval_ms: int
+    log_scrub_days: int
     log_initial_task_delay_ms: int
     log_flush_scheduler_interval_ms: int
     clock_step_max_ms: int

@@ -154,6 +154,15 @@ _TASKS: Final = (
         "Time between two passes of retention and of rolling idle segments.",
     ),
     _integer(
+        "log.scrub.days",
+        7,
+        "days",
+        "Within so many days the broker reads all that is stored once, slowly (1 to 16 MiB a "
+        "second), and checks it: bytes that changed on the disk are found while another broker "
+        "still has good ones. 0: never.",
+        minimum=0,
+    ),
+    _integer(
         "log.initial.task.delay.ms",
         30_000,
         "ms",

@@ -111,6 +111,7 @@ class Follower:
                 # Only now: until a leader is there, these may be the only copies.
                 self._begins_anew()
                 log.truncate_fully(log.log_start_offset, None)
+        self._give_up_damaged(message)
         self._go_by_owners(message)
         self._welcomed = self._ever_welcomed = True
         self._changed = set(self._directory.logs)
@@ -118,6 +119,14 @@ class Follower:
         self._reported = set(self._directory.logs)
         self._was_cut = False
         self._fetch(now_s)
+
+    def _give_up_damaged(self, message: Welcome) -> None:
+        """Cut damaged logs in front of their damage, to copy the rest from the leader. Where the
+        leader's log is damaged, too, this one may have the only good copy of some messages."""
+        for partition, log in list(self._directory.logs.items()):
+            if log.damaged_from is not None and partition not in message.damaged:
+                self._begins_anew()
+                log.truncate(log.damaged_from)
 
     def _go_by_owners(self, message: Welcome) -> None:
         """Give up the messages of epochs in which another member led than the leader knows: a

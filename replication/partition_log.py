@@ -92,7 +92,8 @@ class PartitionLog(Protocol):
         ...
 
     def truncate(self, offset: int) -> None:
-        """Remove the messages from `offset` on, with the epochs that began there."""
+        """Remove the messages from `offset` on, with the epochs that began there; more where a set
+        holds `offset`, or what is in front of it is damaged."""
         ...
 
     def producers_at_start(self) -> Any:

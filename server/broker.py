@@ -52,6 +52,9 @@ HTTP_MODULES = (f"{__package__}.page.routes", f"{__package__}.web.connection")
 LINES_AT_ONCE = 50
 """Lines of metrics that are made without a look at the time."""
 
+DAMAGES_MAX = 3
+"""Damaged segments that `/readyz` names."""
+
 STOP_SECONDS = 5.0
 """How long clients may take for their last answers when the broker stops."""
 
@@ -272,6 +275,7 @@ class Broker:
             self.settings,
             cleanups,
             directory=self.directory,
+            files=self._files,
             security=self.security,
             clock=self.clock,
             trusted_time=self.trusted_time,
@@ -332,6 +336,7 @@ class Broker:
             security=self.security,
             open_paths=open_paths,
             role=None if self.services.cluster is None else self.services.cluster.standing,
+            damage=lambda: "; ".join(islice(self.services.scrubber.damages(), DAMAGES_MAX)),
         )
 
     async def _open_logs(self) -> None:

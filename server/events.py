@@ -279,7 +279,9 @@ def _segment_set_aside(figures: Figures, fields: Fields) -> None:
 
 
 def _damaged(figures: Figures, fields: Fields) -> None:
-    figures.topic(str(fields["topic"])).damaged_segments += 1
+    topic = str(fields["topic"])
+    figures.topic(topic).damaged_segments += 1
+    figures.damaged_partitions[topic, int(str(fields["partition"]))] = None
 
 
 def _clock_behind(figures: Figures, fields: Fields) -> None:

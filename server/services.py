@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from random import Random
 
 from ..clock import Clock
 from ..config.broker import BrokerSettings
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.events import Observer
+from ..storage.files import Files
 from ..storage.log.flush import GroupCommit
 from .afterwards import Afterwards
 from .conversions import Conversions
@@ -23,6 +25,7 @@ from .metrics.figures import Figures
 from .metrics.lags import Lags
 from .outcomes import Outcomes
 from .parking import ParkingLot
+from .scrubbing import SCRUB_INTERVAL_MS, Scrubber
 from .security.service import Security
 from .time_maps import TimeMaps
 from .trusted_time import TrustedTime
@@ -41,6 +44,7 @@ def make_services(
     cleanups: AsyncExitStack,
     *,
     directory: LogDirectory,
+    files: Files,
     security: Security,
     clock: Clock,
     trusted_time: TrustedTime,
@@ -54,6 +58,7 @@ def make_services(
     """
     loop = asyncio.get_running_loop()
     work = Work(loop)
+    cleanups.callback(lambda: scrubber.close())
     cleanups.push_async_callback(work.stop)
     commits = _group_commit(loop, clock, figures, lambda: maintenance.note_sync(), cleanups)
     fetches = ParkingLot(loop, MAX_PARKED_FETCHES, MAX_PARKED_PARTITIONS)
@@ -69,6 +74,19 @@ def make_services(
         trusted_time=trusted_time,
         observe=observe,
     )
+    scrubber = Scrubber(
+        settings,
+        directory=directory,
+        files=files,
+        logs=logs,
+        work=work,
+        clock=clock,
+        random=Random(),
+        figures=figures,
+        observe=observe,
+    )
+    maintenance.add("scrub", scrubber.run_pass, SCRUB_INTERVAL_MS)
+    maintenance.tasks["scrub"].first_after(settings.log_initial_task_delay_ms)
     metadata = _metadata_store(directory, logs, work, commits, figures, observe)
     services = Services(
         settings=settings,
@@ -103,6 +121,7 @@ def make_services(
         kafka_address=kafka_address,
         security=security,
         rolled=maintenance.note_roll,
+        scrubber=scrubber,
     )
     return services, maintenance
 

@@ -38,6 +38,11 @@ class Damage:
         """Where it is, and why."""
         return f"damaged at byte {self.position}, offset {self.offset}: {self.rule}"
 
+    def cut_short(self, ends: int, ended: int) -> "Damage":
+        """The same, of a file that ends at byte `ends`, and did at `ended`."""
+        rule = f"the file was cut short: it ends at byte {ends}, and did at {ended}"
+        return Damage(self.position, self.offset, rule)
+
     def error(self, path: Path) -> CodedError:
         """The error of every reader that reaches the damaged rest of the log file at `path`."""
         if self.later_format:
@@ -70,8 +75,7 @@ def first_damage(file: File, start: int, met: int, size_bytes: int, base_offset:
             offset = max(offsets[0], base_offset)
         scan = scan_log_file(file, start, end, next_offset=offset, gaps=True, check_crc=True)
         if ends < size_bytes and scan.problem in (Problem.NONE, Problem.PARTIAL):
-            rule = f"the file was cut short: it ends at byte {ends}, and did at {size_bytes}"
-            return Damage(scan.good_bytes, scan.next_offset, rule)
+            return damage_of(scan).cut_short(ends, size_bytes)
         if scan.problem is not Problem.NONE and scan.good_bytes < met:
             return damage_of(scan)
         offset = scan.next_offset

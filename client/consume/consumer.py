@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ...clock import Clock, SystemClock
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
@@ -27,6 +27,8 @@ from .time_window import TimeWindow
 
 if TYPE_CHECKING:
     from ..security.security import Security
+
+T = TypeVar("T")
 
 _MIB: Final = 1024 * 1024
 
@@ -296,22 +298,26 @@ class Consumer(Client):
         millions a second, or into a table. A compressed set is a batch of its own. Keys, values and
         headers that are not among `columns` come as nulls, uncopied."""
         check_content(columns)
+        wait_ms = self._max_wait_ms if max_wait_ms is None else max_wait_ms
         async with self._filling:
             self._ready.clear()  # they come again, in columns
-            found = await self._fetches.fetch(
-                self._max_wait_ms if max_wait_ms is None else max_wait_ms
-            )
-            batches: list[ColumnBatch] = []
-            for assigned, offset, result, entries in found:
-                read = self._options.columns(assigned.topic, result, offset, columns, entries)
-                if not read and result.records:
-                    assigned.position = next_offset(result, offset, entries)
-                elif read:
-                    last_ms = int(read[-1].timestamps_ms[-1])
-                    assigned.position = read[-1].next_offset
-                    assigned.timestamp_ms = None if last_ms < 0 else last_ms
-                    batches += read
-            return batches
+            return await self._checked(partial(self._read_columns, wait_ms, columns))
+
+    async def _read_columns(self, wait_ms: int, columns: Collection[Content]) -> list[ColumnBatch]:
+        batches: list[ColumnBatch] = []
+        for assigned, offset, result, entries in await self._fetches.fetch(wait_ms):
+            read = self._options.columns(assigned.topic, result, offset, columns, entries)
+            if not read and result.records:
+                assigned.position = next_offset(result, offset, entries)
+            elif read:
+                last_ms = int(read[-1].timestamps_ms[-1])
+                assigned.position = read[-1].next_offset
+                assigned.timestamp_ms = None if last_ms < 0 else last_ms
+                batches += read
+        return batches
+
+    async def _checked(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        return await self._options.checked(attempt, several=self._cluster.several)
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         return self
@@ -339,13 +345,16 @@ class Consumer(Client):
             if self._ready:
                 return
             wait_ms = self._max_wait_ms if max_wait_ms is None else max_wait_ms
-            ready: list[ConsumerRecord] = []
-            for assigned, offset, result, entries in await self._fetches.fetch(wait_ms):
-                read = self._options.records(assigned.topic, result, offset, entries)
-                if not read and result.records:
-                    assigned.position = next_offset(result, offset, entries)
-                ready += read
-            self._ready.extend(ready)
+            self._ready.extend(await self._checked(partial(self._read_records, wait_ms)))
+
+    async def _read_records(self, wait_ms: int) -> list[ConsumerRecord]:
+        ready: list[ConsumerRecord] = []
+        for assigned, offset, result, entries in await self._fetches.fetch(wait_ms):
+            read = self._options.records(assigned.topic, result, offset, entries)
+            if not read and result.records:
+                assigned.position = next_offset(result, offset, entries)
+            ready += read
+        return ready
 
     def _named(self, name: str | None) -> str:
         chosen = self._name if name is None else name

@@ -1,9 +1,10 @@
 """What a fetch asks for, and the messages in its answer."""
 
+import asyncio
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Final, TypeVar
 
@@ -17,7 +18,7 @@ from ...protocol.api.log.fetch import (
     FetchRequest,
     FetchTopic,
 )
-from ...protocol.errors import CorruptMessage, HorologError, MessageTooLarge
+from ...protocol.errors import CorruptMessage, HorologError, MessageTooLarge, StorageError
 from ...protocol.records.batches.batch import read_header
 from ...protocol.records.columns import CONTENT, Columns, Content, read_columns
 from ...protocol.records.kernel import Walk, walk
@@ -31,10 +32,14 @@ from ...protocol.records.layout import (
     Buffer,
     TimestampType,
 )
+from ..cluster.backoff import Backoff
 from ..results import ColumnBatch, ConsumerRecord
 from .time_bounds import TimeBounds
 
 _SIZE_BYTES: Final = 4
+
+_TAKEN_OVER_S: Final = 5.0
+"""A leader that finds its messages damaged has let another broker lead by then, if one can."""
 
 
 def without_aborted(records: Buffer, aborted: Sequence[AbortedTransaction] | None) -> Buffer:
@@ -89,6 +94,10 @@ class FetchOptions:
     read_committed: bool = False
     window: TimeBounds | None = None
     """Brokers may pass over what is not of these times."""
+    doubted: dict[TopicPartition, int] = field(init=False, default_factory=dict, compare=False)
+    """Where damaged messages came: the next request has the broker check what it has stored."""
+    _checked: dict[TopicPartition, int] = field(init=False, default_factory=dict, compare=False)
+    """Where that was asked for last."""
 
     def request(self, offsets: dict[TopicPartition, int], max_wait_ms: int) -> FetchRequest:
         """Asks for the messages from these offsets on."""
@@ -110,12 +119,39 @@ class FetchOptions:
                             window_from_ms=from_ms,
                             window_until_ms=until_ms,
                             window_by=by,
+                            check=self._is_to_check((topic, partition), offset),
                         )
                     ],
                 )
                 for (topic, partition), offset in offsets.items()
             ],
         )
+
+    def _is_to_check(self, key: TopicPartition, offset: int) -> bool:
+        if self.doubted.pop(key, None) != offset:
+            return False
+        self._checked[key] = offset
+        return True
+
+    async def checked(self, attempt: Callable[[], Awaitable[T]], *, several: bool) -> T:
+        """What `attempt`, which fetches and reads, gives. Where damaged messages came it is made
+        again, and the broker checks what it has stored; of `several` brokers another one may lead a
+        moment later."""
+        try:
+            return await attempt()
+        except CorruptMessage:
+            if not self.doubted:
+                raise
+        loop, backoff = asyncio.get_running_loop(), Backoff()
+        until = loop.time() + (_TAKEN_OVER_S if several else 0.0)
+        while True:
+            try:
+                return await attempt()
+            except StorageError:
+                wait_s = backoff.next_s()
+                if loop.time() + wait_s > until:
+                    raise
+            await asyncio.sleep(wait_s)
 
     def records(
         self,
@@ -197,6 +233,9 @@ class FetchOptions:
             read.extend(found)  # keeps what came before an error
         except CorruptMessage as error:
             if not read:
+                key = topic, result.partition
+                if self._checked.get(key) != offset:
+                    self.doubted[key] = offset
                 raise CorruptMessage(
                     f"{topic}-{result.partition} cannot be read at offset {offset} or soon after "
                     f"it: {error.message}. If that stays so, what the broker stores is damaged: "

@@ -279,6 +279,12 @@ class TimeWindow:
     async def _fetch(
         self, places: Sequence[WindowPartition], form: Form[T], wait_ms: int
     ) -> list[T]:
+        read = partial(self._fetch_once, places, form, wait_ms)
+        return await self._options.checked(read, several=self._cluster.several)
+
+    async def _fetch_once(
+        self, places: Sequence[WindowPartition], form: Form[T], wait_ms: int
+    ) -> list[T]:
         asked = {place.key: place.position or 0 for place in places}
         results = await self._requests.ask(partial(self._fetches.fetch, asked, wait_ms))
         # What cannot be read is raised before anything is taken: so the others' messages come

@@ -23,6 +23,7 @@ from ..metrics.figures import Figures
 from ..metrics.lags import Lags
 from ..outcomes import Outcomes
 from ..parking import ParkingLot, Wait
+from ..scrubbing import Scrubber
 from ..security.service import Security
 from ..security.session import ANONYMOUS, Session
 from ..time_maps import TimeMaps
@@ -62,6 +63,7 @@ class Services:
     kafka_address: str | None
     """Where the port for Kafka's clients is, if it is open."""
     security: Security
+    scrubber: Scrubber
     rolled: Callable[[str, int], None]
     """Called with a partition that rolled: its retention is looked at soon."""
     cluster: "Cluster | None" = None

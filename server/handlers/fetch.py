@@ -31,7 +31,15 @@ from ..conversions import Limits
 from ..parking import Partition
 from .base import Later, Services, each_alone, in_turns
 from .epochs import check_epoch
-from .fetch_places import append_times_loaded, get_ready, has_window, partitions_of, place_of
+from .fetch_places import (
+    append_times_loaded,
+    check_stored,
+    doubted_by,
+    get_ready,
+    has_window,
+    partitions_of,
+    place_of,
+)
 
 FIRST_VERSION_WITH_V1 = 2
 """Older fetches speak message format v0 only."""
@@ -64,7 +72,14 @@ def _answer(services: Services, request: FetchRequest, version: int) -> FetchRes
     if request.session_epoch not in WHOLE_EPOCHS:
         # A client that gets this error asks for all of its partitions in every fetch.
         return FetchResponse(error_code=UnknownFetchSession.code, topics=[])
-    return _finished(services, request, _answering(services, request, version))
+
+    def answer() -> FetchResponse | Later:
+        return _finished(services, request, _answering(services, request, version))
+
+    doubted = doubted_by(request)
+    if doubted:
+        return Later(services.work.start(check_stored(services, doubted)), answer)
+    return answer()
 
 
 handle_many: Final = each_alone(_answer)

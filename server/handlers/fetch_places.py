@@ -1,7 +1,8 @@
 """Where a fetch goes on reading: windows of time, and what has to be loaded before it can."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from typing import Final
 
 from ...protocol.api.log.fetch import FetchPartition, FetchRequest
 from ...protocol.api.log.list_offsets import BY_APPEND, BY_TIMESTAMP
@@ -13,12 +14,34 @@ from ...storage.read.windows import Place, TimeWindow
 from ..parking import Partition
 from .base import Services
 
+CHECKED_MAX: Final = 8
+"""Partitions that are checked for one fetch."""
+
 
 def partitions_of(request: FetchRequest) -> Iterator[Partition]:
     """Every partition that a fetch names, as often as it does."""
     for topic in request.topics:
         for partition in topic.partitions:
             yield topic.name, partition.partition
+
+
+def doubted_by(request: FetchRequest) -> list[tuple[str, FetchPartition]]:
+    """Partitions of which a reader says that what it got was damaged."""
+    return [
+        (topic.name, partition)
+        for topic in request.topics
+        for partition in topic.partitions
+        if partition.check
+    ]
+
+
+async def check_stored(services: Services, doubted: Sequence[tuple[str, FetchPartition]]) -> None:
+    """Check the segments that a reader doubts. What is found the fetch meets, too."""
+    for topic, wanted in doubted[:CHECKED_MAX]:
+        with suppress(HorologError, OSError):
+            log = services.logs.find(topic, wanted.partition)
+            await services.logs.prepare([log] if not log.prepared else ())
+            await services.scrubber.checked(log, wanted.fetch_offset)
 
 
 def append_times_loaded(services: Services, request: FetchRequest) -> bool:

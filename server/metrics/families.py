@@ -331,6 +331,7 @@ def _background(figures: Figures, gauges: Gauges) -> Iterator[Family]:
         (),
         list(_histogram((), FSYNC_BUCKETS_SECONDS, lag.counts, lag.sum_seconds)),
     )
+    yield from _scrubbing(figures)
     yield _by_label(
         "horolog_clock_steps",
         "Times the wall clock moved otherwise than the monotonic one by more than "
@@ -354,6 +355,25 @@ def _background(figures: Figures, gauges: Gauges) -> Iterator[Family]:
         "Log lines not written because there were too many like them.",
         "event",
         figures.suppressed_lines,
+    )
+
+
+def _scrubbing(figures: Figures) -> Iterator[Family]:
+    yield _counter(
+        "horolog_scrubbed_bytes",
+        "Bytes of logs that were read again to see whether they have changed on the disk.",
+        figures.scrubbed_bytes,
+    )
+    yield _counter(
+        "horolog_scrub_rounds",
+        "Times that all logs have been read through for that.",
+        figures.scrub_rounds,
+    )
+    total = figures.scrub_total_bytes
+    yield _gauge(
+        "horolog_scrub_progress_ratio",
+        "How much of the logs the present round has read, or the last one; 0 before the first.",
+        min(figures.scrub_done_bytes / total, 1.0) if total else 0.0,
     )
 
 

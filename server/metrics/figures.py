@@ -167,6 +167,14 @@ class Figures:
         self.parked_refused = 0
         self.suppressed_lines: dict[str, int] = {}
         """Log lines that were not written because there were too many like them."""
+        self.damaged_partitions: dict[tuple[str, int], None] = {}
+        """Those in which damage was met, and perhaps is still."""
+        self.scrubbed_bytes = 0
+        self.scrub_rounds = 0
+        self.scrub_total_bytes = 0
+        """What the logs had when the last round of scrubbing began."""
+        self.scrub_done_bytes = 0
+        """What of it was read."""
         self.fsync = Spread(FSYNC_BUCKETS_SECONDS)
         self.loop_lag = Spread(FSYNC_BUCKETS_SECONDS)
         """How much later than it asked for a timer of the event loop was called."""

@@ -174,7 +174,10 @@ class StoredLog:
         self.cuts += 1
         if offset <= self.log_start_offset:
             # Messages below the log start may be there still, of an epoch that goes.
-            replica.begin_anew(offset, replica.producers_at_start())
+            producers = None
+            with suppress(CodedError, OSError):  # Damage may hide what was known of them.
+                producers = replica.producers_at_start()
+            replica.begin_anew(offset, producers)
         else:
             replica.truncate(offset)
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from ...protocol.api.cluster.replicate import (
     Answers,
+    DamagedPartition,
     EpochBegin,
     EpochOwner,
     ReplicaPosition,
@@ -162,6 +163,10 @@ def write_response(message: FromLeader, broker_id: int) -> ReplicateResponse:
             epoch=message.epoch,
             broker_id=broker_id,
             owners=_write_owners(message.owners),
+            damaged=[
+                DamagedPartition(topic=topic, partition=number)
+                for topic, number in sorted(message.damaged)
+            ],
         )
     answers = Answers.HANDED_OVER
     return ReplicateResponse(answers=answers, epoch=message.epoch, broker_id=broker_id)
@@ -232,7 +237,8 @@ def read_response(response: ReplicateResponse) -> FromLeader:
     if response.answers == Answers.FETCHED:
         return Fetched(response.epoch, tuple(map(_read_part, response.parts)))
     if response.answers == Answers.WELCOME:
-        return Welcome(response.epoch, _read_owners(response.owners))
+        damaged = frozenset((one.topic, one.partition) for one in response.damaged)
+        return Welcome(response.epoch, _read_owners(response.owners), damaged)
     if response.answers == Answers.REFUSAL:
         return Refusal(response.epoch)
     if response.answers == Answers.HANDED_OVER:
@@ -306,24 +312,27 @@ def merged(effects: Sequence[Effect]) -> Iterable[Effect]:
 def _merged(effects: Iterable[Effect]) -> Iterator[Effect]:
     pending: Send | None = None
     positions: dict[Partition, Position] = {}
+    leaving = False
     for effect in effects:
         message = effect.message if isinstance(effect, Send) else None
         if isinstance(effect, Send) and isinstance(message, Confirm):
             same = pending is not None and pending.connection == effect.connection
             if pending is not None and not same:
-                yield _confirm(pending, positions)
-                positions = {}
+                yield _confirm(pending, positions, leaving)
+                positions, leaving = {}, False
             pending = effect
             positions |= {one.partition: one for one in message.positions}
+            leaving = leaving or message.leaving
             continue
         if pending is not None:
-            yield _confirm(pending, positions)
-            pending, positions = None, {}
+            yield _confirm(pending, positions, leaving)
+            pending, positions, leaving = None, {}, False
         yield effect
     if pending is not None:
-        yield _confirm(pending, positions)
+        yield _confirm(pending, positions, leaving)
 
 
-def _confirm(last: Send, positions: dict[Partition, Position]) -> Send:
+def _confirm(last: Send, positions: dict[Partition, Position], leaving: bool) -> Send:
     assert isinstance(last.message, Confirm)
-    return Send(last.connection, Confirm(last.message.epoch, tuple(positions.values())))
+    confirm = Confirm(last.message.epoch, tuple(positions.values()), leaving=leaving)
+    return Send(last.connection, confirm)

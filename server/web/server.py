@@ -58,8 +58,9 @@ class HttpServer:
 
     `port` is what its connections share. `render` makes the text of `/metrics`, `state` answers
     `/healthz` (unless stopped) and `/readyz` (only when ready), `add_page` adds more. The `role` of
-    a broker that is one of several counts for `/readyz` too, and for `/leader`. With `security` a
-    port may have TLS, and require a login but for `open_paths`.
+    a broker that is one of several counts for `/readyz` too, and for `/leader`. `damage` is what a
+    ready broker adds about its logs. With `security` a port may have TLS, and require a login but
+    for `open_paths`.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class HttpServer:
         security: Security | None = None,
         open_paths: Collection[str] = (),
         role: Role | None = None,
+        damage: Callable[[], str] = str,
     ) -> None:
         self._port = port
         self._render = render
@@ -79,6 +81,7 @@ class HttpServer:
         self._security = security
         self._open_paths = open_paths
         self._role = role
+        self._damage = damage
         self._add_page = add_page
         # How long the text took to make is real time, whatever clock the broker is given.
         self._stopwatch = SystemClock()
@@ -176,7 +179,11 @@ class HttpServer:
 
     async def _ready(self, _: "web.Request") -> "web.Response":
         state = self._state()
-        return _answer(state, self._role.not_ready() if self._role and state is State.READY else "")
+        if state is not State.READY:
+            return _answer(state)
+        not_ready = self._role.not_ready() if self._role else ""
+        damage = "" if not_ready else self._damage()
+        return _answer(state, not_ready, f"{state}, but {damage}" if damage else "")
 
     async def _leader(self, _: "web.Request") -> "web.Response":
         """A broker that is alone leads; so does one that still opens logs."""
@@ -186,8 +193,8 @@ class HttpServer:
         return _answer(State.READY, self._role.leads_not() if self._role else "")
 
 
-def _answer(state: State, not_so: str = "") -> "web.Response":
+def _answer(state: State, not_so: str = "", more: str = "") -> "web.Response":
     from aiohttp import web
 
     status = 200 if state is State.READY and not not_so else 503
-    return web.Response(status=status, text=f"{not_so or state}\n")
+    return web.Response(status=status, text=f"{not_so or more or state}\n")

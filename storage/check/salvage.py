@@ -75,9 +75,10 @@ class _Found(NamedTuple):
 
 def _entry_at(file: File, position: int, size_bytes: int) -> _Found | None:
     """The entry at `position` if there is a whole one whose CRC is right."""
-    if position + ENTRY_OVERHEAD > size_bytes:
+    head = file.pread(ENTRY_OVERHEAD, position)
+    if position + ENTRY_OVERHEAD > size_bytes or len(head) < ENTRY_OVERHEAD:
         return None
-    size = _HEAD.unpack(file.pread(ENTRY_OVERHEAD, position))[1]
+    size = _HEAD.unpack(head)[1]
     if size < MESSAGE_OVERHEAD[0] or position + ENTRY_OVERHEAD + size > size_bytes:
         return None
     data = file.pread(ENTRY_OVERHEAD + size, position)

@@ -270,6 +270,7 @@ class Appender:
         if reason is None:
             return None
         self.commit_or_raise(run)
+        log.segment_list.active.check_end(log.segment_list.active.size_bytes)
         try:
             log.segment_list.roll(log.log_end_offset, log.settings, reason)
         except OSError as error:
@@ -330,7 +331,7 @@ class Appender:
             else:
                 log.fail(failure)
             return failure
-        if isinstance(error, StorageError):
+        if isinstance(error, StorageError) and log.segment_list.active.damaged is None:
             log.fail(error)
         return error
 

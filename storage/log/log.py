@@ -81,6 +81,8 @@ class Log(LogState):
             return
         with self._all_or_fail("truncated"):
             end = self.segment_list.end_before(offset)
+        if self.segment_list.holding(offset).damaged is not None:
+            offset = end  # Nothing of a damaged segment is kept.
         # It goes into the checkpoint that is written now: what comes in place of the messages is
         # not below the log start.
         self.log_start_offset = min(self.log_start_offset, offset)

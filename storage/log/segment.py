@@ -208,11 +208,17 @@ class Segment(IndexedSegment):
         staged.broken = False
 
     def commit(self) -> None:
-        """Write what is staged, all or nothing, as `append` says."""
+        """Write what is staged, all or nothing, as `append` says. Raises `StorageError`, too, where
+        the file is shorter than it was: a write behind its end would leave a hole."""
         staged = self._staged
         if staged is None:
             return
         self._staged = None
+        try:
+            self.check_end(staged.sets[0][0])
+        except StorageError:
+            self._take_back(staged)
+            raise
         try:
             if staged.broken:
                 raise MemoryError
@@ -242,6 +248,14 @@ class Segment(IndexedSegment):
             self._take_back(staged)
             raise
 
+    def check_end(self, size_bytes: int) -> None:
+        """Raise the damage of a file that is shorter than `size_bytes`, which were written."""
+        file = self._file
+        if file is not None:
+            ends = file.size()
+            if ends < size_bytes:
+                raise self.damage(ends, file)
+
     def _take_back(self, staged: "_Staged") -> None:
         """Be as before the first set of `staged`, in memory and on disk."""
         position, self.next_offset, self.since_bytes, self.largest, self.tail_stamp_ms, changes = (
@@ -257,7 +271,9 @@ class Segment(IndexedSegment):
     def _cut_back(self, position: int, offset_entries: int, time_entries: int) -> None:
         self._indexes_behind = True
         try:
-            self.hold_open().truncate(position)
+            file = self.hold_open()
+            if file.size() >= position:  # One that was cut short would grow.
+                file.truncate(position)
             self.offset_index.keep(offset_entries)
             self.time_index.keep(time_entries)
             self._keep_creation_time()

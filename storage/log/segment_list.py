@@ -24,6 +24,12 @@ from .flush import FlushWork
 from .recovery import check_end, damage_fields, take_damaged
 from .segment import Segment
 
+COPIED_ADVICE: Final = (
+    "a follower copies it again by itself; a leader lets another broker in sync lead where etcd "
+    "decides, else promote one that is"
+)
+"""What to do about damage in a log of which other brokers have copies."""
+
 _STRIDE: Final = 64
 """Of so many segments in a row one is looked at first."""
 
@@ -87,7 +93,10 @@ class SegmentList:
 
     def _damage_met(self, segment: ReadableSegment) -> None:
         self._forget_times()
-        self._observe("segment_damaged", **damage_fields(segment))
+        fields = damage_fields(segment)
+        if self.copied:
+            fields["advice"] = COPIED_ADVICE
+        self._observe("segment_damaged", **fields)
         if self.on_damage is not None:
             self.on_damage()
 
@@ -239,6 +248,17 @@ class SegmentList:
 
     def _observe(self, event: str, **fields: object) -> None:
         self._seams.observe(event, **self._log_name, **fields)
+
+    def known_checksums(self, segment: Segment) -> SegmentChecksums | None:
+        """What the indexes of a closed segment were when it was closed, where that is known and
+        they are in use."""
+        return self._checksums.get(segment.base_offset) if segment.indexed else None
+
+    def doubt_indexes(self, segment: Segment) -> None:
+        """Have the indexes of a closed segment looked at again, and rebuilt where they do not fit,
+        before the log is read again: `prepare`."""
+        if segment is not self.active:
+            segment.indexed = self._prepared = False
 
     def _note_checksums(self, segment: Segment, *, open_form: bool = False) -> None:
         checksums = segment.checksums(open_form=open_form)
@@ -433,16 +453,20 @@ class SegmentList:
 
     def end_before(self, offset: int) -> int:
         """Where the log ends when it is cut at `offset`: at it, or before the batch that holds it.
+        A damaged segment goes as a whole.
 
         Raises `OSError`, `StorageError`: what cannot be found cannot be cut.
         """
         becomes_active = self.holding(offset)
+        if becomes_active.damaged is not None:
+            return becomes_active.base_offset
         if not becomes_active.indexed:
             self._prepare_segment(becomes_active)
         return becomes_active.end_before(offset)
 
     def truncate(self, offset: int, settings: TopicSettings) -> None:
-        """Remove everything from `offset` on; the segment that holds it becomes active."""
+        """Remove everything from `offset` on; the segment that holds it becomes active. In place of
+        a damaged one, of which nothing is kept, an empty one does."""
         becomes_active = self.holding(offset)
         if self.active is not becomes_active:
             while self.active is not becomes_active:
@@ -450,8 +474,21 @@ class SegmentList:
                 self._set_aside(self.segments[-1:], settings)
                 self._drop_last()
             self._sync_names()
+        if self.active.damaged is not None:
+            self._replace_active(settings)
+            return
         self.active.truncate(offset)
         self._forget_checksums(self.active)
+
+    def _replace_active(self, settings: TopicSettings) -> None:
+        """Set the active segment aside, and begin it anew, empty."""
+        base_offset = self.active.base_offset
+        self._set_aside(self.segments[-1:], settings)
+        self._sync_names()
+        opened = self._adopt(Segment.create(self.path, base_offset, settings, self._seams))
+        self._change((*self.segments[:-1], opened))
+        self.names_changed = True
+        self._forget_times()
 
     def reopen(self, settings: TopicSettings) -> None:
         """Drop the active segment, which is empty; the one before it takes appends again, from the

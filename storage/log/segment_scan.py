@@ -154,7 +154,8 @@ class LogScan:
         wanted = _CHUNK_BYTES
         while scan.good_bytes < size_bytes:
             position = scan.good_bytes
-            data = file.pread(min(wanted, size_bytes - position), position)
+            asked = min(wanted, size_bytes - position)
+            data = file.pread(asked, position)
             if not data:  # Another process has cut the file.
                 scan.stop(Problem.PARTIAL, RULES[Problem.PARTIAL])
                 return
@@ -172,7 +173,8 @@ class LogScan:
                 continue
             wanted = _entry_bytes(data, found.end)
             left = size_bytes - scan.good_bytes
-            if found.problem is not Problem.PARTIAL or wanted > left:
+            ended = len(data) < asked  # Another process has cut the file.
+            if found.problem is not Problem.PARTIAL or wanted > left or ended:
                 zeros = found.problem in (Problem.SIZE, Problem.PARTIAL) and is_zero(
                     file, scan.good_bytes, size_bytes
                 )

@@ -322,12 +322,19 @@ class ReadableSegment:
         """
         if self.damaged is None or position < self.damaged.position:
             _, start = self._index_entry_before(position)
-            self.damaged = first_damage(
+            damage = first_damage(
                 file or self.file, start, position, self.size_bytes, self.base_offset
             )
+            self.note_damage(damage)
+        assert self.damaged is not None
+        return self.damaged.error(self.log_path)
+
+    def note_damage(self, damage: Damage) -> None:
+        """Remember damage: from there on the segment is not read any more."""
+        if self.damaged is None or damage.position < self.damaged.position:
+            self.damaged = damage
             if self.on_damage is not None:
                 self.on_damage(self)
-        return self.damaged.error(self.log_path)
 
     @property
     def largest_possible_ms(self) -> int:

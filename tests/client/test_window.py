@@ -12,10 +12,10 @@ import pytest
 from horolog import (
     Admin,
     Consumer,
-    CorruptMessage,
     NewRecord,
     OffsetOutOfRange,
     Producer,
+    StorageError,
     TimeError,
     TimeWindow,
     UnknownTopicOrPartition,
@@ -233,11 +233,10 @@ async def test_damage_is_an_error_and_no_gap(broker: Broker, address: str, tmp_p
     async with Consumer(address) as consumer:
         window = consumer.window("t", T0, T0 + 10)
         found = [await anext(window)]
-        with pytest.raises(CorruptMessage, match="t-0 cannot be read at offset 1"):
-            await anext(window)
+        for _ in range(2):
+            with pytest.raises(StorageError, match="from offset 1 on, cannot be read"):
+                await anext(window)
         assert [record.offset for record in found] == [0]
-        with pytest.raises(CorruptMessage):
-            await anext(window)
         assert window.messages == 1
 
 

@@ -11,6 +11,8 @@ import pytest
 from horolog import Consumer
 from horolog.client.cluster.any_replica import AnyReplica
 from horolog.protocol.errors import PolicyViolation, StorageError
+from horolog.replication import hand_node
+from horolog.replication.partition_log import Identity
 from horolog.server.replication import replica_fetcher
 from horolog.storage.files import SystemFiles
 from horolog.testing.files import FaultyFiles
@@ -64,39 +66,146 @@ async def read_all(member: Member, count: int) -> list[bytes | None]:
         return [(await anext(consumer)).value for _ in range(count)]
 
 
-async def test_a_follower_that_meets_damage_is_out_of_sync_and_in_doubt(place: Path) -> None:
+async def scrub(member: Member) -> None:
+    """Read all that is stored at a broker once."""
+    assert member.broker is not None
+    scrubber = member.broker.services.scrubber
+    rounds = member.broker.figures.scrub_rounds
+    scrubber._next_round_s = 0.0
+    while member.broker.figures.scrub_rounds == rounds:
+        await scrubber.run_pass()
+
+
+def damages(member: Member) -> list[str]:
+    assert member.broker is not None
+    return list(member.broker.services.scrubber.damages())
+
+
+@pytest.mark.parametrize("found_by", ["reader", "scrub"])
+async def test_a_follower_that_meets_damage_copies_the_segment_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch, found_by: str
+) -> None:
+    """It is out of sync, and in doubt, until it has."""
+    monkeypatch.setattr(hand_node, "LEAVING_S", 0.1)
     async with members(place, min_insync_replicas=2) as all_:
         await with_topics(all_)
         leader, follower = all_[1], all_[2]
         assert follower.cluster.decider.promise == ""
-        flip(follower, size_of_second(follower))
+        flip(follower, size_of_second(follower) if found_by == "reader" else 30)
+        seen: list[bool] = []
+        node = follower.cluster.node
+        remember = node.remember
+
+        def noted(identity: Identity) -> None:
+            seen.append(identity.in_doubt)
+            remember(identity)
+
+        node.remember = noted
         # A consumer that was sent there gets its message from another broker.
         async with Consumer(follower.address, read_from="any", max_wait_ms=100) as consumer:
             consumer.assign(TOPIC)
             brokers = consumer._cluster
             assert isinstance(brokers, AnyReplica)
-            while not follower.cluster.stored.hurt():
+            while found_by == "reader" and not follower.cluster.stored.hurt():
                 consumer.seek(TOPIC, 0, COUNT - 1)
                 assert (await anext(consumer)).value == b"%d" % (COUNT - 1)
                 brokers._leave(await brokers.connection())  # Chance brings it there, or not.
-        await eventually(lambda: follower.cluster.node.identity.in_doubt)
+        if found_by == "scrub":
+            await scrub(follower)
+        assert follower.cluster.stored.hurt() == [(TOPIC, 0)]
         # It confirms nothing of that log any more: it is no member of what acks=all waits for.
         await in_sync_are(leader, 1)
-        assert follower.cluster.people.figures().not_copied == 1
-        assert f"{TOPIC}-0 is damaged here" in follower.cluster.standing.not_ready()
         assert await read_all(follower, COUNT) == [b"%d" % n for n in range(COUNT)]
-        await leader.stop()
-        with pytest.raises(PolicyViolation, match="has not caught up since it may have lost"):
-            await follower.promote()
-        await leader.start(cluster_alone=True)
-        await follower.stop()
-        for path in (follower.data_dir / f"{TOPIC}-0").iterdir():
-            path.unlink()
-        (follower.data_dir / f"{TOPIC}-0").rmdir()
-        await follower.start(follow=leader)
-        await all_.in_sync(leader)
+        await in_sync_are(leader, 1, 2)
         await eventually(lambda: follower.cluster.decider.promise == "")
+        assert seen[0]
+        assert not seen[-1]
+        log = follower.log(TOPIC)
+        assert log.log_end_offset == COUNT
+        assert [one for one in log.segments if one.damaged is not None] == []
+        stored, copied = (one.log(TOPIC).segments[0].log_path for one in (leader, follower))
+        assert stored.read_bytes() == copied.read_bytes()
+        await eventually(lambda: follower.cluster.standing.not_ready() == "")
+
+
+async def test_a_follower_keeps_a_damaged_log_while_its_leader_s_is_damaged_too(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them may have the only good copy of some messages."""
+    monkeypatch.setattr(hand_node, "LEAVING_S", 0.1)
+    async with members(place) as all_:
+        await with_topics(all_)
+        leader, follower = all_[1], all_[2]
+        flip(leader, 30)
+        await scrub(leader)
+        assert leader.cluster.leads  # Nobody else is elected, by hand.
+        sets = follower.log(TOPIC).segments[0].log_path
+        flip(follower, sets.stat().st_size - 1)
+        kept = sets.read_bytes()
+        await scrub(follower)
+        await in_sync_are(leader, 1)
+        await eventually(lambda: follower.cluster.node.follower._welcomed)
+        assert sets.read_bytes() == kept
+        assert follower.cluster.stored.hurt() == leader.cluster.stored.hurt() == [(TOPIC, 0)]
+        assert f"{TOPIC}-0 is damaged here" in follower.cluster.standing.not_ready()
+
+
+async def test_a_follower_copies_its_damaged_metadata_log_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its topics stay as they are."""
+    monkeypatch.setattr(hand_node, "LEAVING_S", 0.1)
+    async with members(place) as all_:
+        await with_topics(all_)
+        leader, follower = all_[1], all_[2]
+        log = follower.cluster.stored.metadata.log
+        await eventually(lambda: log.flusher.synced_offset == log.log_end_offset)
+        path = log.segments[0].log_path
+        good = path.read_bytes()
+        path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        await scrub(follower)
+        await eventually(lambda: path.read_bytes() == good)
+        await all_.in_sync(leader)
+        assert follower.cluster.stored.hurt() == []
         assert follower.log(TOPIC).log_end_offset == COUNT
+        await leader.call(create_topic("new"))
+        await leader.produce("new", "a")
+        await eventually(lambda: follower.log("new").log_end_offset == 1)
+
+
+async def test_a_leader_by_hand_reports_its_damage_and_leads_on(place: Path) -> None:
+    async with members(place) as all_:
+        await with_topics(all_)
+        leader = all_[1]
+        events = observed(leader)
+        flip(leader, 30)
+        await scrub(leader)
+        ((_, fields),) = [one for one in events if one[0] == "segment_damaged"]
+        assert "promote one that is" in fields["advice"]
+        assert leader.cluster.leads
+        assert leader.cluster.people.figures().not_copied == 1
+        (text,) = damages(leader)
+        assert text.startswith(f"{TOPIC}-0 is damaged at byte 0")
+        # The follower keeps its good copy.
+        await leader.produce(OTHER, "a")
+        await in_sync_are(leader, 1, 2)
+        assert all_[2].log(TOPIC).log_end_offset == COUNT
+
+
+async def test_a_leader_appends_nothing_behind_a_file_that_was_cut_short(place: Path) -> None:
+    async with members(place) as all_:
+        await with_topics(all_)
+        leader = all_[1]
+        path = leader.log(TOPIC).segments[0].log_path
+        left = path.stat().st_size // 2
+        os.truncate(path, left)
+        with pytest.raises(StorageError, match="the file was cut short"):
+            await leader.produce(TOPIC, "behind a hole")
+        assert path.stat().st_size == left
+        assert leader.cluster.stored.hurt() == [(TOPIC, 0)]
+        (text,) = damages(leader)
+        assert f"the file was cut short: it ends at byte {left}" in text
+        await leader.produce(OTHER, "elsewhere")
 
 
 async def test_a_file_cut_short_under_a_leader_is_named_at_both_sides(place: Path) -> None:
@@ -126,23 +235,22 @@ async def test_a_file_cut_short_under_a_leader_is_named_at_both_sides(place: Pat
         assert found == [b"%d" % number for number in range(left)]
 
 
-async def test_damage_that_a_start_finds_is_not_in_sync_either(place: Path) -> None:
+async def test_damage_that_a_start_finds_is_copied_again(place: Path) -> None:
     async with members(place) as all_:
         await with_topics(all_)
         leader, follower = all_[1], all_[2]
         await follower.stop()
         path = follower.data_dir / f"{TOPIC}-0" / f"{0:020d}.log"
-        stored = bytearray(path.read_bytes())
-        stored[20] ^= 1
-        path.write_bytes(stored)
+        stored = path.read_bytes()
+        path.write_bytes(stored[:20] + bytes([stored[20] ^ 1]) + stored[21:])
         (follower.data_dir / "clean-shutdown").unlink(missing_ok=True)
         for file in path.parent.glob("*.index"):
             file.unlink()
         await follower.start(follow=leader)
-        await eventually(lambda: follower.cluster.stored.hurt() == [(TOPIC, 0)])
-        await leader.produce(OTHER, "a")
-        await eventually(lambda: follower.log(OTHER).log_end_offset == 1)
-        await in_sync_are(leader, 1)
+        assert follower.broker is not None
+        assert follower.broker.figures.topic(TOPIC).damaged_segments == 1
+        await all_.in_sync(leader)
+        assert path.read_bytes() == stored
 
 
 @pytest.mark.parametrize("how", ["alone", "promoted"])

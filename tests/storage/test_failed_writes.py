@@ -57,6 +57,26 @@ def test_a_full_disk_passes(
     assert folder.times() == [(0, 10), (1, 30), (2, 20), (3, 40), (4, 50)]
 
 
+@pytest.mark.parametrize("left", [0, 20, 39, 116])
+def test_nothing_is_appended_behind_a_file_that_was_cut_short(folder: LogFolder, left: int) -> None:
+    """The file system would fill the hole with zeros, and the messages behind it were lost."""
+    some_messages(folder)
+    log = folder.log
+    with log.segments[0].log_path.open("r+b") as file:
+        file.truncate(left)
+    for _ in range(2):
+        with pytest.raises(StorageError, match=f"cut short: it ends at byte {left}, and did at"):
+            log.appender.append(timed_set(40, 50))
+    assert log.segments[0].log_path.stat().st_size == left
+    assert (log.log_end_offset, log.high_watermark, log.failure) == (3, 3, None)
+    assert len(folder.events.named("segment_damaged")) == 1
+    if left < 39:
+        with pytest.raises(StorageError, match="damaged at byte 0"):
+            log.reader.read(0, 1 << 20)
+    else:
+        assert log.reader.read(0, 1 << 20).size == left // 39 * 39
+
+
 @pytest.mark.parametrize("error", RETRIABLE, ids=name)
 def test_a_full_disk_at_the_very_first_append(folder: LogFolder, error: int) -> None:
     log = folder.open(segment_ms=100)

@@ -186,6 +186,12 @@ class TopicNotMade:
 
 
 @message
+class DamagedPartition:
+    topic: str = string(doc="Topic.")
+    partition: int = int32(doc="Partition.")
+
+
+@message
 class ReplicateResponse:
     answers: int = int8(doc="0 welcome, 1 refusal, 2 fetched, 3 handed over, 4 made.")
     epoch: int = int32(doc="Leader epoch; of a refusal the highest that the broker knows.")
@@ -201,6 +207,14 @@ class ReplicateResponse:
         default=(),
         doc="In a welcome: who led in which epoch. Where the follower knows another owner of an "
         "epoch, it does not follow.",
+    )
+    damaged: list[DamagedPartition] = array(
+        DamagedPartition,
+        max_items=MAX_PARTITIONS,
+        since=1,
+        default=(),
+        doc="In a welcome: partitions that are damaged at the leader. A follower keeps what it has "
+        "of them, damaged or not.",
     )
     parts: list[ReplicatedPart] = array(
         ReplicatedPart, max_items=MAX_PARTITIONS, default=(), doc="Partitions with news."

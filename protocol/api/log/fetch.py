@@ -48,6 +48,12 @@ class FetchPartition:
         default="",
         doc="`append`: the window is one of append times; `timestamp`, or nothing, of timestamps.",
     )
+    check: bool = boolean(
+        native=True,
+        default=False,
+        doc="What came last from `fetch_offset` was damaged: the broker checks what it has stored "
+        "there before it answers.",
+    )
     seen_offset: int = seen_offset(since=5)
 
 
