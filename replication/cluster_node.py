@@ -19,6 +19,7 @@ from .cluster_state import (
     left_in_doubt,
     reach,
 )
+from .damaged_replicas import can_leave
 from .effects import (
     Connection,
     GrantLease,
@@ -439,15 +440,18 @@ class ClusterNode(Node):
         if view is None or self.identity.in_doubt or self.member not in view.state.isr:
             return
         live = {info.member for info in view.members.values()}
-        if (view.state.isr & live) - {self.member}:
+        if can_leave(self.member, view.state.isr, live):
             self.remember(self.identity._replace(in_doubt=True))
             self.resign()
 
     def damaged(self) -> None:
-        """As a leader: let another member of the ISR lead, if one is there."""
+        """As a leader: let another member of the ISR lead, if one is there. As a follower: leave the
+        ISR first; the next leader that is followed lets the log be cut (`Follower.welcomed`)."""
         if self.leader is not None:
             self.log_failed()
         super().damaged()
+        if self.view is not None and self.member in self.view.state.isr:
+            self.unfollow()
 
     def hand_over_now(self, now_s: float, connection: Connection, member: Member) -> None:
         """Make `member` the leader, in one transaction, and stop before sending it."""

@@ -63,6 +63,11 @@ class PartitionLog(Protocol):
         ...
 
     @property
+    def damaged_base(self) -> int | None:
+        """Base offset of the segment in which `damaged_from` is; `None` without damage."""
+        ...
+
+    @property
     def history_lost(self) -> bool:
         """Whether it cannot be known in which epochs its messages were written. A follower asks for
         all of them again; `lead` keeps them, as messages of its own epoch."""
