@@ -371,10 +371,11 @@ class ClusterNode(Node):
         return True
 
     def _renew_nonce(self, state: ClusterState) -> None:
-        """A member has one nonce for one stay in the ISR."""
+        """A member has one nonce for one stay in the ISR. What was in doubt was said under the one
+        before, also where that never was in the ISR."""
         if self.member in state.isr:
             self._fresh_nonce = False
-        elif not self._fresh_nonce:
+        elif self.identity.in_doubt or not self._fresh_nonce:
             self.unfollow()
             nonce = self._made_nonce()
             entered = self.identity._replace(nonce=nonce, next_nonce=0, in_doubt=False)

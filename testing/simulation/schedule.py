@@ -5,6 +5,7 @@ from typing import Any
 
 from ...replication.cluster_node import ClusterNode
 from ...replication.cluster_state import ClusterState
+from ...replication.effects import Transact
 from ...replication.node import Node
 from ...replication.partition_log import Identity, Partition
 from ...replication.settings import Incarnation
@@ -49,6 +50,10 @@ class Simulation:
         self.min_insyncs = dict.fromkeys((DATA, TOPIC), self.settings.min_insync)
         """By partition, `min.insync.replicas` of its topic. All brokers know of a change at once:
         only who leads goes by it."""
+        self.times = Random(f"{seed} times")
+        self.stamped = {name for name in (DATA, TOPIC) if self.times.random() < 0.4}
+        """Partitions of topics whose messages get the time at which they are appended."""
+        self.oracle.stamped = self.stamped
         self._alters = Random(f"{seed} min.insync.replicas")
         self._durability = Random(f"{seed} acks.all.durability")
         self.machines: dict[int, Machine] = {}
@@ -246,13 +251,28 @@ class Simulation:
             return
         del self.requests[number]
         answer = self.etcd.handle(self.now_s, request.effect)
-        self.oracle.isr = self.etcd.state.isr
+        if self.etcd.state.isr != self.oracle.isr:
+            self.oracle.isr = self.etcd.state.isr
+            if self.options.damages:
+                self._isr_changed(request.effect)
         self.replies.append((request, answer))
         chance = self.random.random()
         if chance < 0.7:
             self._hear_etcd(len(self.replies) - 1)
         elif chance < 0.75:
             self.replies.pop()
+
+    def _isr_changed(self, effect: object) -> None:
+        """What nobody in sync can read any more is lost. A broker that is elected shows itself
+        whether it was to be (`Oracle.elected`)."""
+        if not isinstance(effect, Transact) or effect.lead_on_lease is None:
+            self.look_for_losses()
+
+    def look_for_losses(self) -> None:
+        """Where stored bytes went bad, or the members that have them good are out of the ISR."""
+        directories = [machine.directory for machine in self.machines.values()]
+        if any(log.bad_from is not None for it in directories for log in it.logs.values()):
+            self.oracle.disks_lost(self.etcd.state, directories, swapped=True)
 
     def _hear_etcd(self, number: int) -> None:
         request, answer = self.replies[number]

@@ -109,13 +109,13 @@ class StoredToo(SimulatedLog):
         self.stored.set_high_watermark(offset)
         self.check()
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: Entry, time_ms: int) -> None:
         log = self.stored.log
         if log.epochs.history.last_epoch != entry[0]:
             self.stored.lead(entry[0])
             self.stored.begin_epoch(entry[0], log.log_end_offset)
         self.store(entry)
-        super().append(entry)
+        super().append(entry, time_ms)
         self.check()
 
     def store(self, entry: Entry) -> None:
@@ -137,14 +137,16 @@ class StoredToo(SimulatedLog):
         assert some == wanted[: len(some)]
         if copied.exact:
             assert copied.next_offset == offset + len(some)
-        return Stored((some, data, facts), offset + len(some), max(len(some), 1))
+        stretch = self.stretch(offset, offset + len(some))
+        return Stored((stretch, data, facts), offset + len(some), max(len(some), 1))
 
     def append_stored(self, stored: Stored) -> None:
-        some, data, facts = stored.data
+        simulated, data, facts = stored.data
         self.stored.follow()
         stretch = Stretch(data, CopyFacts.decode(facts))
         self.stored.append_stored(Stored(stretch, stored.next_offset, len(data)))
-        super().append_stored(Stored(some, stored.next_offset, len(some)))
+        count = len(simulated.entries)
+        super().append_stored(Stored(simulated, stored.next_offset, count))
         self.check()
 
     def truncate(self, offset: int) -> None:
