@@ -53,7 +53,7 @@ class Faults:
             (self._save_etcd, 6 * options.sets_back),
             (self._set_back, 4 * options.sets_back),
         )
-        damages = ((self._damage, 3), (self._scrub, 3))
+        damages = ((self._damage, 6), (self._scrub, 6))
         jumps = ((self._jump, 4), (self._expire, 2))
         acts = [*always, *self._drawn(some)]
         acts += self._drawn(damages) if options.damages else ()
@@ -103,6 +103,7 @@ class Faults:
         if self._random.random() < 0.6:
             machines = [self._machine()]
         simulation.oracle.count("power cuts")
+        simulation.look_for_losses(leads=False)
         for machine in machines:
             if machine.node is not None:
                 machine.stop(silent=True)

@@ -105,7 +105,7 @@ def _repair(simulation: "Simulation") -> None:
                 simulation.loss_accepted = machine.lost_power = True
                 for log in logs:
                     log.repair()
-                simulation.look_for_losses()
+                simulation.look_for_losses(leads=True)
                 machine.start()
 
 

@@ -134,9 +134,11 @@ class Machine:
             may_lose = True
         run = Incarnation(self.broker_id, self.run)
         self.directory.forget_topics()
+        if simulation.options.damages:
+            simulation.look_for_losses(leads=False)
         simulation.oracle.elected(self.directory, epoch, run, simulation.loss_accepted or may_lose)
         if simulation.options.damages:
-            simulation.look_for_losses()
+            simulation.look_for_losses(leads=True)
 
     def tick(self) -> None:
         node = self.active

@@ -64,6 +64,7 @@ class Simulation:
         state = ClusterState(0, None, frozenset({first.member}))
         self.etcd = EtcdModel(state, self.settings.lease_s)
         self.oracle.isr = state.isr
+        self._before_election = state
         self.faults = Faults(self, self.random)
         self.draw()
         self.alter_topics(DATA, TOPIC)
@@ -263,16 +264,18 @@ class Simulation:
             self.replies.pop()
 
     def _isr_changed(self, effect: object) -> None:
-        """What nobody in sync can read any more is lost. A broker that is elected shows itself
-        whether it was to be (`Oracle.elected`)."""
+        """A broker that is elected has to show that it was to be: until it leads, those count that
+        were in sync before."""
         if not isinstance(effect, Transact) or effect.lead_on_lease is None:
-            self.look_for_losses()
+            self.look_for_losses(leads=True)
 
-    def look_for_losses(self) -> None:
-        """Where stored bytes went bad, or the members that have them good are out of the ISR."""
+    def look_for_losses(self, *, leads: bool) -> None:
+        """What no member in sync can read any more is lost. `leads`: the ISR in etcd counts."""
         directories = [machine.directory for machine in self.machines.values()]
+        if leads:
+            self._before_election = self.etcd.state
         if any(log.bad_from is not None for it in directories for log in it.logs.values()):
-            self.oracle.disks_lost(self.etcd.state, directories, swapped=True)
+            self.oracle.disks_lost(self._before_election, directories, swapped=True)
 
     def _hear_etcd(self, number: int) -> None:
         request, answer = self.replies[number]
