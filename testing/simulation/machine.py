@@ -95,8 +95,7 @@ class Machine:
     @property
     def now_s(self) -> float:
         """Its boot-time clock."""
-        jumped_s = self.wall_offset_ms / 1000 if self.simulation.options.one_clock else 0.0
-        return self.simulation.now_s * self.rate + self.offset_s + jumped_s
+        return self.simulation.now_s * self.rate + self.offset_s
 
     @property
     def wall_ms(self) -> int:
@@ -136,7 +135,9 @@ class Machine:
         self.directory.forget_topics()
         if simulation.options.damages:
             simulation.look_for_losses(leads=False)
-        simulation.oracle.elected(self.directory, epoch, run, simulation.loss_accepted or may_lose)
+        may_lose = may_lose or simulation.loss_accepted
+        simulation.oracle.goes_on = simulation.led_last(self.broker_id)
+        simulation.oracle.elected(self.directory, epoch, run, may_lose)
         if simulation.options.damages:
             simulation.look_for_losses(leads=True)
 

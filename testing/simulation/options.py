@@ -38,8 +38,6 @@ class Options:
     """Whether stored bytes go bad."""
     clocks_jump: bool = False
     """Whether the wall clocks of brokers jump."""
-    one_clock: bool = False
-    """Whether leases go by the wall clock."""
     one_nonce: bool = False
     """Whether all directories have the same nonce, so that a broker's id is all there is."""
 

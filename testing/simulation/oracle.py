@@ -91,6 +91,8 @@ class Oracle:
         self.syncs: dict[Partition, bool] = {}
         """By partition, whether `acks.all.durability` of its topic is `fsync` now. All brokers know
         of a change at once: only who leads goes by it."""
+        self.goes_on = False
+        """Whether the broker that is elected led last."""
         self.stamped: set[Partition] = set()
         """Partitions of which the leader says the times."""
         self.set_back = False
@@ -223,7 +225,8 @@ class Oracle:
             if may_lose:
                 truth.lost_at_epoch = epoch  # Who led before may go on beside it for a while.
                 truth.start = truth.start if log is None else log.log_start_offset
-            have = 0 if log is None else _common(log, truth, log.damaged_from)
+            damaged_from = None if log is None or self.goes_on else log.damaged_from
+            have = 0 if log is None else _common(log, truth, damaged_from)
             if log is not None and not may_lose and truth.excused == _NEVER:
                 self._begins_behind_trim(log, truth)
             if log is not None and log.log_start_offset > truth.start:

@@ -269,6 +269,12 @@ class Simulation:
         if not isinstance(effect, Transact) or effect.lead_on_lease is None:
             self.look_for_losses(leads=True)
 
+    def led_last(self, broker_id: int) -> bool:
+        """Whether a broker that is elected led before, and no other was elected meanwhile. With
+        damage it goes on alone, and lets another one lead that comes back."""
+        leader = self._before_election.leader
+        return leader is not None and leader.broker_id == broker_id
+
     def look_for_losses(self, *, leads: bool) -> None:
         """What no member in sync can read any more is lost. `leads`: the ISR in etcd counts."""
         directories = [machine.directory for machine in self.machines.values()]

@@ -55,19 +55,21 @@ class Judged(NamedTuple):
 class Times:
     """The times of one log."""
 
-    __slots__ = ("bases", "largest_ms", "of")
+    __slots__ = ("bases", "largest_ms", "of", "start")
 
     def __init__(self) -> None:
         self.of: list[int] = []
         """By offset; -1 below the log start."""
+        self.start = 0
+        """The log start."""
         self.bases: list[int] = [0]
-        """Where the segments begin."""
+        """Where the segments begin. The first one may begin below the log start."""
         self.largest_ms: list[int] = [NO_TIMESTAMP]
         """Of each segment, from the log start on."""
 
     def copy(self) -> "Times":
         made = Times()
-        made.of, made.bases = self.of[:], self.bases[:]
+        made.of, made.start, made.bases = self.of[:], self.start, self.bases[:]
         made.largest_ms = self.largest_ms[:]
         return made
 
@@ -106,21 +108,23 @@ class Times:
         count = max(bisect_left(self.bases, end), 1)
         del self.bases[count:], self.largest_ms[count:]
         self.bases[-1] = min(self.bases[-1], end)
-        self.largest_ms[-1] = max(self.of[self.bases[-1] :], default=NO_TIMESTAMP)
+        first = max(self.bases[-1], self.start)
+        self.largest_ms[-1] = max(self.of[first:], default=NO_TIMESTAMP)
 
     def begin(self, offset: int) -> None:
         """Remove everything; the log goes on at `offset`."""
-        self.of = [NO_TIMESTAMP] * offset
+        self.of, self.start = [NO_TIMESTAMP] * offset, offset
         self.bases, self.largest_ms = [offset], [NO_TIMESTAMP]
 
     def raise_start(self, offset: int) -> None:
         """Let go what is below `offset`."""
+        if offset <= self.start:
+            return
         count = bisect_right(self.bases, offset) - 1
-        first = self.bases[0]
         del self.bases[:count], self.largest_ms[:count]
-        self.of[first:offset] = [NO_TIMESTAMP] * (offset - first)
+        self.of[self.start : offset] = [NO_TIMESTAMP] * (offset - self.start)
+        self.start = offset
         if self.bases[0] < offset:
-            self.bases[0] = offset
             end = self.bases[1] if len(self.bases) > 1 else None
             self.largest_ms[0] = max(self.of[offset:end], default=NO_TIMESTAMP)
 
@@ -146,7 +150,8 @@ class Times:
         """As far as they are below `end`."""
         found = []
         bases, of = self.bases, self.of
-        for number, base in enumerate(bases):
+        for number, begin in enumerate(bases):
+            base = max(begin, self.start)
             if base >= end:
                 break
             next_offset = bases[number + 1] if number + 1 < len(bases) else len(of)
