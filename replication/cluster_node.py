@@ -19,7 +19,6 @@ from .cluster_state import (
     left_in_doubt,
     reach,
 )
-from .damaged_replicas import can_leave
 from .effects import (
     Connection,
     GrantLease,
@@ -378,11 +377,10 @@ class ClusterNode(Node):
         return True
 
     def _renew_nonce(self, state: ClusterState) -> None:
-        """A member has one nonce for one stay in the ISR. What was in doubt was said under the one
-        before, also where that never was in the ISR."""
+        """A member has one nonce for one stay in the ISR."""
         if self.member in state.isr:
             self._fresh_nonce = False
-        elif self.identity.in_doubt or not self._fresh_nonce:
+        elif not self._fresh_nonce:
             self.unfollow()
             nonce = self._made_nonce()
             entered = self.identity._replace(nonce=nonce, next_nonce=0, in_doubt=False)
@@ -453,18 +451,20 @@ class ClusterNode(Node):
         if view is None or self.identity.in_doubt or self.member not in view.state.isr:
             return
         live = {info.member for info in view.members.values()}
-        if can_leave(self.member, view.state.isr, live):
+        if (view.state.isr & live) - {self.member}:
             self.remember(self.identity._replace(in_doubt=True))
             self.resign()
 
     def damaged(self) -> None:
-        """As a leader: let another member of the ISR lead, if one is there. As a follower: leave the
-        ISR first; the next leader that is followed lets the log be cut (`Follower.welcomed`)."""
+        """As a leader: let another member of the ISR lead, if one is there."""
         if self.leader is not None:
             self.log_failed()
         super().damaged()
-        if self.view is not None and self.member in self.view.state.isr:
-            self.unfollow()
+
+    def _leave_damaged(self) -> None:
+        """Follow again as another member: a log is cut only once no ISR counts on it."""
+        self._fresh_nonce = False
+        self.unfollow()
 
     def hand_over_now(self, now_s: float, connection: Connection, member: Member) -> None:
         """Make `member` the leader, in one transaction, and stop before sending it."""

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from ..protocol.limits import MAX_LEADER_EPOCHS
 from ..storage.replica.epoch_history import NO_EPOCH, EpochEnd
-from .damaged_replicas import cut_offset
 from .divergence import cut_to
 from .effects import Close, Connect, Connection, Effect, Send, Sync
 from .epoch_owners import cut_before, first_conflict, merged
@@ -112,8 +111,7 @@ class Follower:
                 # Only now: until a leader is there, these may be the only copies.
                 self._begins_anew()
                 log.truncate_fully(log.log_start_offset, None)
-            else:
-                self.cut_damaged(log)
+        self._give_up_damaged(message)
         self._go_by_owners(message)
         self._welcomed = self._ever_welcomed = True
         self._changed = set(self._directory.logs)
@@ -122,12 +120,13 @@ class Follower:
         self._was_cut = False
         self._fetch(now_s)
 
-    def cut_damaged(self, log: PartitionLog) -> None:
-        """Remove a segment that went bad, and what follows it, to fetch them again."""
-        offset = cut_offset(log)
-        if offset is not None:
-            self._begins_anew()
-            log.truncate(offset)
+    def _give_up_damaged(self, message: Welcome) -> None:
+        """Cut damaged logs in front of their damage, to copy the rest from the leader. Where the
+        leader's log is damaged, too, this one may have the only good copy of some messages."""
+        for partition, log in list(self._directory.logs.items()):
+            if log.damaged_from is not None and partition not in message.damaged:
+                self._begins_anew()
+                log.truncate(log.damaged_from)
 
     def _go_by_owners(self, message: Welcome) -> None:
         """Give up the messages of epochs in which another member led than the leader knows: a

@@ -21,6 +21,11 @@ EPOCHS_APART: Final = 1000
 who promote two brokers at once give them two epochs."""
 
 
+LEAVING_S: Final = 1.0
+"""So long a follower whose log is damaged lets its leader take it out of the ISR, before it begins
+to copy again."""
+
+
 def next_epoch(highest_epoch: int, broker_id: int) -> int:
     """The first epoch of a broker above all that it has seen."""
     first = max(highest_epoch, 0) // EPOCHS_APART * EPOCHS_APART + broker_id
@@ -69,6 +74,9 @@ class HandNode(Node):
         """Brokers that said that there is no newer epoch, until this one leads. All have to say it,
         in the ISR or not: a broker that was promoted meanwhile says something else, or nothing."""
         self._create = create
+        self._leaves_damaged = False
+        self._left_s: float | None = None
+        """Since when the leader knows that this follower leaves the ISR because of damage."""
         if empty:
             # It has nothing yet, so it lacks what others were answered.
             self.remember(self.identity._replace(nonce=new_number(), in_doubt=not leads))
@@ -85,6 +93,7 @@ class HandNode(Node):
         super().tick(now_s)
         self._decide()
         self._caught_up()
+        self._follow_again(now_s)
 
     def _begin(self, now_s: float, record: frozenset[Member]) -> None:
         """Lead, in an epoch that no other broker can give itself."""
@@ -134,6 +143,22 @@ class HandNode(Node):
     def _caught_up(self) -> None:
         if self.identity.in_doubt and self.follower is not None and self.follower.has_everything:
             self.remember(self.identity._replace(in_doubt=False))
+
+    def _leave_damaged(self) -> None:
+        """Leave the ISR first, as in an orderly stop, so that no producer waits for the copy."""
+        if self.follower is not None and self.follower.leave():
+            self._leaves_damaged = True
+        else:
+            super()._leave_damaged()
+
+    def _follow_again(self, now_s: float) -> None:
+        if not self._leaves_damaged:
+            return
+        if self._left_s is None:
+            self._left_s = now_s
+        elif now_s - self._left_s >= LEAVING_S:
+            self._leaves_damaged, self._left_s = False, None
+            super()._leave_damaged()
 
     def copy_begins_anew(self) -> None:
         """Until it is copied, this broker may lack what was answered."""

@@ -191,7 +191,12 @@ class Leader:
                 del self.sessions[session.connection]
         self.sessions[connection] = Session(connection, hello.member, set(self.partitions))
         self._recount()
-        self._effects.append(Send(connection, Welcome(self.epoch, owners)))
+        damaged = frozenset(
+            partition
+            for partition, part in self.partitions.items()
+            if part.log.damaged_from is not None
+        )
+        self._effects.append(Send(connection, Welcome(self.epoch, owners, damaged)))
 
     def closed(self, connection: Connection) -> None:
         """A connection is gone."""

@@ -36,6 +36,8 @@ class Welcome(NamedTuple):
     epoch: int
     owners: Owners = MappingProxyType({})
     """Which member led in which epoch; the follower stores it before it appends."""
+    damaged: frozenset[Partition] = frozenset()
+    """Partitions that are damaged at the leader: a follower keeps all that it has of them."""
 
 
 class Refusal(NamedTuple):

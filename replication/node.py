@@ -177,13 +177,17 @@ class Node:
     def damaged(self) -> None:
         """A log was found to be damaged: what was confirmed of it is not here any more.
 
-        A follower says anew what it has, which is nothing of that log. A leader goes on, as far as
-        it can: what it has may be all that there is.
+        A follower leaves the ISR, and copies the log again from its damage on. A leader goes on, as
+        far as it can: what it has may be all that there is.
         """
         if self.leader is not None:
             return
         if not self.identity.in_doubt and self.identity.nonce:
             self.remember(self.identity._replace(in_doubt=True))
+        self._leave_damaged()
+
+    def _leave_damaged(self) -> None:
+        """Say to no leader any more what was said of a log that is damaged."""
         if self.follower is not None:
             self.follower.drop()
 

@@ -63,11 +63,6 @@ class PartitionLog(Protocol):
         ...
 
     @property
-    def damaged_base(self) -> int | None:
-        """Base offset of the segment in which `damaged_from` is; `None` without damage."""
-        ...
-
-    @property
     def history_lost(self) -> bool:
         """Whether it cannot be known in which epochs its messages were written. A follower asks for
         all of them again; `lead` keeps them, as messages of its own epoch."""
@@ -97,7 +92,8 @@ class PartitionLog(Protocol):
         ...
 
     def truncate(self, offset: int) -> None:
-        """Remove the messages from `offset` on, with the epochs that began there."""
+        """Remove the messages from `offset` on, with the epochs that began there; more where a set
+        holds `offset`, or what is in front of it is damaged."""
         ...
 
     def producers_at_start(self) -> Any:

@@ -103,12 +103,6 @@ class StoredLog:
         return min((one.offset for one in damages), default=None)
 
     @property
-    def damaged_base(self) -> int | None:
-        if self.damaged_from is None:
-            return None
-        return next(one.base_offset for one in self.log.segments if one.damaged is not None)
-
-    @property
     def history_lost(self) -> bool:
         return self.log.has_epochs and bool(self.log.epochs.unreadable)
 

@@ -107,12 +107,6 @@ class SimulatedLog:
         return self.bad_from if self.damage_known else None
 
     @property
-    def damaged_base(self) -> int | None:
-        if self.bad_from is None or not self.damage_known:
-            return None
-        return self.times.segment_of(self.bad_from)[0]
-
-    @property
     def whole_end(self) -> int:
         """Up to here it can be read."""
         return len(self.entries) if self.bad_from is None else self.bad_from
@@ -213,8 +207,11 @@ class SimulatedLog:
         for offset, entry in enumerate(stretch.entries, first):
             if entry is not None:
                 self._last[entry[1]] = (entry[2], offset)
-        self.entries += stretch.entries
-        self.take_times(first, stretch)
+        if stretch.entries:
+            self.entries += stretch.entries
+            self.take_times(first, stretch)
+        else:  # A line of an epoch without a message says nothing.
+            self._epochs = self._epochs.cut(first)
 
     def take_times(self, first: int, stretch: Stretch) -> None:
         """As a follower: the leader's segments and times."""

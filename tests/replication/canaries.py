@@ -9,7 +9,6 @@ from typing import Any
 
 from horolog.replication.cluster_node import ClusterNode
 from horolog.replication.cluster_state import ClusterState, ClusterView, Sent
-from horolog.replication.damaged_replicas import cut_offset
 from horolog.replication.effects import Answer, Connection, Outcome, Token, Transact
 from horolog.replication.epoch_owners import Owners
 from horolog.replication.follower import Follower
@@ -399,15 +398,14 @@ class CutsTheOnlyCopy(ClusterNode):
     def damaged(self) -> None:
         super().damaged()
         for log in self.directory.logs.values():
-            offset = cut_offset(log)
-            if offset is not None and self.leader is not None:
-                log.truncate(offset)
+            if log.damaged_from is not None and self.leader is not None:
+                log.truncate(log.damaged_from)
 
 
 class _CountsDamaged(Follower):
     """What is damaged was stored once, so it is confirmed as before."""
 
-    def cut_damaged(self, log: PartitionLog) -> None:
+    def _give_up_damaged(self, message: Welcome) -> None:
         pass
 
     def _positions(self, partitions: set[Partition]) -> tuple[Position, ...]:
