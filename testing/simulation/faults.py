@@ -54,7 +54,7 @@ class Faults:
             (self._set_back, 4 * options.sets_back),
         )
         damages = ((self._damage, 6), (self._scrub, 6))
-        jumps = ((self._jump, 4), (self._expire, 2))
+        jumps = ((self._jump, 6),)
         acts = [*always, *self._drawn(some)]
         acts += self._drawn(damages) if options.damages else ()
         acts += self._drawn(jumps) if options.clocks_jump else ()
@@ -285,27 +285,27 @@ class Faults:
         self._simulation.oracle.count("jumps")
         machine.wall_offset_ms = self._random.choice(JUMPS_MS)
         machine.tick()
+        self._expire(machine)
 
     def _leader(self) -> "Machine | None":
         machines = self._simulation.machines.values()
         leaders = [one for one in machines if one.active and one.active.leader]
         return self._random.choice(leaders) if leaders and self._random.random() < 0.7 else None
 
-    def _expire(self) -> None:
+    def _expire(self, machine: "Machine") -> None:
         """Retention passes at a leader, by its wall clock."""
-        machine = self._leader()
-        if machine is None or machine.node is None or machine.node.leader is None:
+        node = machine.active
+        if node is None or node.leader is None or not node.readable(machine.now_s):
             return
-        partition = self._random.choice(self._simulation.data_partitions())
-        log = machine.directory.logs.get(partition)
-        if log is None or partition not in machine.node.leader.partitions:
-            return
-        if machine.node.readable(machine.now_s):
+        for partition in self._simulation.data_partitions():
+            log = machine.directory.logs.get(partition)
+            if log is None or node.leader is None or partition not in node.leader.partitions:
+                continue
             start = expired_to(log.times.segments(log.high_watermark), machine.wall_ms)
             if start > log.log_start_offset:
                 self._simulation.oracle.count("expired")
                 log.raise_log_start(start)
-                machine.node.leader.trimmed(partition, None)
+                node.leader.trimmed(partition, None)
         machine.settle()
 
     def _etcd(self) -> None:

@@ -39,7 +39,15 @@ def heal(simulation: "Simulation") -> None:
             _repair(simulation)
     else:
         raise Violation(f"the cluster does not come right: {_report(simulation)}")
+    _compare_answers(simulation)
     _write(simulation)
+
+
+def _compare_answers(simulation: "Simulation") -> None:
+    """Each broker says the same about the times of all messages."""
+    for machine in simulation.machines.values():
+        for log in machine.directory.logs.values():
+            simulation.oracle.same_answers(log)
 
 
 def _leaders(simulation: "Simulation") -> "list[Machine]":
@@ -98,15 +106,15 @@ def _repair(simulation: "Simulation") -> None:
     """A person gives up what went bad at a leader, where no other member in sync can lead."""
     for machine in _leaders(simulation):
         logs = [log for log in machine.directory.logs.values() if log.damage_known]
-        if logs and machine.directory.is_in(simulation.etcd.state.isr):
-            if len(simulation.etcd.state.isr) == 1:
-                machine.stop(silent=False)
-                simulation.oracle.count("repairs")
-                simulation.loss_accepted = machine.lost_power = True
-                for log in logs:
-                    log.repair()
-                simulation.look_for_losses(leads=True)
-                machine.start()
+        isr = simulation.etcd.state.isr
+        if logs and len(isr) == 1 and machine.directory.is_in(isr):
+            machine.stop(silent=False)
+            simulation.oracle.count("repairs")
+            simulation.loss_accepted = machine.lost_power = True
+            for log in logs:
+                log.repair()
+            simulation.look_for_losses(leads=True)
+            machine.start()
 
 
 def _write(simulation: "Simulation") -> None:

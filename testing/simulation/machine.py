@@ -161,9 +161,9 @@ class Machine:
         """Of a leader again and again, until another one leads."""
         directory = self.directory
         met, directory.damage_met = directory.damage_met, False
-        if met or node.leader is not None:
-            if any(log.damage_known for log in directory.logs.values()):
-                node.damaged()
+        known = any(log.damage_known for log in directory.logs.values())
+        if known and (met or node.leader is not None):
+            node.damaged()
 
     def _remind(self, node: Node) -> None:
         if self.reminds:

@@ -220,39 +220,50 @@ class Oracle:
         if self.set_back:
             self._elected_after_set_back(epoch, who)
             return
-        for partition, truth in self.truths.items():
-            log = directory.logs.get(partition)
-            if may_lose:
-                truth.lost_at_epoch = epoch  # Who led before may go on beside it for a while.
-                truth.start = truth.start if log is None else log.log_start_offset
-            damaged_from = None if log is None or self.goes_on else log.damaged_from
-            have = 0 if log is None else _common(log, truth, damaged_from)
-            if log is not None and not may_lose and truth.excused == _NEVER:
-                self._begins_behind_trim(log, truth)
-            if log is not None and log.log_start_offset > truth.start:
-                raise Violation(f"{name_of(log)}: led from {log.log_start_offset} on only")
-            if have >= len(truth.committed):
-                if may_lose and log is not None:
-                    truth.count(log)
-                elif log is not None:
-                    self.same_answers(log)
-                continue
-            if not may_lose and have < truth.excused:
-                raise Violation(
-                    f"broker {directory.broker_id} leads in epoch {epoch} and has of {partition} "
-                    f"only what is below {have}: {truth.committed[have:]} is lost"
-                )
-            self._lose(truth, have, epoch)
-            if log is not None:
+        for partition in self.truths:
+            self._check_elected(directory, partition, epoch, may_lose=may_lose)
+
+    def _check_elected(
+        self, directory: SimulatedDirectory, partition: Partition, epoch: int, *, may_lose: bool
+    ) -> None:
+        truth = self.truths[partition]
+        log = directory.logs.get(partition)
+        if may_lose:
+            truth.lost_at_epoch = epoch  # Who led before may go on beside it for a while.
+            truth.start = truth.start if log is None else log.log_start_offset
+        have = 0 if log is None else _common(log, truth, self._known_damage(log))
+        if log is not None and not may_lose and truth.excused == _NEVER:
+            self._begins_behind_trim(log, truth)
+        if log is not None and log.log_start_offset > truth.start:
+            raise Violation(f"{name_of(log)}: led from {log.log_start_offset} on only")
+        if have >= len(truth.committed):
+            if may_lose and log is not None:
                 truth.count(log)
+            elif log is not None:
+                self.same_answers(log)
+            return
+        if not may_lose and have < truth.excused:
+            raise Violation(
+                f"broker {directory.broker_id} leads in epoch {epoch} and has of {partition} "
+                f"only what is below {have}: {truth.committed[have:]} is lost"
+            )
+        self._lose(truth, have, epoch)
+        if log is not None:
+            truth.count(log)
+
+    def _known_damage(self, log: SimulatedLog) -> int | None:
+        return None if self.goes_on else log.damaged_from
 
     def same_answers(self, log: SimulatedLog) -> None:
         """No answer about time, and no verdict of retention, is another one than that of the leader
         that committed these messages."""
         truth = self.truth(log.partition)
-        start, end = log.log_start_offset, min(len(truth.committed), len(log.entries))
-        if log.partition == METADATA or start >= end or start < truth.known_from:
+        start, end = log.log_start_offset, len(truth.committed)
+        if log.partition == METADATA or start >= end or start < truth.known_from or self.set_back:
             return
+        if _common(log, truth, None) < end:
+            return  # Something is lost, as was allowed.
+        self.count("answers")
         times_ms = truth.times_ms[:end]
         known_ms = sorted(times_ms[start:])
         targets_ms = (known_ms[0], known_ms[len(known_ms) // 2], known_ms[-1], known_ms[-1] + 1)

@@ -6,6 +6,7 @@ index does. `answers` goes by these; `true_answers` reads every message.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from ...config.topic import topic_settings
@@ -135,8 +136,7 @@ class Times:
         segments = self.segments(end)
         firsts = tuple(self._first(segments, target_ms) for target_ms in targets_ms)
         counts = tuple(
-            self._count(segments, since_ms, until_ms)
-            for since_ms, until_ms in zip(targets_ms, targets_ms[1:], strict=False)
+            self._count(segments, since_ms, until_ms) for since_ms, until_ms in pairwise(targets_ms)
         )
         largest_ms = max((one.largest_timestamp_ms for one in segments), default=NO_TIMESTAMP)
         return Answers(
@@ -200,7 +200,7 @@ def true_answers(
     """What has to be answered of the messages from `start` on, which lie in segments that begin at
     `bases`."""
     left = times_ms[start:]
-    pairs = zip(targets_ms, targets_ms[1:], strict=False)
+    pairs = pairwise(targets_ms)
     largest_ms = max(left, default=NO_TIMESTAMP)
     first = bisect_right(bases, start)
     begins = [start, *bases[first:]] if left else []

@@ -5,7 +5,6 @@ simulation itself asked for.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from horolog.replication.cluster_node import ClusterNode
 from horolog.replication.cluster_state import ClusterState, ClusterView, Sent
@@ -299,37 +298,6 @@ class WithoutLease(ClusterNode):
     lease_class = _ForEver
 
 
-class _WallClockLease(Lease):
-    """A lease that ends by the wall clock."""
-
-    node: Any = None
-    granted_at_ms = 0
-    """How far the wall clock was off when it was granted."""
-
-    def take(self, node: Any) -> None:
-        self.node, self.granted_at_ms = node, node.machine.wall_offset_ms
-
-    def holds(self, now_s: float) -> bool:
-        jumped_ms = self.node.machine.wall_offset_ms - self.granted_at_ms if self.node else 0
-        return super().holds(now_s + jumped_ms / 1000)
-
-
-class ByWallClock(ClusterNode):
-    """Leases go by the wall clock."""
-
-    lease_class = _WallClockLease
-
-    def lease_granted(self, now_s: float, lease_id: int, asked_s: float, ttl_s: float) -> None:
-        super().lease_granted(now_s, lease_id, asked_s, ttl_s)
-        if isinstance(self.lease, _WallClockLease):
-            self.lease.take(self)
-
-    def lease_renewed(self, now_s: float, lease_id: int, asked_s: float, ttl_s: float) -> None:
-        super().lease_renewed(now_s, lease_id, asked_s, ttl_s)
-        if isinstance(self.lease, _WallClockLease):
-            self.lease.take(self)
-
-
 class _OneForAll(Leader):
     """The broker's `min.insync.replicas` counts for every topic."""
 
@@ -543,9 +511,7 @@ CANARIES: dict[str, Callable[[], Options]] = {
     "the only copy in sync is cut where it is damaged": lambda: Options(
         node_class=CutsTheOnlyCopy, damages=True
     ),
-    "a damaged follower counts as in sync": lambda: Options(
-        node_class=CountsDamaged, damages=True
-    ),
+    "a damaged follower counts as in sync": lambda: Options(node_class=CountsDamaged, damages=True),
     "a damaged leader goes on": lambda: Options(node_class=LeadsDamaged, damages=True),
     "a broker in doubt that leads once it is elected": lambda: Options(
         node_class=LeadsInDoubt, damages=True
@@ -553,12 +519,9 @@ CANARIES: dict[str, Callable[[], Options]] = {
     "a follower that stamps messages": lambda: Options(log_class=StampsByItself),
     "a copy that lacks entries of the time index": lambda: Options(log_class=LosesIndexEntries),
     "a follower that rolls by its own measure": lambda: Options(log_class=RollsByItself),
-    "times of trimmed messages that keep a segment": lambda: Options(
-        log_class=CountsTrimmedTimes
-    ),
+    "times of trimmed messages that keep a segment": lambda: Options(log_class=CountsTrimmedTimes),
     "a leader that stamps by its clock alone": lambda: Options(
         log_class=StampsByTheClock, clocks_jump=True
     ),
-    "a lease by the wall clock": lambda: Options(node_class=ByWallClock, clocks_jump=True),
 }
 """By the words of the contract, the options that put the wrong rule in."""
