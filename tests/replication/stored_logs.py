@@ -14,6 +14,8 @@ from horolog.storage.log.log import Log
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.testing.logs import LogFolder
 from horolog.testing.simulation.disk import Entry, SimulatedDirectory, SimulatedLog
+from horolog.testing.simulation.times import Answers
+from horolog.times import later
 
 SEGMENT_BYTES = 700
 MAX_BYTES = 1 << 20
@@ -34,14 +36,14 @@ class Drops:
         raise error
 
 
-def encoded(entry: Entry) -> bytes:
-    """A set of one message; its format depends on the message."""
+def encoded(entry: Entry, time_ms: int = 0) -> bytes:
+    """A set of one message; its format depends on the message, and its size on no time."""
     value = repr(entry).encode()
     if entry[2] % 3 == 0:
         encoder = RecordEncoder()
-        encoder.add(value, None, 1_000 + entry[2], ())
+        encoder.add(value, None, time_ms, ())
         return bytes(finish_batch(encoder))
-    return bytes(build_set([NewRecord(value, timestamp_ms=1_000 + entry[2])], magic=1))
+    return bytes(build_set([NewRecord(value, timestamp_ms=time_ms)], magic=1))
 
 
 def decoded(data: bytes) -> list[Any]:
@@ -114,12 +116,32 @@ class StoredToo(SimulatedLog):
         if log.epochs.history.last_epoch != entry[0]:
             self.stored.lead(entry[0])
             self.stored.begin_epoch(entry[0], log.log_end_offset)
-        self.store(entry)
+        self.store(entry, time_ms)
         super().append(entry, time_ms)
         self.check()
 
-    def store(self, entry: Entry) -> None:
-        self.stored.log.appender.append(bytearray(encoded(entry)))
+    def store(self, entry: Entry, time_ms: int) -> None:
+        self.stored.log.appender.append(bytearray(encoded(entry, time_ms)))
+
+    def answers(self) -> Answers:
+        """What the log on the disk says of the times of its messages."""
+        log, targets_ms = self.folder.log, self.targets_ms()
+        found = self.folder.found(*targets_ms)
+        largest = log.reader.find_largest().run()
+        plans = [
+            log.expiry.plan_retention(later(target_ms, log.settings.retention_ms + 1))
+            for target_ms in targets_ms
+        ]
+        bases = [*self.folder.bases(), log.log_end_offset]
+        return Answers(
+            tuple(-1 if one is None else one[1] for one in found),
+            (),
+            (-1, -1) if largest is None else (largest.timestamp_ms, largest.offset),
+            tuple(max(bases[plan.delete_count], log.log_start_offset) for plan in plans),
+        )
+
+    def targets_ms(self) -> list[int]:
+        return sorted(set(self.times.of[self.log_start_offset :]))
 
     def decoded(self, data: bytes) -> list[Any]:
         return decoded(data)
