@@ -409,6 +409,13 @@ class LeadsDamaged(ClusterNode):
         pass
 
 
+class KeepsItsNonce(ClusterNode):
+    """A follower that met damage out of the ISR enters it under the nonce that is in doubt."""
+
+    def _leave_damaged(self) -> None:
+        self.unfollow()
+
+
 class LeadsInDoubt(ClusterNode):
     """A broker that is elected leads, whatever it has found since it stood."""
 
@@ -513,6 +520,9 @@ CANARIES: dict[str, Callable[[], Options]] = {
     ),
     "a damaged follower counts as in sync": lambda: Options(node_class=CountsDamaged, damages=True),
     "a damaged leader goes on": lambda: Options(node_class=LeadsDamaged, damages=True),
+    "a damaged follower under its old nonce": lambda: Options(
+        node_class=KeepsItsNonce, damages=True
+    ),
     "a broker in doubt that leads once it is elected": lambda: Options(
         node_class=LeadsInDoubt, damages=True
     ),
