@@ -464,6 +464,8 @@ class ClusterNode(Node):
     def _leave_damaged(self) -> None:
         """Follow again as another member: a log is cut only once no ISR counts on it."""
         self._fresh_nonce = False
+        if self.follower is not None:
+            self.follower.leave()  # The leader would take it into the ISR again.
         self.unfollow()
 
     def hand_over_now(self, now_s: float, connection: Connection, member: Member) -> None:
