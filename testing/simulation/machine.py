@@ -114,7 +114,8 @@ class Machine:
         for log in self.directory.logs.values():
             log.open()
         self.directory.topics_at = 0
-        self._look_again()
+        if self.simulation.options.damages:
+            self._look_again()
         node = self.simulation.make_node(self, _watching(self.simulation.options.node_class))
         node.machine = self  # type: ignore[attr-defined]
         self.node = node
@@ -145,7 +146,8 @@ class Machine:
         node = self.active
         if node is not None:
             self._remind(node)
-            self._report_damage(node)
+            if self.simulation.options.damages:
+                self._report_damage(node)
             node.tick(self.now_s)
             self.settle()
 

@@ -37,7 +37,8 @@ class Answers(NamedTuple):
     largest: tuple[int, int]
     """The largest time, and the first offset that has it."""
     deleted: tuple[int, ...]
-    """For each time, where the log would begin if retention passed just when it is due."""
+    """For the times in the middle, where the log would begin if retention passed just when
+    messages of that time are due."""
 
 
 class Judged(NamedTuple):
@@ -143,7 +144,7 @@ class Times:
             firsts,
             counts,
             (largest_ms, self._first(segments, largest_ms)),
-            tuple(deleted(segments, target_ms) for target_ms in targets_ms),
+            tuple(deleted(segments, target_ms) for target_ms in targets_ms[1:3]),
         )
 
     def segments(self, end: int) -> list[Judged]:
@@ -216,5 +217,5 @@ def true_answers(
         ),
         tuple(sum(since <= ms < until for ms in left) for since, until in pairs),
         (largest_ms, start + left.index(largest_ms) if left else -1),
-        tuple(deleted(segments, target_ms) for target_ms in targets_ms),
+        tuple(deleted(segments, target_ms) for target_ms in targets_ms[1:3]),
     )

@@ -20,7 +20,7 @@ PARTS = 8
 SETS_BACK = 2_000
 """Schedules in which etcd may go back to an older state."""
 
-DAMAGES = 1_000
+DAMAGES = 700
 """Schedules in which stored bytes go bad, and wall clocks jump."""
 
 LONG_STEPS = 1_000
