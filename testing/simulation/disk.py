@@ -85,7 +85,7 @@ class SimulatedLog:
         self.synced_offset = 0
         self.checkpoint = 0
         """The watermark as it is on the disk."""
-        self._before_cut: list[Entry | None] | None = None
+        self._before_cut: tuple[list[Entry | None], Times] | None = None
         self._last: dict[Any, tuple[int, int]] = {}
         self.expired: dict[Any, tuple[int, int]] = {}
         """By writer, its last message below the log start, as `last_of` gives it."""
@@ -105,11 +105,6 @@ class SimulatedLog:
     @property
     def damaged_from(self) -> int | None:
         return self.bad_from if self.damage_known else None
-
-    @property
-    def whole_end(self) -> int:
-        """Up to here it can be read."""
-        return len(self.entries) if self.bad_from is None else self.bad_from
 
     def go_bad(self, offset: int) -> None:
         """A bit of a stored message flips, or a file is cut short."""
@@ -228,7 +223,7 @@ class SimulatedLog:
     def truncate(self, offset: int) -> None:
         self.directory.watcher.cut(self, offset)
         if not self.cuts_are_synced:
-            self._before_cut = self.entries[:]
+            self._before_cut = self.entries[:], self.times.copy()
         del self.entries[offset:]
         self._cut()
         self.directory.forget_topics()
@@ -291,9 +286,9 @@ class SimulatedLog:
         kept = random.randint(max(self.synced_offset, self.log_start_offset), len(self.entries))
         del self.entries[kept:]
         if before is not None:
-            self.entries += before[kept:]
-            del self.times.of[kept:]
-            self.times.of += [0] * (len(self.entries) - kept)
+            entries, times = before
+            self.entries += entries[kept:]
+            self.times.go_on_as(times, kept)
             self._before_cut = None
             self._count()
         else:

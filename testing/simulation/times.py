@@ -113,6 +113,14 @@ class Times:
         first = max(self.bases[-1], self.start)
         self.largest_ms[-1] = max(self.of[first:], default=NO_TIMESTAMP)
 
+    def go_on_as(self, other: "Times", offset: int) -> None:
+        """Be the same as `other` from `offset` on."""
+        self.cut(offset)
+        for at in range(offset, len(other.of)):
+            if at in other.bases:
+                self.roll(at)
+            self.add(other.of[at])
+
     def begin(self, offset: int) -> None:
         """Remove everything; the log goes on at `offset`."""
         self.of, self.start = [NO_TIMESTAMP] * offset, offset

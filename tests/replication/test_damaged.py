@@ -18,7 +18,7 @@ class Cluster:
     """Two brokers, both in sync, with some messages."""
 
     def __init__(self) -> None:
-        self.simulation = Simulation(8, Options(brokers=2, swarm=False))
+        self.simulation = Simulation(8, Options(brokers=2, swarm=False, damages=True))
         for machine in self.simulation.machines.values():
             if machine.node is None:
                 machine.start()
