@@ -69,6 +69,8 @@ class ClusterNode(Node):
         """A person said that this broker is to lead with what it has."""
         self._bids_with_loss = False
         """Whether the last transaction to be elected was for an unclean election."""
+        self._bids_in_doubt = False
+        """Whether it was for an election of a broker that may lack something."""
         self._fresh_nonce = False
         """Whether the nonce was made in this run and has not been in an ISR."""
         self._made_nonces: set[int] = set()
@@ -271,8 +273,12 @@ class ClusterNode(Node):
         """The state names this process as leader of a new epoch."""
         state = view.state
         newest = state.epoch >= self.highest_epoch
-        if newest and self.holds_lease(now_s) and self.holds_key(view):
-            self.accepts_loss = False
+        if self.identity.in_doubt and not self._bids_in_doubt:
+            # It stood, or was handed the lead, before it found that something is missing.
+            self._led_epoch = state.epoch
+            self._give_lease_up()
+        elif newest and self.holds_lease(now_s) and self.holds_key(view):
+            self.accepts_loss = self._bids_in_doubt = False
             self.leads_with_loss, self._bids_with_loss = self._bids_with_loss, False
             self.lead(now_s, InSyncReplicas(state, view.state_revision), state.epoch)
         else:
@@ -309,7 +315,7 @@ class ClusterNode(Node):
         if not self.holds_lease(now_s) or self.lease is None:
             return
         if self.may_be_elected(state):
-            self._bids_with_loss = False
+            self._bids_with_loss = self._bids_in_doubt = False
             self._campaign(now_s, view, elected(view, self._info(self.lease.lease_id)))
             return
         loses = self.accepts_loss or self._outwait_isr(now_s, view)
@@ -317,6 +323,7 @@ class ClusterNode(Node):
             self._renew_nonce(state)
         if loses or self._prepare_recovery(view):
             self._bids_with_loss = loses and not self.accepts_loss
+            self._bids_in_doubt = True
             self._campaign(now_s, view, elected_alone(view, self._info(self.lease.lease_id)))
 
     def may_be_elected(self, state: ClusterState) -> bool:
@@ -414,17 +421,22 @@ class ClusterNode(Node):
             leader.broker_id,
             state.epoch,
         ):
-            self._bids_with_loss = False  # That bid was lost; a leader may hand over to this one.
+            # That bid was lost; a leader may hand over to this one.
+            self._bids_with_loss = self._bids_in_doubt = False
             self.follow(leader.broker_id, state.epoch)
 
     # Leaving the lead.
 
     def resign(self) -> None:
         """Lead no more, and let the lease go that says so."""
-        if self.leader is not None and self.lease is not None:
+        if self.leader is not None:
+            self._give_lease_up()
+        super().resign()
+
+    def _give_lease_up(self) -> None:
+        if self.lease is not None:
             self.effects.append(RevokeLease(self.lease.lease_id))
             self.lease = None
-        super().resign()
 
     def hand_over(self, now_s: float, broker_id: int) -> None:
         super().hand_over(now_s, broker_id)
@@ -472,6 +484,4 @@ class ClusterNode(Node):
             return
         super().resign()
         self.effects.append(heir)
-        if self.lease is not None:
-            self.effects.append(RevokeLease(self.lease.lease_id))
-            self.lease = None
+        self._give_lease_up()

@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...replication.effects import Outcome, Token
 from ...replication.partition_log import Partition
+from ...storage.log.timestamp_range import in_range
 from .disk import METADATA, Entry
+from .machine import BEGIN_MS
+from .times import LIMIT_MS, SETTINGS
 from .violation import Violation
 
 if TYPE_CHECKING:
@@ -20,6 +23,8 @@ class Write(NamedTuple):
     number: int
     partition: Partition
     acks_all: bool
+    created_ms: int = 0
+    """The time that the client gives it."""
 
 
 class Pending(NamedTuple):
@@ -92,12 +97,20 @@ class Clients:
                 self._numbers[number],
                 self._random.choice(self._simulation.data_partitions()),
                 self._random.random() < 0.75,
+                self._created_ms(),
             )
             self._writes[number] = write
         if self._random.random() < 0.1:
             self._late.append((write, machine))
         else:
             self.deliver(write, machine)
+
+    def _created_ms(self) -> int:
+        """Now, or earlier: what waited for long is sent at last."""
+        simulation = self._simulation
+        random = simulation.times.random
+        waited_ms = (0, 10_000, LIMIT_MS * 0.8)[int(random() * 3)] * random()
+        return BEGIN_MS + int(simulation.now_s * 1000 - waited_ms)
 
     def _commit(self) -> None:
         machine = self._leader()
@@ -148,14 +161,27 @@ class Clients:
         if numbered and write.number != last + 1:
             self._begin_anew(write)
             return
+        time_ms = self._time_ms(write, machine)
+        if time_ms is None:
+            self._simulation.oracle.count("refused times")
+            return
         node.begin_append(write.partition)
         offset = log.log_end_offset
         entry = (node.leader.epoch, write.writer, write.number)
-        log.append(entry)
+        log.append(entry, time_ms)
         token = Pending(write, offset, entry, synced) if write.acks_all else None
         node.appended(write.partition, offset, offset + 1, token)
         if not write.acks_all:
             self._done(write)
+
+    def _time_ms(self, write: Write, machine: "Machine") -> int | None:
+        """The time that a message gets from its leader; `None` where it refuses the client's."""
+        now_ms = machine.wall_ms
+        if write.partition in self._simulation.stamped:
+            return machine.directory.logs[write.partition].next_stamp_ms(now_ms)
+        if write.partition == METADATA:
+            return now_ms
+        return write.created_ms if in_range(*(write.created_ms,) * 2, SETTINGS, now_ms) else None
 
     def _begin_anew(self, write: Write) -> None:
         """What went before is not there: it was acknowledged by one broker only."""
@@ -180,6 +206,8 @@ class Clients:
             self._simulation.oracle.acknowledged(
                 write.partition, token.offset, token.entry, synced=token.synced
             )
+            if write.partition != METADATA and write.partition not in self._simulation.stamped:
+                self._simulation.oracle.has_time(write.partition, token.offset, write.created_ms)
             self._done(write)
 
     def _done(self, write: Write) -> None:
@@ -215,7 +243,8 @@ class Clients:
 
     def write_now(self, machine: "Machine") -> Write:
         """A client that has not written yet does, to a broker that leads."""
-        write = Write(self._next_id, 0, self._simulation.data_partitions()[0], True)
+        partition = self._simulation.data_partitions()[0]
+        write = Write(self._next_id, 0, partition, True, self._created_ms())
         self._next_id += 1
         self._writes.append(write)
         self._numbers.append(0)

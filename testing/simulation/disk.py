@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Container, Mapping
 from random import Random
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from ...replication.partition_log import Identity, Partition, Stored
 from ...replication.settings import Member
 from ...storage.replica.epoch_history import EpochHistory, EpochStart
+from .times import Times
 from .violation import Violation
 
 Entry = tuple[int, Any, int]
@@ -16,6 +17,15 @@ METADATA: Partition = ("__metadata", 0)
 DATA: Partition = ("data", 0)
 TOPIC: Partition = ("topic0", 0)
 """Of the topic that clients make."""
+
+
+class Stretch(NamedTuple):
+    """What a leader sends of its log."""
+
+    entries: list[Entry | None]
+    times_ms: list[int]
+    bases: list[int]
+    """The segments that begin in it."""
 
 
 class Watcher(Protocol):
@@ -42,7 +52,9 @@ class SimulatedLog:
         "_before_cut",
         "_epochs",
         "_last",
+        "bad_from",
         "checkpoint",
+        "damage_known",
         "directory",
         "entries",
         "expired",
@@ -51,6 +63,7 @@ class SimulatedLog:
         "log_start_offset",
         "partition",
         "synced_offset",
+        "times",
     )
 
     cuts_are_synced: ClassVar[bool] = True
@@ -60,6 +73,11 @@ class SimulatedLog:
         self.directory = directory
         self.entries: list[Entry | None] = []
         """By offset; `None` below the log start."""
+        self.times = Times()
+        self.bad_from: int | None = None
+        """From here to the end of its segment the stored bytes are bad, whether the broker knows
+        it or not."""
+        self.damage_known = False
         self._epochs = EpochHistory()
         self.history_lost = False
         self.log_start_offset = 0
@@ -67,7 +85,7 @@ class SimulatedLog:
         self.synced_offset = 0
         self.checkpoint = 0
         """The watermark as it is on the disk."""
-        self._before_cut: list[Entry | None] | None = None
+        self._before_cut: tuple[list[Entry | None], Times] | None = None
         self._last: dict[Any, tuple[int, int]] = {}
         self.expired: dict[Any, tuple[int, int]] = {}
         """By writer, its last message below the log start, as `last_of` gives it."""
@@ -85,9 +103,32 @@ class SimulatedLog:
         return self.directory.watcher.syncs.get(self.partition)
 
     @property
-    def damaged_from(self) -> None:
-        """Damage is not simulated."""
-        return None
+    def damaged_from(self) -> int | None:
+        return self.bad_from if self.damage_known else None
+
+    def go_bad(self, offset: int) -> None:
+        """A bit of a stored message flips, or a file is cut short."""
+        if self.bad_from is None or offset < self.bad_from:
+            self.bad_from, self.damage_known = offset, False
+
+    def find_damage(self) -> None:
+        """A reader, or a scrub, meets what is bad."""
+        if self.bad_from is not None and not self.damage_known:
+            self.damage_known = self.directory.damage_met = True
+
+    def repair(self) -> None:
+        """A person cuts off what cannot be read."""
+        assert self.bad_from is not None
+        del self.entries[self.bad_from :]
+        self._cut()
+
+    def _keep_damage(self, start: int, end: int) -> None:
+        """Only what is between `start` and `end` is left of the segment that is bad."""
+        if self.bad_from is None:
+            return
+        self.bad_from = max(self.bad_from, start)
+        if self.bad_from >= end:
+            self.bad_from, self.damage_known = None, False
 
     @property
     def epochs(self) -> EpochHistory:
@@ -120,37 +161,77 @@ class SimulatedLog:
     def begin_epoch(self, epoch: int, offset: int) -> None:
         self.epochs = self.epochs.assigned(epoch, offset)
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: Entry, time_ms: int) -> None:
         """As the leader."""
+        self.times.append(time_ms)
         self._last[entry[1]] = (entry[2], len(self.entries))
         self.entries.append(entry)
+
+    def next_stamp_ms(self, now_ms: int) -> int:
+        """The append time where the broker stamps: the clock, but never before the last stamp."""
+        last_ms = self.times.of[-1] if len(self.entries) > self.log_start_offset else now_ms
+        return max(now_ms, last_ms)
 
     def last_of(self, writer: Any) -> tuple[int, int]:
         """(number, offset) of the last message of a writer; (-1, -1) without one."""
         return self._last.get(writer, (-1, -1))
 
     def read_stored(self, offset: int, max_bytes: int) -> Stored:
-        data = self.entries[offset : offset + max(1, max_bytes)]
-        return Stored(data, offset + len(data), len(data))
+        stretch = self.stretch(offset, offset + max(1, max_bytes))
+        count = len(stretch.entries)
+        return Stored(stretch, offset + count, count)
+
+    def stretch(self, offset: int, end: int) -> Stretch:
+        """Messages and their times, up to the log end, or to what cannot be read."""
+        if self.bad_from is not None and self.bad_from < end:
+            if offset < self.bad_from:
+                end = self.bad_from
+            elif offset < self.times.segment_of(self.bad_from)[1]:
+                end = offset
+                self.find_damage()
+        times = self.times
+        return Stretch(
+            self.entries[offset:end], times.of[offset:end], times.bases_between(offset, end)
+        )
 
     def append_stored(self, stored: Stored) -> None:
-        first = stored.next_offset - len(stored.data)
+        stretch: Stretch = stored.data
+        first = stored.next_offset - len(stretch.entries)
         if first != len(self.entries):
             raise Violation(f"what begins at {first} is appended at {len(self.entries)}")
-        for offset, entry in enumerate(stored.data, len(self.entries)):
-            self._last[entry[1]] = (entry[2], offset)
-        self.entries += stored.data
+        for offset, entry in enumerate(stretch.entries, first):
+            if entry is not None:
+                self._last[entry[1]] = (entry[2], offset)
+        if stretch.entries:
+            self.entries += stretch.entries
+            self.take_times(first, stretch)
+        else:  # A line of an epoch without a message says nothing.
+            self._epochs = self._epochs.cut(first)
+
+    def take_times(self, first: int, stretch: Stretch) -> None:
+        """As a follower: the leader's segments and times."""
+        times, bases = self.times, stretch.bases
+        if not bases:
+            for time_ms in stretch.times_ms:
+                times.add(time_ms)
+            return
+        for offset, time_ms in enumerate(stretch.times_ms, first):
+            if offset in bases:
+                times.roll(offset)
+            times.add(time_ms)
 
     def truncate(self, offset: int) -> None:
         self.directory.watcher.cut(self, offset)
         if not self.cuts_are_synced:
-            self._before_cut = self.entries[:]
+            self._before_cut = self.entries[:], self.times.copy()
         del self.entries[offset:]
         self._cut()
         self.directory.forget_topics()
 
     def _cut(self) -> None:
         end = len(self.entries)
+        self._keep_damage(0, end)
+        self.times.cut(end)
         self._epochs = self._epochs.cut(end)
         self.high_watermark = min(self.high_watermark, end)
         self.checkpoint = min(self.checkpoint, end)
@@ -171,6 +252,8 @@ class SimulatedLog:
     def truncate_fully(self, offset: int, producers: dict[Any, tuple[int, int]] | None) -> None:
         self.directory.watcher.emptied(self, offset)
         self.entries = [None] * offset
+        self.times.begin(offset)
+        self.bad_from, self.damage_known = None, False
         self._epochs = EpochHistory()
         self.history_lost = False
         self.log_start_offset = self.high_watermark = self.checkpoint = offset
@@ -186,7 +269,10 @@ class SimulatedLog:
             if entry is not None:
                 self.expired[entry[1]] = (entry[2], at)
         self.entries[self.log_start_offset : offset] = [None] * (offset - self.log_start_offset)
+        if self.bad_from is not None:
+            self._keep_damage(offset, self.times.segment_of(self.bad_from)[1])
         self.log_start_offset = offset
+        self.times.raise_start(offset)
         self.high_watermark = max(self.high_watermark, offset)
         self._epochs = _begun_at(self._epochs, offset)
 
@@ -200,7 +286,9 @@ class SimulatedLog:
         kept = random.randint(max(self.synced_offset, self.log_start_offset), len(self.entries))
         del self.entries[kept:]
         if before is not None:
-            self.entries += before[kept:]
+            entries, times = before
+            self.entries += entries[kept:]
+            self.times.go_on_as(times, kept)
             self._before_cut = None
             self._count()
         else:
@@ -221,6 +309,8 @@ class SimulatedLog:
         made.log_start_offset = self.log_start_offset
         made.high_watermark = self.high_watermark
         made.synced_offset = self.synced_offset
+        made.times = self.times.copy()
+        made.bad_from, made.damage_known = self.bad_from, self.damage_known
         made.checkpoint = self.checkpoint
         made.expired = dict(self.expired)
         made._count()
@@ -247,6 +337,7 @@ class SimulatedDirectory:
     __slots__ = (
         "broker_id",
         "copied",
+        "damage_met",
         "identity",
         "logs",
         "make_log",
@@ -275,6 +366,8 @@ class SimulatedDirectory:
         self.topics_at = 0
         """Up to where the metadata log was applied."""
         self.stored: Callable[[], None] = _nothing
+        self.damage_met = False
+        """Whether a log met damage that was not reported yet."""
         self.copied = False
         """Whether it is a copy that no process has started with yet."""
 
@@ -290,6 +383,8 @@ class SimulatedDirectory:
 
     @property
     def complete(self) -> bool:
+        if any(log.damage_known for log in self.logs.values()):
+            return False
         return self.topics_at >= self.logs[METADATA].high_watermark
 
     def store(self, identity: Identity) -> None:

@@ -2,15 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from .disk import SimulatedDirectory
 from .etcd import EtcdModel
+from .times import expired_to
 
 if TYPE_CHECKING:
     from .machine import Machine
     from .schedule import Simulation
 
+
+JUMPS_MS: Final = (0, 0, -2_000, 5_000, -10_000, 60_000, -7_200_000, 7_200_000)
+"""How far a wall clock is off after a jump; 0: it was set right."""
 
 Act = tuple[Callable[[], None], int]
 """Something that goes wrong, and how often beside others."""
@@ -49,7 +53,12 @@ class Faults:
             (self._save_etcd, 6 * options.sets_back),
             (self._set_back, 4 * options.sets_back),
         )
-        self._acts = [act for act, weight in (*always, *self._drawn(some)) for _ in range(weight)]
+        damages = ((self._damage, 6), (self._scrub, 6))
+        jumps = ((self._jump, 6),)
+        acts = [*always, *self._drawn(some)]
+        acts += self._drawn(damages) if options.damages else ()
+        acts += self._drawn(jumps) if options.clocks_jump else ()
+        self._acts = [act for act, weight in acts for _ in range(weight)]
 
     def _drawn(self, acts: Sequence[Act]) -> Sequence[Act]:
         """All kinds of acts, or some of them: a fault that others hide is met where those are
@@ -94,6 +103,7 @@ class Faults:
         if self._random.random() < 0.6:
             machines = [self._machine()]
         simulation.oracle.count("power cuts")
+        simulation.look_for_losses(leads=False)
         for machine in machines:
             if machine.node is not None:
                 machine.stop(silent=True)
@@ -249,6 +259,54 @@ class Faults:
     def _slow_disk(self) -> None:
         """A disk takes what is written, and syncs nothing for a while."""
         self._machine().slow_until_s = self._simulation.now_s + self._random.choice((1.0, 5.0))
+
+    def _damage(self) -> None:
+        """Stored bytes go bad; the broker does not know it yet."""
+        simulation = self._simulation
+        logs = self._machine().directory.logs.values()
+        found = [log for log in logs if len(log.entries) > log.log_start_offset]
+        if found:
+            simulation.oracle.count("damages")
+            log = self._random.choice(found)
+            log.go_bad(self._random.randrange(log.log_start_offset, len(log.entries)))
+            self._lost(swapped=True)
+
+    def _scrub(self) -> None:
+        """A reader at a broker, or its scrub, meets what went bad there."""
+        machine = self._machine()
+        if machine.active is not None:
+            for log in machine.directory.logs.values():
+                log.find_damage()
+            machine.tick()
+
+    def _jump(self) -> None:
+        """The wall clock of a broker jumps, mostly of one that leads, or is set right."""
+        machine = self._leader() or self._machine()
+        self._simulation.oracle.count("jumps")
+        machine.wall_offset_ms = self._random.choice(JUMPS_MS)
+        machine.tick()
+        self._expire(machine)
+
+    def _leader(self) -> "Machine | None":
+        machines = self._simulation.machines.values()
+        leaders = [one for one in machines if one.active and one.active.leader]
+        return self._random.choice(leaders) if leaders and self._random.random() < 0.7 else None
+
+    def _expire(self, machine: "Machine") -> None:
+        """Retention passes at a leader, by its wall clock."""
+        node = machine.active
+        if node is None or node.leader is None or not node.readable(machine.now_s):
+            return
+        for partition in self._simulation.data_partitions():
+            log = machine.directory.logs.get(partition)
+            if log is None or node.leader is None or partition not in node.leader.partitions:
+                continue
+            start = expired_to(log.times.segments(log.high_watermark), machine.wall_ms)
+            if start > log.log_start_offset:
+                self._simulation.oracle.count("expired")
+                log.raise_log_start(start)
+                node.leader.trimmed(partition, None)
+        machine.settle()
 
     def _etcd(self) -> None:
         """etcd stops, or starts again."""

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 ONE_NONCE: Final = 7
 
+BEGIN_MS: Final = 1_600_000_000_000
+"""The wall clock at the beginning."""
+
 _watched: dict[type[Node], type[Node]] = {}
 
 
@@ -71,6 +74,8 @@ class Machine:
         self.random: Random = simulation.random
         self.rate = 1.0 + self.random.uniform(-0.03, 0.03)
         self.offset_s = self.random.uniform(0, 1000)
+        self.wall_offset_ms = simulation.times.randint(-200, 200)
+        """How far its wall clock is off."""
         self.paused_until_s = 0.0
         self.slow_until_s = 0.0
         """Until then its disk finishes no sync that is asked for."""
@@ -85,12 +90,17 @@ class Machine:
     def may_have_lost(self) -> bool:
         """Whether a process that starts is in doubt."""
         logs = self.directory.logs.values()
-        return self.lost_power or any(log.history_lost for log in logs)
+        return self.lost_power or any(log.history_lost or log.damage_known for log in logs)
 
     @property
     def now_s(self) -> float:
         """Its boot-time clock."""
         return self.simulation.now_s * self.rate + self.offset_s
+
+    @property
+    def wall_ms(self) -> int:
+        """Its wall clock."""
+        return BEGIN_MS + int(self.simulation.now_s * 1000) + self.wall_offset_ms
 
     @property
     def active(self) -> Node | None:
@@ -104,6 +114,8 @@ class Machine:
         for log in self.directory.logs.values():
             log.open()
         self.directory.topics_at = 0
+        if self.simulation.options.damages:
+            self._look_again()
         node = self.simulation.make_node(self, _watching(self.simulation.options.node_class))
         node.machine = self  # type: ignore[attr-defined]
         self.node = node
@@ -122,14 +134,38 @@ class Machine:
             may_lose = True
         run = Incarnation(self.broker_id, self.run)
         self.directory.forget_topics()
-        simulation.oracle.elected(self.directory, epoch, run, simulation.loss_accepted or may_lose)
+        if simulation.options.damages:
+            simulation.look_for_losses(leads=False)
+        may_lose = may_lose or simulation.loss_accepted
+        simulation.oracle.goes_on = simulation.led_last(self.broker_id)
+        simulation.oracle.elected(self.directory, epoch, run, may_lose)
+        if simulation.options.damages:
+            simulation.look_for_losses(leads=True)
 
     def tick(self) -> None:
         node = self.active
         if node is not None:
             self._remind(node)
+            if self.simulation.options.damages:
+                self._report_damage(node)
             node.tick(self.now_s)
             self.settle()
+
+    def _look_again(self) -> None:
+        """A process that starts has forgotten what was damaged. The start finds some of it."""
+        directory = self.directory
+        directory.damage_met = False
+        for log in directory.logs.values():
+            if log.damage_known and self.random.random() < 0.5:
+                log.damage_known = False
+
+    def _report_damage(self, node: Node) -> None:
+        """Of a leader again and again, until another one leads."""
+        directory = self.directory
+        met, directory.damage_met = directory.damage_met, False
+        known = any(log.damage_known for log in directory.logs.values())
+        if known and (met or node.leader is not None):
+            node.damaged()
 
     def _remind(self, node: Node) -> None:
         if self.reminds:

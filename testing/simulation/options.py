@@ -34,6 +34,10 @@ class Options:
     """Whether half of the seeds leave out some kinds of faults."""
     sets_back: bool = False
     """Whether etcd goes back, once, to an older state."""
+    damages: bool = False
+    """Whether stored bytes go bad."""
+    clocks_jump: bool = False
+    """Whether the wall clocks of brokers jump."""
     one_nonce: bool = False
     """Whether all directories have the same nonce, so that a broker's id is all there is."""
 

@@ -1,11 +1,13 @@
 """What was promised so far, and whether it holds. Checks only what changes, when it changes."""
 
+from itertools import pairwise
 from typing import Any
 
 from ...replication.cluster_state import ClusterState
 from ...replication.partition_log import Partition
 from ...replication.settings import Incarnation, Member
 from .disk import METADATA, Entry, SimulatedDirectory, SimulatedLog, name_of
+from .times import true_answers
 from .violation import Violation
 
 _NEVER = 2**62
@@ -15,18 +17,27 @@ class PartitionTruth:
     """What is committed of one partition."""
 
     __slots__ = (
+        "bases",
         "committed",
         "durable",
         "excused",
+        "known_from",
         "last",
         "lost_at_epoch",
         "shown",
         "start",
+        "times_ms",
         "trimmed",
     )
 
     def __init__(self) -> None:
         self.committed: list[Entry | None] = []
+        self.times_ms: list[int] = []
+        """Of all that is committed."""
+        self.bases: list[int] = []
+        """Where the segments begin that have it."""
+        self.known_from = 0
+        """Below it a leader that was allowed to lose something had nothing."""
         self.start = 0
         """Below it a leader has let messages expire."""
         self.trimmed = 0
@@ -44,11 +55,25 @@ class PartitionTruth:
 
     def count(self, log: SimulatedLog) -> None:
         """What this log shows is what there is now."""
-        self.committed += log.entries[len(self.committed) : log.high_watermark]
+        end = max(len(self.committed), log.high_watermark)
+        self.take(log, end)
+        self.known_from = log.log_start_offset
         self.last = {writer: last for writer, (last, _) in log.expired.items()}
         for entry in self.committed[log.log_start_offset :]:
             if entry is not None:
                 self.last[entry[1]] = entry[2]
+
+    def take(self, log: SimulatedLog, end: int) -> None:
+        """What this log has below `end` is committed, too."""
+        first, times = len(self.committed), log.times
+        self.committed += log.entries[first:end]
+        self.times_ms += times.of[first:end]
+        self.bases += times.bases_between(first, end)
+
+    def cut(self, end: int) -> None:
+        """What is from `end` on is lost."""
+        del self.committed[end:], self.times_ms[end:]
+        self.bases = [base for base in self.bases if base < end]
 
 
 class Oracle:
@@ -66,6 +91,10 @@ class Oracle:
         self.syncs: dict[Partition, bool] = {}
         """By partition, whether `acks.all.durability` of its topic is `fsync` now. All brokers know
         of a change at once: only who leads goes by it."""
+        self.goes_on = False
+        """Whether the broker that is elected led last."""
+        self.stamped: set[Partition] = set()
+        """Partitions of which the leader says the times."""
         self.set_back = False
         """Whether etcd went back. What was answered then counts no more: a person chooses whose
         messages do, and in the end all brokers have those."""
@@ -129,10 +158,19 @@ class Oracle:
                 f"two leaders commit in epoch {epoch}: {self.led[epoch]}, {incarnation}"
             )
         self.count("commits")
-        for entry in log.entries[len(truth.committed) : offset]:
-            truth.committed.append(entry)
+        first = len(truth.committed)
+        truth.take(log, offset)
+        for entry in truth.committed[first:]:
             if entry is not None:
                 self._in_order(log, truth, entry)
+        if log.partition in self.stamped:
+            self._times_rise(log, truth, first)
+
+    def _times_rise(self, log: SimulatedLog, truth: PartitionTruth, first: int) -> None:
+        """Append times never run backwards, whichever broker leads."""
+        times_ms = truth.times_ms[max(first - 1, log.log_start_offset, truth.known_from) :]
+        if any(before > after for before, after in pairwise(times_ms)):
+            raise Violation(f"{name_of(log)}: append times run backwards: {times_ms}")
 
     def _in_order(self, log: SimulatedLog, truth: PartitionTruth, entry: Entry) -> None:
         _, writer, number = entry
@@ -182,28 +220,67 @@ class Oracle:
         if self.set_back:
             self._elected_after_set_back(epoch, who)
             return
-        for partition, truth in self.truths.items():
-            log = directory.logs.get(partition)
-            if may_lose:
-                truth.lost_at_epoch = epoch  # Who led before may go on beside it for a while.
-                truth.start = truth.start if log is None else log.log_start_offset
-            have = _common(log, truth) if log is not None else 0
-            if log is not None and not may_lose and truth.excused == _NEVER:
-                self._begins_behind_trim(log, truth)
-            if log is not None and log.log_start_offset > truth.start:
-                raise Violation(f"{name_of(log)}: led from {log.log_start_offset} on only")
-            if have >= len(truth.committed):
-                if may_lose and log is not None:
-                    truth.count(log)
-                continue
-            if not may_lose and have < truth.excused:
-                raise Violation(
-                    f"broker {directory.broker_id} leads in epoch {epoch} and has of {partition} "
-                    f"only what is below {have}: {truth.committed[have:]} is lost"
-                )
-            self._lose(truth, have, epoch)
-            if log is not None:
+        for partition in self.truths:
+            self._check_elected(directory, partition, epoch, may_lose=may_lose)
+
+    def _check_elected(
+        self, directory: SimulatedDirectory, partition: Partition, epoch: int, *, may_lose: bool
+    ) -> None:
+        truth = self.truths[partition]
+        log = directory.logs.get(partition)
+        if may_lose:
+            truth.lost_at_epoch = epoch  # Who led before may go on beside it for a while.
+            truth.start = truth.start if log is None else log.log_start_offset
+        have = 0 if log is None else _common(log, truth, self._known_damage(log))
+        if log is not None and not may_lose and truth.excused == _NEVER:
+            self._begins_behind_trim(log, truth)
+        if log is not None and log.log_start_offset > truth.start:
+            raise Violation(f"{name_of(log)}: led from {log.log_start_offset} on only")
+        if have >= len(truth.committed):
+            if may_lose and log is not None:
                 truth.count(log)
+            elif log is not None:
+                self.same_answers(log)
+            return
+        if not may_lose and have < truth.excused:
+            raise Violation(
+                f"broker {directory.broker_id} leads in epoch {epoch} and has of {partition} "
+                f"only what is below {have}: {truth.committed[have:]} is lost"
+            )
+        self._lose(truth, have, epoch)
+        if log is not None:
+            truth.count(log)
+
+    def _known_damage(self, log: SimulatedLog) -> int | None:
+        return None if self.goes_on else log.damaged_from
+
+    def same_answers(self, log: SimulatedLog) -> None:
+        """No answer about time, and no verdict of retention, is another one than that of the leader
+        that committed these messages."""
+        truth = self.truth(log.partition)
+        start, end = log.log_start_offset, len(truth.committed)
+        if log.partition == METADATA or start >= end or start < truth.known_from or self.set_back:
+            return
+        if _common(log, truth, None) < end:
+            return  # Something is lost, as was allowed.
+        self.count("answers")
+        times_ms = truth.times_ms[:end]
+        known_ms = sorted(times_ms[start:])
+        targets_ms = (known_ms[0], known_ms[len(known_ms) // 2], known_ms[-1], known_ms[-1] + 1)
+        right = true_answers(times_ms, [it for it in truth.bases if it < end], start, targets_ms)
+        given = log.times.answers(end, targets_ms)
+        if given != right:
+            raise Violation(f"{name_of(log)}: of {targets_ms} it says {given}, not {right}")
+
+    def has_time(self, partition: Partition, offset: int, created_ms: int) -> None:
+        """A message was acknowledged to a producer that gave it this time."""
+        truth = self.truth(partition)
+        if self.set_back or not truth.start <= offset < len(truth.times_ms):
+            return
+        if truth.times_ms[offset] != created_ms:
+            raise Violation(
+                f"{partition}: what was sent with time {created_ms} has {truth.times_ms[offset]}"
+            )
 
     def _elected_after_set_back(self, epoch: int, who: Incarnation) -> None:
         if self.halted:
@@ -217,7 +294,7 @@ class Oracle:
 
     def _lose(self, truth: PartitionTruth, have: int, epoch: int) -> None:
         self.count("losses")
-        del truth.committed[have:]
+        truth.cut(have)
         truth.start = min(truth.start, have)
         truth.trimmed = 0
         truth.durable = min(truth.durable, have)
@@ -242,7 +319,7 @@ class Oracle:
         asked = state.isr | {kept.member for kept in state.kept}
         for partition, truth in self.truths.items():
             logs = [d.logs[partition] for d in keep if partition in d.logs]
-            safe = max((_common(log, truth) for log in logs), default=0)
+            safe = max((_common(log, truth, log.bad_from) for log in logs), default=0)
             if not swapped:
                 self._check_durable(partition, truth, [d for d in directories if d.is_in(asked)])
             if safe < len(truth.committed):
@@ -262,7 +339,7 @@ class Oracle:
     ) -> None:
         """A power cut takes nothing that was answered as synced, of the members that are asked."""
         logs = [d.logs[partition] for d in directories if partition in d.logs]
-        has = max((_common(log, truth) for log in logs), default=0)
+        has = max((_common(log, truth, log.bad_from) for log in logs), default=0)
         if has < min(truth.durable, truth.excused):
             raise Violation(
                 f"{partition}: what is below {truth.durable} was answered as synced, and no member "
@@ -273,7 +350,7 @@ class Oracle:
         return any(
             all(
                 partition in directory.logs
-                and _common(directory.logs[partition], truth)
+                and _common(directory.logs[partition], truth, directory.logs[partition].bad_from)
                 >= min(len(truth.committed), truth.excused)
                 for partition, truth in self.truths.items()
             )
@@ -324,11 +401,13 @@ class Oracle:
                 truth.shown = watermark
 
 
-def _common(log: SimulatedLog, truth: PartitionTruth) -> int:
-    """Up to where a log has what is committed."""
+def _common(log: SimulatedLog, truth: PartitionTruth, bad_from: int | None) -> int:
+    """Up to where a log has what is committed, and can read it."""
     committed = truth.committed
     first = max(truth.start, log.log_start_offset)
     last = min(len(committed), len(log.entries))
+    if bad_from is not None:
+        last = min(last, max(bad_from, first))
     if log.entries[first:last] == committed[first:last]:
         return last
     return next(at for at in range(first, last) if log.entries[at] != committed[at])

@@ -5,6 +5,7 @@ from typing import Any
 
 from ...replication.cluster_node import ClusterNode
 from ...replication.cluster_state import ClusterState
+from ...replication.effects import Transact
 from ...replication.node import Node
 from ...replication.partition_log import Identity, Partition
 from ...replication.settings import Incarnation
@@ -49,6 +50,10 @@ class Simulation:
         self.min_insyncs = dict.fromkeys((DATA, TOPIC), self.settings.min_insync)
         """By partition, `min.insync.replicas` of its topic. All brokers know of a change at once:
         only who leads goes by it."""
+        self.times = Random(f"{seed} times")
+        self.stamped = {name for name in (DATA, TOPIC) if self.times.random() < 0.4}
+        """Partitions of topics whose messages get the time at which they are appended."""
+        self.oracle.stamped = self.stamped
         self._alters = Random(f"{seed} min.insync.replicas")
         self._durability = Random(f"{seed} acks.all.durability")
         self.machines: dict[int, Machine] = {}
@@ -59,6 +64,7 @@ class Simulation:
         state = ClusterState(0, None, frozenset({first.member}))
         self.etcd = EtcdModel(state, self.settings.lease_s)
         self.oracle.isr = state.isr
+        self._before_election = state
         self.faults = Faults(self, self.random)
         self.draw()
         self.alter_topics(DATA, TOPIC)
@@ -246,13 +252,36 @@ class Simulation:
             return
         del self.requests[number]
         answer = self.etcd.handle(self.now_s, request.effect)
-        self.oracle.isr = self.etcd.state.isr
+        if self.etcd.state.isr != self.oracle.isr:
+            self.oracle.isr = self.etcd.state.isr
+            if self.options.damages:
+                self._isr_changed(request.effect)
         self.replies.append((request, answer))
         chance = self.random.random()
         if chance < 0.7:
             self._hear_etcd(len(self.replies) - 1)
         elif chance < 0.75:
             self.replies.pop()
+
+    def _isr_changed(self, effect: object) -> None:
+        """A broker that is elected has to show that it was to be: until it leads, those count that
+        were in sync before."""
+        if not isinstance(effect, Transact) or effect.lead_on_lease is None:
+            self.look_for_losses(leads=True)
+
+    def led_last(self, broker_id: int) -> bool:
+        """Whether a broker that is elected led before, and no other was elected meanwhile. With
+        damage it goes on alone, and lets another one lead that comes back."""
+        leader = self._before_election.leader
+        return leader is not None and leader.broker_id == broker_id
+
+    def look_for_losses(self, *, leads: bool) -> None:
+        """What no member in sync can read any more is lost. `leads`: the ISR in etcd counts."""
+        directories = [machine.directory for machine in self.machines.values()]
+        if leads:
+            self._before_election = self.etcd.state
+        if any(log.bad_from is not None for it in directories for log in it.logs.values()):
+            self.oracle.disks_lost(self._before_election, directories, swapped=True)
 
     def _hear_etcd(self, number: int) -> None:
         request, answer = self.replies[number]

@@ -18,7 +18,7 @@ from horolog.replication.partition_log import Directory, Identity, Partition, Pa
 from horolog.replication.session import Session
 from horolog.replication.settings import Incarnation, Member, ReplicationSettings
 from horolog.storage.replica.epoch_history import NO_EPOCH, EpochEnd, EpochHistory
-from horolog.testing.simulation.disk import METADATA, SimulatedLog
+from horolog.testing.simulation.disk import METADATA, SimulatedLog, Stretch
 from horolog.testing.simulation.options import Options
 
 _ANY_EPOCH = 2**30
@@ -360,6 +360,123 @@ class RaisesNoEpoch(ClusterNode):
         super()._transact(now_s, view, state._replace(least_epoch=0))
 
 
+class CutsTheOnlyCopy(ClusterNode):
+    """A damaged log is cut wherever the damage is met."""
+
+    def damaged(self) -> None:
+        super().damaged()
+        for log in self.directory.logs.values():
+            if log.damaged_from is not None and self.leader is not None:
+                log.truncate(log.damaged_from)
+
+
+class _CountsDamaged(Follower):
+    """What is damaged was stored once, so it is confirmed as before."""
+
+    def _give_up_damaged(self, message: Welcome) -> None:
+        pass
+
+    def _positions(self, partitions: set[Partition]) -> tuple[Position, ...]:
+        logs = self._directory.logs
+        hurt = {name for name in partitions if name in logs and logs[name].damaged_from is not None}
+        own = super()._positions(partitions - hurt)
+        return own + tuple(
+            Position(
+                name,
+                logs[name].log_end_offset,
+                logs[name].epochs.last_epoch,
+                logs[name].synced_offset,
+                logs[name].log_start_offset,
+            )
+            for name in sorted(hurt)
+        )
+
+
+class CountsDamaged(ClusterNode):
+    """A damaged follower stays in the ISR."""
+
+    follower_class = _CountsDamaged
+
+    def damaged(self) -> None:
+        if self.leader is not None:
+            super().damaged()
+
+
+class LeadsDamaged(ClusterNode):
+    """A damaged leader goes on beside members that have everything."""
+
+    def log_failed(self) -> None:
+        pass
+
+
+class KeepsItsNonce(ClusterNode):
+    """A follower that met damage out of the ISR enters it under the nonce that is in doubt."""
+
+    def _leave_damaged(self) -> None:
+        self.unfollow()
+
+
+class LeadsInDoubt(ClusterNode):
+    """A broker that is elected leads, whatever it has found since it stood."""
+
+    def _begin(self, now_s: float, view: ClusterView) -> None:
+        self._bids_in_doubt = True
+        super()._begin(now_s, view)
+
+
+class StampsByItself(SimulatedLog):
+    """A follower gives messages the time at which they come to it."""
+
+    __slots__ = ()
+
+    def take_times(self, first: int, stretch: Stretch) -> None:
+        later = [time_ms + self.directory.broker_id for time_ms in stretch.times_ms]
+        super().take_times(first, stretch._replace(times_ms=later))
+
+
+class LosesIndexEntries(SimulatedLog):
+    """The index of a follower has an entry for the first message of what comes alone."""
+
+    __slots__ = ()
+
+    def take_times(self, first: int, stretch: Stretch) -> None:
+        super().take_times(first, stretch)
+        times = self.times
+        before = times.of[times.bases[-1] : first + 1]
+        if first >= times.bases[-1]:
+            times.largest_ms[-1] = max(before)
+
+
+class RollsByItself(SimulatedLog):
+    """A follower begins its segments where it would as a leader."""
+
+    __slots__ = ()
+
+    def take_times(self, first: int, stretch: Stretch) -> None:
+        for time_ms in stretch.times_ms:
+            self.times.append(time_ms)
+
+
+class CountsTrimmedTimes(SimulatedLog):
+    """Messages that were trimmed keep the segment in which they lay, where it is not a copy."""
+
+    __slots__ = ()
+
+    def raise_log_start(self, offset: int) -> None:
+        largest_ms = self.times.largest_ms[:]
+        super().raise_log_start(offset)
+        self.times.largest_ms[:] = largest_ms[len(largest_ms) - len(self.times.largest_ms) :]
+
+
+class StampsByTheClock(SimulatedLog):
+    """A leader stamps by its clock, whatever an earlier one has stamped."""
+
+    __slots__ = ()
+
+    def next_stamp_ms(self, now_ms: int) -> int:
+        return now_ms
+
+
 CANARIES: dict[str, Callable[[], Options]] = {
     "truncation to the watermark": lambda: Options(node_class=CutsToWatermark),
     "the single answer 'truncate to'": lambda: Options(node_class=CutsOnce),
@@ -398,5 +515,23 @@ CANARIES: dict[str, Callable[[], Options]] = {
         node_class=TakesOwnersForOne, sets_back=True
     ),
     "epochs that were known begin again": lambda: Options(node_class=RaisesNoEpoch, sets_back=True),
+    "the only copy in sync is cut where it is damaged": lambda: Options(
+        node_class=CutsTheOnlyCopy, damages=True
+    ),
+    "a damaged follower counts as in sync": lambda: Options(node_class=CountsDamaged, damages=True),
+    "a damaged leader goes on": lambda: Options(node_class=LeadsDamaged, damages=True),
+    "a damaged follower under its old nonce": lambda: Options(
+        node_class=KeepsItsNonce, damages=True
+    ),
+    "a broker in doubt that leads once it is elected": lambda: Options(
+        node_class=LeadsInDoubt, damages=True
+    ),
+    "a follower that stamps messages": lambda: Options(log_class=StampsByItself),
+    "a copy that lacks entries of the time index": lambda: Options(log_class=LosesIndexEntries),
+    "a follower that rolls by its own measure": lambda: Options(log_class=RollsByItself),
+    "times of trimmed messages that keep a segment": lambda: Options(log_class=CountsTrimmedTimes),
+    "a leader that stamps by its clock alone": lambda: Options(
+        log_class=StampsByTheClock, clocks_jump=True
+    ),
 }
 """By the words of the contract, the options that put the wrong rule in."""

@@ -14,6 +14,8 @@ from horolog.storage.log.log import Log
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.testing.logs import LogFolder
 from horolog.testing.simulation.disk import Entry, SimulatedDirectory, SimulatedLog
+from horolog.testing.simulation.times import Answers
+from horolog.times import later
 
 SEGMENT_BYTES = 700
 MAX_BYTES = 1 << 20
@@ -34,14 +36,14 @@ class Drops:
         raise error
 
 
-def encoded(entry: Entry) -> bytes:
-    """A set of one message; its format depends on the message."""
+def encoded(entry: Entry, time_ms: int = 0) -> bytes:
+    """A set of one message; its format depends on the message, and its size on no time."""
     value = repr(entry).encode()
     if entry[2] % 3 == 0:
         encoder = RecordEncoder()
-        encoder.add(value, None, 1_000 + entry[2], ())
+        encoder.add(value, None, time_ms, ())
         return bytes(finish_batch(encoder))
-    return bytes(build_set([NewRecord(value, timestamp_ms=1_000 + entry[2])], magic=1))
+    return bytes(build_set([NewRecord(value, timestamp_ms=time_ms)], magic=1))
 
 
 def decoded(data: bytes) -> list[Any]:
@@ -109,17 +111,37 @@ class StoredToo(SimulatedLog):
         self.stored.set_high_watermark(offset)
         self.check()
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: Entry, time_ms: int) -> None:
         log = self.stored.log
         if log.epochs.history.last_epoch != entry[0]:
             self.stored.lead(entry[0])
             self.stored.begin_epoch(entry[0], log.log_end_offset)
-        self.store(entry)
-        super().append(entry)
+        self.store(entry, time_ms)
+        super().append(entry, time_ms)
         self.check()
 
-    def store(self, entry: Entry) -> None:
-        self.stored.log.appender.append(bytearray(encoded(entry)))
+    def store(self, entry: Entry, time_ms: int) -> None:
+        self.stored.log.appender.append(bytearray(encoded(entry, time_ms)))
+
+    def answers(self) -> Answers:
+        """What the log on the disk says of the times of its messages."""
+        log, targets_ms = self.folder.log, self.targets_ms()
+        found = self.folder.found(*targets_ms)
+        largest = log.reader.find_largest().run()
+        plans = [
+            log.expiry.plan_retention(later(target_ms, log.settings.retention_ms + 1))
+            for target_ms in targets_ms
+        ]
+        bases = [*self.folder.bases(), log.log_end_offset]
+        return Answers(
+            tuple(-1 if one is None else one[1] for one in found),
+            (),
+            (-1, -1) if largest is None else (largest.timestamp_ms, largest.offset),
+            tuple(max(bases[plan.delete_count], log.log_start_offset) for plan in plans),
+        )
+
+    def targets_ms(self) -> list[int]:
+        return sorted(set(self.times.of[self.log_start_offset :]))
 
     def decoded(self, data: bytes) -> list[Any]:
         return decoded(data)
@@ -137,14 +159,16 @@ class StoredToo(SimulatedLog):
         assert some == wanted[: len(some)]
         if copied.exact:
             assert copied.next_offset == offset + len(some)
-        return Stored((some, data, facts), offset + len(some), max(len(some), 1))
+        stretch = self.stretch(offset, offset + len(some))
+        return Stored((stretch, data, facts), offset + len(some), max(len(some), 1))
 
     def append_stored(self, stored: Stored) -> None:
-        some, data, facts = stored.data
+        simulated, data, facts = stored.data
         self.stored.follow()
         stretch = Stretch(data, CopyFacts.decode(facts))
         self.stored.append_stored(Stored(stretch, stored.next_offset, len(data)))
-        super().append_stored(Stored(some, stored.next_offset, len(some)))
+        count = len(simulated.entries)
+        super().append_stored(Stored(simulated, stored.next_offset, count))
         self.check()
 
     def truncate(self, offset: int) -> None:

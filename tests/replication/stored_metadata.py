@@ -179,7 +179,7 @@ class StoredMetadataToo(StoredToo):
 
     # The log.
 
-    def store(self, entry: Entry) -> None:
+    def store(self, entry: Entry, time_ms: int) -> None:
         self._follow_start()
         entries = self.metadata.state.topics
         record = record_of(entry, entries[NAME].topic_id if NAME in entries else "")

@@ -43,7 +43,7 @@ def test_who_has_a_log_without_its_epochs_says_so() -> None:
     directory = SimulatedDirectory(1, Oracle(reads_may_be_old=False), {})
     for partition in (METADATA, DATA):
         directory.add(partition)
-    directory.logs[DATA].append((1, "w", 0))
+    directory.logs[DATA].append((1, "w", 0), 0)
     logs = ((METADATA, 0, 0), (DATA, 1, 0))
     counted = directory.identity.counted_revision
     assert reach(directory) == Reach(counted, tuple(sorted(logs)))

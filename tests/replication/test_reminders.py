@@ -12,7 +12,14 @@ from horolog.replication.partition_log import Stored
 from horolog.replication.settings import Incarnation, Member, ReplicationSettings
 from horolog.storage.replica.epoch_history import EpochEnd, EpochHistory, EpochStart
 from horolog.testing.simulation.by_hand import HandOracle
-from horolog.testing.simulation.disk import DATA, METADATA, TOPIC, SimulatedDirectory, SimulatedLog
+from horolog.testing.simulation.disk import (
+    DATA,
+    METADATA,
+    TOPIC,
+    SimulatedDirectory,
+    SimulatedLog,
+    Stretch,
+)
 
 ME, OTHER = Member(1, 11), Member(2, 22)
 SETTINGS = ReplicationSettings(sync_for_acks_all=False)
@@ -38,7 +45,7 @@ class Led:
     def append(self, token: str) -> None:
         first = self.log.log_end_offset
         self.leader.begin_append(DATA)
-        self.log.append((1, "writer", first))
+        self.log.append((1, "writer", first), 0)
         self.leader.appended(DATA, first, first + 1, token)
 
     def fetch(self, end: int | None = None, epoch: int = 1) -> None:
@@ -140,7 +147,7 @@ def test_a_topic_that_comes_back_after_a_cut_begins_a_new_connection(was_cut: bo
     follower.welcomed(0.0, Welcome(2))
     effects.clear()
     diverging = EpochEnd(0, 0) if was_cut else None
-    stored = None if was_cut else Stored([(2, "position", 0)], 2, 1)
+    stored = None if was_cut else Stored(Stretch([(2, "position", 0)], [0], []), 2, 1)
     part = Part(METADATA, diverging, stored, (EpochStart(2, 1),), 0, 0, 0)
     follower.fetched(0.0, Fetched(2, (part,)))
     assert (TOPIC in directory.logs) is not was_cut

@@ -20,6 +20,9 @@ PARTS = 8
 SETS_BACK = 2_000
 """Schedules in which etcd may go back to an older state."""
 
+DAMAGES = 700
+"""Schedules in which stored bytes go bad, and wall clocks jump."""
+
 LONG_STEPS = 1_000
 """Steps of a schedule that is to see more than one fault upon another."""
 
@@ -85,6 +88,7 @@ def test_what_is_promised_holds(base: int, part: int) -> None:
         "power cuts",
         "swaps",
         "reads",
+        "answers",
         "lost histories",
     ):
         assert counts[what] > number / 10, counts
@@ -109,6 +113,14 @@ def test_an_etcd_that_goes_back_is_not_believed(base: int) -> None:
     assert counts["set back"] > SETS_BACK / 10, counts
 
 
+def test_damage_and_clocks_that_jump_lose_nothing(base: int) -> None:
+    counts = run(range(base, base + DAMAGES), damages=True, clocks_jump=True)
+    for what in ("damages", "jumps"):
+        assert counts[what] > DAMAGES / 5, counts
+    for what in ("repairs", "refused times", "expired"):
+        assert counts[what], counts
+
+
 def test_without_the_lease_only_reads_may_be_old(base: int) -> None:
     run(range(base, base + 1_000), node_class=WithoutLease, lease=False)
 
@@ -125,6 +137,13 @@ def test_what_is_promised_holds_for_long(base: int, part: int) -> None:
 def test_an_etcd_that_goes_back_is_not_believed_for_long(base: int, part: int) -> None:
     first = base + SETS_BACK + part * 20_000
     run(range(first, first + 20_000), sets_back=True)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(10))
+def test_damage_and_clocks_that_jump_lose_nothing_for_long(base: int, part: int) -> None:
+    first = base + DAMAGES + part * 20_000
+    run(range(first, first + 20_000), damages=True, clocks_jump=True)
 
 
 @pytest.mark.soak

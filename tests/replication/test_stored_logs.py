@@ -8,7 +8,9 @@ import pytest
 from horolog.replication.hand_node import HandNode
 from horolog.testing.logs import LogFolder
 from horolog.testing.simulation.by_hand import HandSimulation
+from horolog.testing.simulation.machine import Machine
 from horolog.testing.simulation.options import Options
+from horolog.testing.simulation.times import Answers
 
 from .stored_logs import StoredToo
 
@@ -28,9 +30,23 @@ def run(seed: int) -> None:
         simulation.run()
         for machine in simulation.machines.values():
             for log in machine.directory.logs.values():
-                log.check_bytes()  # type: ignore[attr-defined]
+                assert isinstance(log, StoredToo)
+                log.check_bytes()
+        same_answers(list(simulation.machines.values()))
         for folder in folders:
             folder.let_go()
+
+
+def same_answers(machines: list[Machine]) -> None:
+    """Logs that have the same messages say the same about their times."""
+    for partition in machines[0].directory.logs:
+        seen: dict[tuple[int, int], Answers] = {}
+        for machine in machines:
+            log = machine.directory.logs[partition]
+            assert isinstance(log, StoredToo)
+            given = log.answers()
+            place = log.log_start_offset, log.high_watermark
+            assert seen.setdefault(place, given) == given, f"{partition} at {machine.broker_id}"
 
 
 @pytest.mark.parametrize("seed", SEEDS)

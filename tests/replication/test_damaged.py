@@ -1,0 +1,127 @@
+"""Who leads, and who cuts, where stored bytes of a log went bad (replication.md, section 4)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from horolog.replication.effects import Transact
+from horolog.testing.simulation.disk import DATA, SimulatedLog
+from horolog.testing.simulation.machine import Machine
+from horolog.testing.simulation.options import Options
+from horolog.testing.simulation.schedule import Simulation
+
+STEP_S = 0.4
+MESSAGES = 6
+
+
+class Cluster:
+    """Two brokers, both in sync, with some messages."""
+
+    def __init__(self) -> None:
+        self.simulation = Simulation(8, Options(brokers=2, swarm=False, damages=True))
+        for machine in self.simulation.machines.values():
+            if machine.node is None:
+                machine.start()
+        self.until(lambda: len(self.simulation.etcd.state.isr) == 2)
+        self.leader = next(it for it in self.machines if it.node and it.node.leader)
+        self.follower = next(it for it in self.machines if it is not self.leader)
+        for _ in range(MESSAGES):
+            self.simulation.clients.write_now(self.leader)
+            self.round()
+
+    @property
+    def machines(self) -> list[Machine]:
+        return list(self.simulation.machines.values())
+
+    def round(self) -> None:
+        self.simulation.now_s += STEP_S
+        self.simulation.round()
+
+    def until(self, done: Callable[[], bool]) -> None:
+        for _ in range(60):
+            if done():
+                return
+            self.round()
+        raise AssertionError(self.simulation.etcd.state)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def log_of(machine: Machine) -> SimulatedLog:
+    return machine.directory.logs[DATA]
+
+
+def leads(machine: Machine) -> bool:
+    return machine.node is not None and machine.node.leader is not None
+
+
+def damage(machine: Machine) -> None:
+    log_of(machine).go_bad(MESSAGES - 2)
+    log_of(machine).find_damage()
+
+
+def stands_for_election(simulation: Simulation) -> bool:
+    """Whether a request to be elected is on its way to etcd."""
+    wanted = [one.effect for one in simulation.requests]
+    return any(isinstance(it, Transact) and it.lead_on_lease is not None for it in wanted)
+
+
+def test_a_damaged_leader_lets_another_one_lead_and_copies_what_is_bad(cluster: Cluster) -> None:
+    leader, follower = cluster.leader, cluster.follower
+    damage(leader)
+    cluster.until(lambda: leads(follower) and len(cluster.simulation.etcd.state.isr) == 2)
+    assert log_of(leader).bad_from is None
+    assert log_of(leader).entries == log_of(follower).entries
+    assert len(log_of(leader).entries) == MESSAGES
+
+
+def test_a_damaged_follower_is_out_of_sync_until_it_has_copied_what_is_bad(
+    cluster: Cluster,
+) -> None:
+    leader, follower = cluster.leader, cluster.follower
+    before = follower.directory.member
+    damage(follower)
+    cluster.until(lambda: log_of(follower).bad_from is None)
+    cluster.until(lambda: follower.directory.member in cluster.simulation.etcd.state.isr)
+    assert leads(leader)
+    assert follower.directory.member != before
+    assert log_of(follower).entries == log_of(leader).entries
+
+
+def test_the_only_member_in_sync_leads_with_damage_and_cuts_nothing(cluster: Cluster) -> None:
+    leader, follower = cluster.leader, cluster.follower
+    follower.stop(silent=False)
+    cluster.until(lambda: len(cluster.simulation.etcd.state.isr) == 1)
+    damage(leader)
+    for _ in range(20):
+        cluster.round()
+    assert leads(leader)
+    assert len(log_of(leader).entries) == MESSAGES
+    follower.start()
+    cluster.until(lambda: leads(follower) and log_of(leader).bad_from is None)
+
+
+def test_a_broker_that_meets_damage_after_it_stood_for_election_does_not_lead(
+    cluster: Cluster,
+) -> None:
+    leader, follower = cluster.leader, cluster.follower
+    leader.stop(silent=False)
+    simulation = cluster.simulation
+    while not stands_for_election(simulation):
+        if simulation.requests:
+            simulation.deliver()
+        else:
+            simulation.now_s += STEP_S
+            follower.tick()
+    damage(follower)
+    follower.tick()
+    for _ in range(20):
+        cluster.round()
+        assert not leads(follower)
+    leader.start()
+    cluster.until(lambda: leads(leader) and len(simulation.etcd.state.isr) == 2)
+    assert log_of(follower).entries == log_of(leader).entries
+    assert len(log_of(leader).entries) == MESSAGES
