@@ -23,9 +23,9 @@ def settle() -> None:
     """For a process that has made what it needs all the time, and works with it from now on.
 
     The garbage collector passes over what is there: to look for garbage among thousands of logs
-    would stop a broker for 50 ms at a time. It seldom looks through everything by itself: of a large
-    request it would pass over a hundred thousand values in one go, several times. `collect_garbage`
-    is to be called where there is time.
+    would stop a broker for 50 ms at a time. It seldom looks through everything by itself: of a
+    large request it would pass over a hundred thousand values in one go, several times.
+    `collect_garbage` is to be called where there is time.
     """
     gc.freeze()
     gc.set_threshold(*_COLLECTED_AFTER)

@@ -10,7 +10,7 @@ from horolog.testing.simulation.by_hand import HandSimulation
 from horolog.testing.simulation.options import Options
 from horolog.testing.simulation.violation import Violation
 
-SCHEDULES = 5_000
+SCHEDULES = 2_500
 
 
 def simulation(

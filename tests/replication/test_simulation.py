@@ -13,11 +13,11 @@ from horolog.testing.simulation.violation import Violation
 
 from .canaries import CANARIES, WithoutLease
 
-SCHEDULES = 20_000
-PARTS = 8
+SCHEDULES = 8_000
+PARTS = 4
 """Tests that the schedules are spread over, so that they can run beside each other."""
 
-SETS_BACK = 2_000
+SETS_BACK = 1_000
 """Schedules in which etcd may go back to an older state."""
 
 DAMAGES = 700
