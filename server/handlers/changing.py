@@ -75,4 +75,7 @@ def _results(
             change.result()
         except Exception as error:
             result.error_code, result.error_message = services.outcomes.of(error, api=api)
+            # The change keeps the error. With its frames, which have the change, only the garbage
+            # collector would find both.
+            error.__traceback__ = None
     return results

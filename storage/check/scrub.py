@@ -38,9 +38,14 @@ class SegmentScrub:
         """How much has been read."""
         self._files = files
         self._cuts = segment.cuts
-        self._closed = segment is not log.segment_list.active and segment.damaged is None
         self.end = segment.readable_bytes if unsynced else _safe_end(log, segment)
         """Up to here it is read."""
+        # Of a closed segment whose last messages are not synced yet, the first ones are read.
+        self._closed = (
+            segment is not log.segment_list.active
+            and segment.damaged is None
+            and self.end == segment.readable_bytes
+        )
         self._file: File | None = None
         self._scan: LogScan | None = None
         self._pieces: Iterator[tuple[bytes, int]] = iter(())

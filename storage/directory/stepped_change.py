@@ -89,12 +89,7 @@ class SteppedChange(Generic[T]):
             self.advance(step)
 
     def result(self) -> T:
-        """What the change returned, once it is done. Raises what it raised. To be called once: an
-        exception that is kept here keeps this through its traceback."""
-        failure, self._failure = self._failure, None
-        if failure is None:
-            return self._outcome[0]
-        try:
-            raise failure
-        finally:
-            del failure
+        """What the change returned, once it is done. Raises what it raised."""
+        if self._failure is not None:
+            raise self._failure
+        return self._outcome[0]

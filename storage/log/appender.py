@@ -270,13 +270,15 @@ class Appender:
         if reason is None:
             return None
         self.commit_or_raise(run)
-        log.segment_list.active.check_end(log.segment_list.active.size_bytes)
+        active = log.segment_list.active
         try:
+            active.check_end(active.size_bytes)
             log.segment_list.roll(log.log_end_offset, log.settings, reason)
         except OSError as error:
             raise self.not_written(error) from error
         except StorageError as failure:
-            log.fail(failure)
+            if active.damaged is None:
+                log.fail(failure)
             raise
         log.producers.take_snapshot(log.log_end_offset)
         admitted.walk = self.walk_for(log.segment_list.active, admitted.data)

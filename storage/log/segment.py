@@ -216,10 +216,6 @@ class Segment(IndexedSegment):
         self._staged = None
         try:
             self.check_end(staged.sets[0][0])
-        except StorageError:
-            self._take_back(staged)
-            raise
-        try:
             if staged.broken:
                 raise MemoryError
             disk_room = self._seams.disk_room
@@ -244,7 +240,7 @@ class Segment(IndexedSegment):
             if self.time_map.makes:
                 for one in sets:
                     self.time_map.add(*one)
-        except (OSError, MemoryError):
+        except (OSError, MemoryError, StorageError):
             self._take_back(staged)
             raise
 

@@ -61,7 +61,8 @@ def test_each_task_that_is_due_runs_once_in_a_step(horolog_broker: BrokerThread)
 
         task._run = run
     horolog_broker.clock.step(20)
-    assert passes == {"clock": 1, "deletion": 1, "flush": 1, "recovery_points": 1, "reserve": 1}
+    often = {"clock", "deletion", "flush", "garbage", "recovery_points", "reserve"}
+    assert passes == dict.fromkeys(often, 1)
     passes.clear()
     horolog_broker.clock.step(24 * HOUR)
     assert set(passes.values()) == {1}
