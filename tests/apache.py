@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -50,6 +51,7 @@ def apache(
     require_apache_kafka: None,
     start_once: Callable[[str], None],
     certificates: Certificates,
+    until_java_is_done: ExitStack,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[ApacheKafka]:
     """Apache Kafka, three brokers: one cluster for the whole run, with guarded listeners beside the
@@ -64,14 +66,17 @@ def apache(
         "auto.create.topics.enable": "true",
         **listener_settings(certificates),
     }
-    with apache_kafka(
-        tmp_path_factory.mktemp("apache-kafka"),
-        brokers=3,
-        settings=settings,
-        listeners=LISTENERS,
-        users=USERS,
-    ) as running:
-        yield running
+    running = until_java_is_done.enter_context(
+        apache_kafka(
+            tmp_path_factory.mktemp("apache-kafka"),
+            brokers=3,
+            settings=settings,
+            listeners=LISTENERS,
+            users=USERS,
+        )
+    )
+    yield running
+    until_java_is_done.close()
     assert all(broker.process is None for broker in running.brokers)
 
 

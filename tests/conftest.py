@@ -6,7 +6,7 @@ import random
 import shutil
 import signal
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -74,6 +74,8 @@ _FIRST_USE_S = 900
 
 _LEFT_OPEN_MAX = 50
 """Files that a module may leave open, such as those of a broker that others go on with."""
+
+_JAVA_PROGRAMS = pytest.StashKey[ExitStack]()
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -162,6 +164,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=_turn)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End Spark and Kafka behind the last test that needs them."""
+    programs = item.config.stash.get(_JAVA_PROGRAMS, None)
+    if programs is not None and (nextitem is None or _module(nextitem) not in _JAVA_MODULES):
+        programs.close()
+
+
 def _module(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
 
@@ -181,6 +191,13 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, LoopFactory
     if item.get_closest_marker("both_loops"):
         factories["asyncio"] = asyncio.new_event_loop
     return factories
+
+
+@pytest.fixture(scope="session")
+def until_java_is_done(request: pytest.FixtureRequest) -> ExitStack:
+    """What is entered here ends with the last test of `_JAVA_MODULES`: Spark and Kafka take a third
+    of a processor even when nobody asks them for anything."""
+    return request.config.stash.setdefault(_JAVA_PROGRAMS, ExitStack())
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -66,7 +67,9 @@ def missing(why: str) -> NoReturn:
 
 
 @pytest.fixture(scope="session")
-def spark(start_once: Callable[[str], None]) -> Iterator[SparkSession]:
+def spark(
+    start_once: Callable[[str], None], until_java_is_done: ExitStack
+) -> Iterator[SparkSession]:
     """A Spark of two cores that tries a task four times. It takes 10 seconds to start."""
     try:
         find_java(os.environ)
@@ -84,8 +87,9 @@ def spark(start_once: Callable[[str], None]) -> Iterator[SparkSession]:
     }
     started = session("tests", master="local[2,4]", conf=conf)
     started.sparkContext.setLogLevel("OFF")
+    until_java_is_done.callback(started.stop)
     yield started
-    started.stop()
+    until_java_is_done.close()
 
 
 @pytest.fixture(scope="session")
