@@ -8,6 +8,7 @@ from ...protocol.records.kernel import RecordCursor, Walk, walk
 from ...protocol.records.kernel.terms import NO_MORE, RECORD, Offsets, Problem
 from ...protocol.records.layout import BATCH_MAGIC, MAGIC_AT, NO_TIMESTAMP, SIZE_AT, Buffer
 from ...protocol.records.messages.message import Entry
+from ...values import value_class
 from ..index.index_file import RELATIVE_OFFSET_MAX
 from ..names import MAX_OFFSET
 
@@ -72,14 +73,31 @@ def beyond_rule(offset: int, limit_offset: int) -> str:
     return f"offset {offset} comes here, but this segment ends before {limit_offset}"
 
 
-def last_limit(base_offset: int, end_offset: int | None) -> int:
-    """Below what the offsets of the last segment of a log are, whose log end is `end_offset`.
+@value_class
+class Reach:
+    """Range of the offsets in the last segment of a log."""
 
-    No CRC covers an offset. One that is too far for an index, and not below the log end, is
-    damaged. Where the log end is not known, as behind a kill, such messages are believed: Kafka
-    serves them.
+    limit_offset: int
+    """All offsets are below it."""
+    exact: bool
+    """False if offsets may also lie at or above the limit. They do in a log with gaps, as long as
+    no good entry below the limit follows."""
+
+
+ANY_REACH: Final = Reach(MAX_OFFSET, True)
+
+
+def last_reach(base_offset: int, end_offset: int | None) -> Reach:
+    """Reach of the last segment of a log whose end is `end_offset`, if that is known.
+
+    No CRC covers an offset. An offset that is too far for an index, and not below the log end, is
+    damaged. If the log end is not known, as after a kill, Kafka's cleaner may have left a message
+    there.
     """
-    return MAX_OFFSET if end_offset is None else max(base_offset + RELATIVE_OFFSET_MAX, end_offset)
+    near_offset = base_offset + RELATIVE_OFFSET_MAX
+    if end_offset is None:
+        return Reach(near_offset, False)
+    return Reach(max(near_offset, end_offset), True)
 
 
 def inner_offsets_rule(entry: Entry, inner: list[Entry], *, gaps: bool) -> str | None:

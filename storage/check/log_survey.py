@@ -6,8 +6,8 @@ from ...protocol.records.kernel.terms import Problem
 from ...values import value_class
 from ..files import File
 from ..log.segment_scan import LogScan, SegmentScan, scan_log_file
-from ..names import MAX_OFFSET
 from .entry_check import CheckedEntry, EntryCheck
+from .entry_rules import ANY_REACH, Reach
 from .salvage import EntrySearch, offsets_at
 
 
@@ -40,7 +40,7 @@ class LogSurvey:
 
     `limit_offset` is where the next segment begins; an offset that jumps does not reach it, nor one
     that comes behind a jump. Where one message after the other does, the two segments overlap, and
-    no message is bad for that. Of the last segment offsets are below `last_limit`.
+    no message is bad for that. `reach` counts for the last segment only.
     `end_offset` is the offset after the last message, where that is known and nothing is missing
     at the end of the file.
     """
@@ -55,7 +55,7 @@ class LogSurvey:
         gaps: bool,
         start: int = 0,
         end_offset: int | None = None,
-        last_limit: int = MAX_OFFSET,
+        reach: Reach = ANY_REACH,
     ) -> None:
         self._file = file
         self._size_bytes = size_bytes
@@ -63,13 +63,14 @@ class LogSurvey:
         self._next_offset = next_offset
         self._limit_offset = limit_offset
         self._end_offset = end_offset
-        self._last_limit = last_limit
+        self._reach = reach
         self._gaps = gaps
         self._jumped = False
 
     @property
     def _upper_offset(self) -> int:
-        return self._last_limit if self._limit_offset is None else self._limit_offset
+        limit = self._limit_offset
+        return self._reach.limit_offset if limit is None else limit
 
     def runs(self) -> Iterator[LogRun]:
         """All runs in order. Raises `OSError`."""
@@ -132,6 +133,24 @@ class LogSurvey:
 
     def _bad_run(self, scan: SegmentScan) -> Iterator[LogRun]:
         """What `scan` has stopped at, up to the next entry that can be believed."""
+        start, due = self._position, self._next_offset
+        found = None if scan.later_format else self._search()
+        if found is None and self._may_go_on_far and not scan.later_format:
+            self._reach = ANY_REACH
+            found = self._search()
+        self._position = self._size_bytes if found is None else found[0]
+        if self._position > start:
+            yield LogRun(start, self._position, due, due, scan.rule, scan.later_format)
+        if found is not None:
+            self._jumped = self._jumped or found[1] != due
+            self._next_offset = found[1]
+
+    @property
+    def _may_go_on_far(self) -> bool:
+        return self._limit_offset is None and self._gaps and not self._reach.exact
+
+    def _search(self) -> tuple[int, int] | None:
+        """Position and first offset of the next entry that can be believed."""
         whole = self._end_offset is not None
         search = EntrySearch(
             self._file,
@@ -142,22 +161,25 @@ class LogSurvey:
             self._gaps,
             whole=whole,
         )
-        start, due = self._position, self._next_offset
-        found = None if scan.later_format else search.after(start)
-        self._position = self._size_bytes if found is None else found[0]
-        if self._position > start:
-            yield LogRun(start, self._position, due, due, scan.rule, scan.later_format)
-        if found is not None:
-            self._jumped = self._jumped or found[1] != due
-            self._next_offset = found[1]
+        return search.after(self._position)
+
+
+def goes_on_far(file: File, scan: SegmentScan, size_bytes: int, limit_offset: int) -> bool:
+    """Whether the entry that stopped `scan` of a log with gaps is at or above `limit_offset`, and
+    no good entry below that limit follows it. Raises `OSError`."""
+    offsets = offsets_at(file, scan.good_bytes, size_bytes)
+    if offsets is None or offsets[1] < limit_offset:
+        return False
+    search = EntrySearch(file, size_bytes, scan.next_offset, limit_offset, None, True, whole=False)
+    return search.after(scan.good_bytes) is None
 
 
 def good_after(
-    file: File, scan: SegmentScan, size_bytes: int, *, last_limit: int, gaps: bool
+    file: File, scan: SegmentScan, size_bytes: int, reach: Reach, *, gaps: bool
 ) -> int | None:
     """The offset after the last good entry behind the one that stopped `scan`; `None` without.
 
-    For the last segment of a log; `last_limit` as in `LogSurvey`. Raises `OSError`.
+    For the last segment of a log, with its `reach`. Raises `OSError`.
     """
     found = None
     survey = LogSurvey(
@@ -167,7 +189,7 @@ def good_after(
         limit_offset=None,
         gaps=gaps,
         start=scan.good_bytes,
-        last_limit=last_limit,
+        reach=reach,
     )
     for run in survey.runs():
         if run.good:

@@ -16,7 +16,7 @@ from ..files import Files
 from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import end_offset, following_base
 from ..names import parse_segment_file, segment_bases
-from .entry_rules import last_limit
+from .entry_rules import last_reach
 from .findings import Finding, cannot_read
 from .log_survey import LogRun, LogSurvey
 from .salvage import OFFSETS_PER_BYTE
@@ -238,7 +238,7 @@ class _Planning:
                     self._recovery_point,
                     clean=self._clean,
                 ),
-                last_limit=last_limit(base_offset, self._recovery_point if self._clean else None),
+                reach=last_reach(base_offset, self._recovery_point if self._clean else None),
             )
             found = list(survey.runs())
         if self._ends_at_damage:

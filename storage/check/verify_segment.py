@@ -9,7 +9,7 @@ from ...values import value_class
 from ..files import File, Files
 from ..index.index_checksums import SegmentChecksums, end_offset
 from .entry_check import CheckedEntry, EntryCheck
-from .entry_rules import jumps_rule, last_limit
+from .entry_rules import jumps_rule, last_reach
 from .findings import KEPT_AS_IT_IS, NOTHING, REPAIR, TORN, Finding, cannot_read
 from .log_reader import Stop, StoredEntry, read_log_file
 from .log_survey import LogRun, LogSurvey
@@ -239,7 +239,7 @@ class SegmentCheck:
             end_offset=end_offset(
                 around.checksums, log_bytes, following, point, clean=around.clean
             ),
-            last_limit=last_limit(self._base_offset, point if around.clean else None),
+            reach=last_reach(self._base_offset, point if around.clean else None),
         )
 
     def _behind(self, stretch: LogRun) -> Finding:

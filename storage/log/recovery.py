@@ -7,17 +7,19 @@ the log keeps its end, and only who has to read them is refused.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from ...protocol.errors import StorageError
 from ...protocol.records.kernel.terms import Problem
-from ..check.entry_rules import last_limit
-from ..check.log_survey import good_after
+from ..check.entry_rules import Reach, last_reach
+from ..check.log_survey import goes_on_far, good_after
 from ..check.quarantine import quarantine_bytes, quarantine_file
 from ..check.salvage import OFFSETS_PER_BYTE, has_wrong_size
 from ..damage import damage_of, unreadable_format
 from ..files import File
 from ..index.index_checksums import SegmentChecksums
+from ..names import MAX_OFFSET
 from ..read.readable_segment import ReadableSegment
 from ..seams import Seams
 from .segment import Segment
@@ -94,8 +96,7 @@ class Recovery:
 
     def _scan(self, segment: Segment, closed: bool) -> SegmentScan:
         following = segment.next_offset if closed else None
-        limit = self._limit(segment) if following is None else following
-        scan = segment.scan_whole(gaps=self._gaps, limit_offset=limit, progress=self._progress)
+        scan = self._scan_last(segment) if following is None else self._scanned(segment, following)
         if scan.later_format:
             raise unreadable_format(segment.log_path, scan.good_bytes)
         if scan.overlap:
@@ -106,12 +107,25 @@ class Recovery:
             )
         return check_end(segment, scan, gaps=self._gaps) if closed else scan
 
-    def _limit(self, last: Segment) -> int:
-        return last_limit(last.base_offset, self._end_offset)
+    def _scanned(self, segment: Segment, limit_offset: int) -> SegmentScan:
+        return segment.scan_whole(
+            gaps=self._gaps, limit_offset=limit_offset, progress=self._progress
+        )
+
+    def _scan_last(self, last: Segment) -> SegmentScan:
+        reach = self._reach(last)
+        scan = self._scanned(last, reach.limit_offset)
+        if not self._gaps or reach.exact or scan.problem is not Problem.OFFSET:
+            return scan
+        with closing(self._seams.files.open(last.log_path, read_only=True)) as file:
+            goes_on = goes_on_far(file, scan, last.size_bytes, reach.limit_offset)
+        return self._scanned(last, MAX_OFFSET) if goes_on else scan
+
+    def _reach(self, last: Segment) -> Reach:
+        return last_reach(last.base_offset, self._end_offset)
 
     def _good_after(self, file: File, scan: SegmentScan, last: Segment) -> int | None:
-        limit = self._limit(last)
-        return good_after(file, scan, last.size_bytes, last_limit=limit, gaps=self._gaps)
+        return good_after(file, scan, last.size_bytes, self._reach(last), gaps=self._gaps)
 
     def _take_good(self, segment: Segment, scan: SegmentScan, closed: bool) -> None:
         if not closed:

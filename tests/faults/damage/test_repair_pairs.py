@@ -22,6 +22,7 @@ HARD = (
     ("offset - 1 of entry 9", "offset - 1 of entry 11"),
     ("offset below zero of entry 9", "offset - 1 of entry 10"),
     ("offset below zero of entry 9", "offset - 1 of entry 11"),
+    ("offset far of entry 9", "zeros of entry 10"),
     ("offset far of entry 10", "offset far of entry 11"),
     ("offset + 1 of entry 11", "entry 9 twice"),
     ("entry 6 twice", "entries 6 and 7 swapped"),
