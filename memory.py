@@ -14,6 +14,9 @@ _COLLECTED_AFTER: Final = (700, 10, 100)
 """New objects after which the youngest generation is looked through, and rounds of each generation
 after which the next one is."""
 
+_LOOKED_THROUGH_MAX: Final = 50_000
+"""Objects that a look through everything takes some 20 ms for."""
+
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _CHOSEN_BY: Final = ("GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
@@ -33,9 +36,15 @@ def settle() -> None:
 
 
 def collect_garbage() -> None:
-    """Look through all that was made since `settle`, if it was called and there may be garbage."""
+    """Look through all that was made since `settle`, if it was called and there may be garbage.
+
+    Many objects that are left, such as those of thousands of new logs, are passed over from then
+    on: each look through them would stop a broker for as long as the first one.
+    """
     if gc.get_threshold() == _COLLECTED_AFTER and gc.get_count()[-1]:
         gc.collect()
+        if len(gc.get_objects()) > _LOOKED_THROUGH_MAX:
+            gc.freeze()
 
 
 def keep_freed_memory() -> None:

@@ -196,7 +196,7 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, LoopFactory
 @pytest.fixture(scope="session")
 def until_java_is_done(request: pytest.FixtureRequest) -> ExitStack:
     """What is entered here ends with the last test of `_JAVA_MODULES`: Spark and Kafka take a third
-    of a processor even when nobody asks them for anything."""
+    of a processor even without requests."""
     return request.config.stash.setdefault(_JAVA_PROGRAMS, ExitStack())
 
 

@@ -58,7 +58,7 @@ class HttpServer:
 
     `port` is what its connections share. `render` makes the text of `/metrics`, `state` answers
     `/healthz` (unless stopped) and `/readyz` (only when ready), `add_page` adds more. The `role` of
-    a broker that is one of several counts for `/readyz` too, and for `/leader`. `damage` is what a
+    a cluster member counts for `/readyz` too, and for `/leader`. `damage` is what a
     ready broker adds about its logs. With `security` a port may have TLS, and require a login but
     for `open_paths`.
     """

@@ -138,7 +138,7 @@ async def test_a_follower_keeps_a_damaged_log_while_its_leader_s_is_damaged_too(
         leader, follower = all_[1], all_[2]
         flip(leader, 30)
         await scrub(leader)
-        assert leader.cluster.leads  # Nobody else is elected, by hand.
+        assert leader.cluster.leads  # By hand, no other broker is elected.
         sets = follower.log(TOPIC).segments[0].log_path
         flip(follower, sets.stat().st_size - 1)
         kept = sets.read_bytes()

@@ -51,7 +51,7 @@ class FetchPartition:
     check: bool = boolean(
         native=True,
         default=False,
-        doc="What came last from `fetch_offset` was damaged: the broker checks what it has stored "
+        doc="The last answer for `fetch_offset` was damaged: the broker checks what it has stored "
         "there before it answers.",
     )
     seen_offset: int = seen_offset(since=5)
