@@ -394,3 +394,23 @@ async def test_sets_that_wait_for_the_same_have_one_answer(broker: Broker, encod
         frame, content = content[4 : 4 + length], content[4 + length :]
         numbers.append(encoding.open_response(frame)[0].correlation_id)
     assert numbers == list(range(7))
+
+
+async def test_an_answer_that_repeats_long_names_is_written_in_turns(
+    client: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decision 51: few things with long names take as long as many things with short ones."""
+    begun: list[str] = []
+    in_pieces = native.answer_in_pieces
+
+    def answer_in_pieces(api: Api, *arguments: Any) -> Any:
+        begun.append(api.name)
+        return in_pieces(api, *arguments)
+
+    monkeypatch.setattr(native, "answer_in_pieces", answer_in_pieces)
+    for count, written in ((1, []), (100, [METADATA.name])):
+        names = [f"{number}{'x' * 30_000}" for number in range(count)]
+        topics = [MetadataTopic(name=name) for name in names]
+        response = await client.call(MetadataRequest(topics=topics))
+        assert [topic.name for topic in response.topics] == names
+        assert begun == written

@@ -1,5 +1,6 @@
 """Topics and settings over the wire: metadata, create, delete, describe, alter."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ from horolog.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from horolog.server.broker import Broker
+from horolog.storage.directory.stepped_change import SteppedChange
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
@@ -398,3 +400,21 @@ async def test_describing_a_log(client: Wire, clock: ManualClock) -> None:
     assert [each.expires_ms for each in log.segments] == [NOW + 991, NOW + 981]
     assert all(each.verdict == "kept" and each.reason for each in log.segments)
     assert unknown.error_code == UnknownTopicOrPartition.code
+
+
+async def test_refused_changes_are_gone_without_the_garbage_collector(
+    client: Wire, broker: Broker
+) -> None:
+    """Decision 51: of a request with thousands it would have to look through all of them."""
+    refused = [CreatableTopic(name="there", num_partitions=1)]
+    await client.call(CreateTopicsRequest(topics=refused))
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(20):
+            response = await client.call(CreateTopicsRequest(topics=refused))
+            assert response.topics[0].error_code == TopicAlreadyExists.code
+        left = [one for one in gc.get_objects() if isinstance(one, SteppedChange)]
+        assert len(left) <= 1, "the last one may wait for the next change"
+    finally:
+        gc.enable()
