@@ -31,6 +31,11 @@ GROWTH_FACTOR: Final = 8
 """A large frame's buffer is at most this many times what has arrived of it, so that a declared
 length alone costs nothing; large steps, because every step copies what is there."""
 
+ONE_READ_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of a large frame that are received, or copied when its buffer grows, in one turn of the
+event loop: some 5 ms. Once so many have arrived, the buffer gets the frame's whole length; the
+system gives the memory of the rest as it is filled."""
+
 MAX_DEPTH: Final = 16
 """Nesting of arrays and maps in a frame. The deepest request declared (create-topics) has 7."""
 

@@ -16,7 +16,7 @@ from ..protocol.api.log.fetch import FETCH
 from ..protocol.api.log.list_offsets import LIST_OFFSETS
 from ..protocol.api.log.produce import PRODUCE
 from ..protocol.api.native.frames import Request, RequestHead
-from ..protocol.api.pieces import Pieces, weigher
+from ..protocol.api.pieces import Pieces, hash_texts, weigher
 from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api, kind
 from ..protocol.api.writing import AnswersEncoder, Written
@@ -257,6 +257,7 @@ class Dispatcher:
         async def handled() -> Any:
             pieces = encoding.decode_in_pieces(asked.api.request, asked.head.version, raw)
             request = await work.finish(pieces, turns)
+            await work.finish(hash_texts(request), turns)
             self._check_room(asked, request, admit)
             self._creations.asker = caller
             return handle(request)

@@ -8,8 +8,8 @@ from collections import deque
 from typing import Final
 
 from ..errors import HorologError
-from ..limits import GROWTH_FACTOR, LENGTH_BYTES, SLAB_BYTES
-from ..records.kernel import split_frames
+from ..limits import GROWTH_FACTOR, LENGTH_BYTES, ONE_READ_BYTES, SLAB_BYTES
+from ..records.kernel import grown_buffer, split_frames
 from ..records.layout import Slab
 
 _HTTP_STARTS: Final = frozenset(
@@ -245,8 +245,11 @@ class _LargeFrame:
             self._grow(beginning)
 
     def room(self) -> memoryview:
-        """The part of the buffer not yet filled; never empty."""
-        return memoryview(self.data)[self._filled :]
+        """The part of the buffer to fill next; never empty.
+
+        On a fast connection one read fills all that it is offered, in one turn of the event loop.
+        """
+        return memoryview(self.data)[self._filled : self._filled + ONE_READ_BYTES]
 
     def received(self, count: int) -> bool:
         """Take note of `count` more bytes; True when the frame is complete."""
@@ -259,9 +262,8 @@ class _LargeFrame:
 
     def _grow(self, content: bytearray | memoryview) -> None:
         # A new buffer: the caller may still hold a view of the old one, which forbids resizing.
-        grown = bytearray(min(self._length, len(content) * GROWTH_FACTOR))
-        _copy(content, grown)
-        self.data = grown
+        step = len(content) * GROWTH_FACTOR if len(content) < ONE_READ_BYTES else self._length
+        self.data = grown_buffer(content, min(self._length, step))
 
 
 def _copy(content: Frame, target: bytearray) -> None:

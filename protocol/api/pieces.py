@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final, TypeVar, cast
 
 from ..limits import MAX_PIECE_VALUES
-from .schema import Array, Data, WireType, all_fields
+from .schema import Array, Data, Text, WireType, all_fields
 from .source import Source
 from .writing import InMemory, Part, Written
 
@@ -24,6 +24,7 @@ JOINED_BYTES: Final = 256 * 1024
 """Larger frames stay in parts: to join them is to copy them once more."""
 
 _PART_BYTES: Final = 64 * 1024
+_HASHED_BYTES: Final = 1024 * 1024
 
 
 def finish(pieces: Pieces[T]) -> T:
@@ -34,6 +35,42 @@ def finish(pieces: Pieces[T]) -> T:
         except StopIteration as end:
             found: T = end.value
             return found
+
+
+def hash_texts(message: Any) -> Pieces[None]:
+    """Compute the hash of each text in a message, in pieces.
+
+    Python keeps the hash with the text, so that a handler may look up any number of names in one
+    turn: to hash the 60 MB of names that a request can have takes 30 ms.
+    """
+    waiting, done_bytes = [message], 0
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            hash(one)
+            done_bytes += len(one)
+        elif isinstance(one, list):
+            waiting.extend(one)
+        elif one is not None:
+            waiting.extend([getattr(one, name) for name in _named(type(one))])
+        done_bytes += VALUE_BYTES
+        if done_bytes > _HASHED_BYTES:
+            yield
+            done_bytes = 0
+
+
+def _find_named(struct: type[Any]) -> Sequence[str]:
+    return [spec.name for spec in all_fields(struct) if _has_texts(spec.type)]
+
+
+_named: Final = cast(Callable[[type[Any]], Sequence[str]], cache(_find_named))
+"""The fields of a message that are texts or have some."""
+
+
+def _has_texts(wire_type: WireType | type[Any]) -> bool:
+    if isinstance(wire_type, Array):
+        return _has_texts(wire_type.of)
+    return isinstance(wire_type, Text) or (isinstance(wire_type, type) and bool(_named(wire_type)))
 
 
 class Output:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.api.framing import FrameReader, ProtocolError
-from horolog.protocol.limits import GROWTH_FACTOR, SHARED_SLAB_BYTES, SLAB_BYTES
+from horolog.protocol.limits import GROWTH_FACTOR, ONE_READ_BYTES, SHARED_SLAB_BYTES, SLAB_BYTES
 
 LIMIT = 100 * 1024 * 1024
 
@@ -273,6 +273,27 @@ def test_a_large_frame_is_never_read_past_its_end() -> None:
     data = framed(bytes(size))
     feed(reader, data[: 2 * SLAB_BYTES])
     assert len(reader.get_buffer()) == len(data) - 2 * SLAB_BYTES
+
+
+def test_one_read_fills_a_bounded_part_of_a_large_frame() -> None:
+    """A fast connection has the rest of a frame ready at once, and one read would take all."""
+    reader = FrameReader(LIMIT)
+    size = 3 * ONE_READ_BYTES
+    data = framed(bytes(size))
+    feed(reader, data[: ONE_READ_BYTES + 4])
+    buffer = reader.get_buffer()
+    assert ONE_READ_BYTES // 2 < len(buffer) <= ONE_READ_BYTES
+    assert feed(reader, data[ONE_READ_BYTES + 4 :]) == [bytes(size)]
+
+
+def test_a_large_frame_is_copied_no_more_once_a_part_has_come() -> None:
+    reader = FrameReader(LIMIT)
+    size = 3 * ONE_READ_BYTES
+    data = framed(bytes(size))
+    feed(reader, data[: ONE_READ_BYTES + SLAB_BYTES])
+    assert reader.held_bytes == size
+    (frame,) = feed(reader, data[ONE_READ_BYTES + SLAB_BYTES :])
+    assert frame == bytes(size)
 
 
 def large(reader: FrameReader, payload: bytes) -> bytearray:

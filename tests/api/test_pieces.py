@@ -1,14 +1,16 @@
 """Large messages in pieces: the same messages and bytes as at once, and no long piece."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from horolog.protocol.api import pieces
 from horolog.protocol.api.encodings import Encoding
 from horolog.protocol.api.framing import ProtocolError
+from horolog.protocol.api.groups.describe_groups import DescribeGroupsRequest
 from horolog.protocol.api.groups.join_group import JoinGroupMember, JoinGroupResponse
 from horolog.protocol.api.kafka import compact
 from horolog.protocol.api.kafka import frames as kafka
@@ -16,7 +18,7 @@ from horolog.protocol.api.kafka import pieces as kafka_pieces
 from horolog.protocol.api.log.fetch import FETCH, FetchResponse
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.native import pieces as native_pieces
-from horolog.protocol.api.pieces import finish, weigher
+from horolog.protocol.api.pieces import finish, hash_texts, weigher
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.schema import Array, Text, fields_of
 from horolog.protocol.api.topics.metadata import (
@@ -224,3 +226,33 @@ def _items(struct: type[Any], version: int) -> int:
             count = min(3, each.type.max_items)
             found += count * (1 + (_items(inner, version) if isinstance(inner, type) else 0))
     return found
+
+
+class HashedText(str):
+    """A text that notes in `hashed` that its hash was computed."""
+
+    __slots__ = ()
+    hashed: ClassVar[list[int]] = []
+
+    def __hash__(self) -> int:
+        self.hashed.append(len(self))
+        return super().__hash__()
+
+
+def test_the_hashes_of_all_texts_are_computed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HashedText, "hashed", [])
+    of_topics = [
+        MetadataTopicResult(error_code=0, name=HashedText("x" * 32_000), partitions=[])
+        for _ in range(200)
+    ]
+    members = [HashedText("m" * 16_000) for _ in range(200)]
+    for message, whole_bytes in (
+        (MetadataResponse(brokers=[], topics=of_topics, cluster_id=HashedText("c")), 200 * 32_000 + 1),
+        (DescribeGroupsRequest(groups=members), 200 * 16_000),
+    ):
+        HashedText.hashed.clear()
+        seen_bytes = [0]
+        for _ in hash_texts(message):
+            seen_bytes.append(sum(HashedText.hashed))
+        assert sum(HashedText.hashed) == whole_bytes
+        assert max(b - a for a, b in pairwise([*seen_bytes, whole_bytes])) < 1_100_000

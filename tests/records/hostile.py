@@ -250,6 +250,13 @@ def _split_frames(kernel: ModuleType, these: Drawn) -> Any:
     return outcome(kernel.split_frames, content, len(data) + these.end, these.cut * 10)
 
 
+def _grown_buffer(kernel: ModuleType, these: Drawn) -> Any:
+    content = memoryview(these.data) if these.flag else bytearray(these.data)
+    grown = outcome(kernel.grown_buffer, content, len(content) + min(these.end, 1_000))
+    # What is behind the content is not set.
+    return grown if isinstance(grown, tuple) else (len(grown), grown[: len(content)])
+
+
 def _take_usual(kernel: ModuleType, these: Drawn) -> Any:
     ends = sorted({end for end in these.ends_of_sets if 0 <= end <= len(these.data)})
     sets: list[Any] = [these.data[start:end] for start, end in pairwise([0, *ends])]
@@ -729,6 +736,7 @@ CALLS: Final[dict[str, Call]] = {
     "stamp": lambda kernel, these: _in_place(
         kernel.stamp, these.data, *these.window, these.time_ms
     ),
+    "grown_buffer": _grown_buffer,
     "take_usual": _take_usual,
     "count_times": lambda kernel, these: _counted(
         kernel.count_times, these, array("q", these.set_ends * 2), array("q", these.set_ends * 2)

@@ -505,6 +505,17 @@ cdef void set_length(unsigned char *to, Py_ssize_t size) noexcept:
         to[position] = <unsigned char> (size >> 8 * (3 - position))
 
 
+def grown_buffer(object content not None, Py_ssize_t size_bytes):
+    """`reference.grown_buffer`."""
+    cdef const unsigned char[:] held = content
+    if size_bytes < held.shape[0]:
+        raise ValueError(f"{held.shape[0]} bytes in a buffer of {size_bytes}")
+    grown = undefined(size_bytes)
+    if held.shape[0]:
+        memcpy(writable(grown), &held[0], held.shape[0])
+    return grown
+
+
 def split_frames(object content not None, Py_ssize_t end, Py_ssize_t most_bytes):
     """`reference.split_frames`."""
     cdef const unsigned char[:] received = content

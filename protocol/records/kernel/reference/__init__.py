@@ -17,7 +17,14 @@ from .columns import (
     only_times,
     rows_within,
 )
-from .fields import FieldReader, FieldWriter, MessageReader, MessageWriter, split_frames
+from .fields import (
+    FieldReader,
+    FieldWriter,
+    MessageReader,
+    MessageWriter,
+    grown_buffer,
+    split_frames,
+)
 from .messages import SetEncoder, plain_end, rewrite, stamp
 from .packed import (
     PackedField,
@@ -88,6 +95,7 @@ __all__ = [
     "find_timestamp",
     "gather",
     "gather_records",
+    "grown_buffer",
     "only_bytes",
     "only_times",
     "packed_fault",

@@ -278,6 +278,19 @@ def check_count(values: Sequence[Any], fields: Sequence[Any]) -> None:
         raise ValueError(f"{len(values)} values for {len(fields)} fields")
 
 
+def grown_buffer(content: Slab, size_bytes: int) -> bytearray:
+    """A copy of `content` with room behind it for `size_bytes` in all; what is there is not set.
+
+    The compiled form does not clear the room, so that the system gives memory only as it is filled.
+    """
+    if size_bytes < len(content):
+        raise ValueError(f"{len(content)} bytes in a buffer of {size_bytes}")
+    grown = bytearray(size_bytes)
+    with memoryview(grown) as view:
+        view[: len(content)] = content
+    return grown
+
+
 def split_frames(
     content: Slab, end: int, most_bytes: int
 ) -> tuple[list[bytearray | Slab], int, int]:
