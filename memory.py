@@ -10,9 +10,9 @@ KEPT_BYTES: Final = 16 << 20
 _ON_ITS_OWN_BYTES: Final = 4 << 20
 """From this size on it asks the system for a block, and gives it back at once."""
 
-_COLLECTED_AFTER: Final = (700, 10, 100)
+_COLLECTED_AFTER: Final = (700, 10, 2**31 - 1)
 """New objects after which the youngest generation is looked through, and rounds of each generation
-after which the next one is."""
+after which the next one is: never of everything."""
 
 _LOOKED_THROUGH_MAX: Final = 50_000
 """Objects that a look through everything takes some 20 ms for."""
@@ -23,12 +23,13 @@ _CHOSEN_BY: Final = ("GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_TH
 
 
 def settle() -> None:
-    """For a process that has made what it needs all the time, and works with it from now on.
+    """For a process that has made what it needs all the time, and works with it from now on. A
+    broker does so twice: when it begins to serve, and when it has opened its logs.
 
     The garbage collector passes over what is there: to look for garbage among thousands of logs
-    would stop a broker for 50 ms at a time. It seldom looks through everything by itself: of a
-    large request it would pass over a hundred thousand values in one go, several times.
-    `collect_garbage` is to be called where there is time.
+    would stop a broker for 50 ms at a time. It no longer looks through everything by itself: with
+    the values of a large request or thousands of new logs that takes 100 ms, in the middle of a
+    request. `collect_garbage` is to be called where there is time.
     """
     gc.freeze()
     gc.set_threshold(*_COLLECTED_AFTER)

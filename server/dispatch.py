@@ -222,8 +222,9 @@ class Dispatcher:
 
         if len(frame) > self._decoded_at_once(api, head.version):
             asked.work_bytes = weight.of_frame(len(frame))
-            body = encoding.open_request(_pinned(frame))[1]
-            return self._handled_later(asked, body, caller, admit, handle)
+            if head.api_key != PRODUCE.key:
+                raw = encoding.open_request(_pinned(frame))[1]
+            return self._handled_later(asked, raw, caller, admit, handle)
 
         def answer() -> Answer:
             request = encoding.decode_body(api.request, head.version, raw)

@@ -62,6 +62,7 @@ async def _serve(settings: BrokerSettings, beside: Beside | None, ignored: Seque
     loop.add_signal_handler(signal.SIGHUP, broker.read_certificates_again)
     loop.set_exception_handler(broker.loop_error)
     load_lean_log()
+    settle()
     if ignored:
         broker.observe("variables_ignored", names=", ".join(ignored))
     with library_messages_to(broker.observe, loop):

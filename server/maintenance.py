@@ -26,8 +26,11 @@ from .trusted_time import TrustedTime
 from .work import Turns, Work
 
 CLOCK_INTERVAL_MS = 10_000
-GARBAGE_INTERVAL_MS = 5_000
 """Time between two looks at the clocks: after a kill, the next start is off by this much."""
+
+GARBAGE_INTERVAL_MS = 5_000
+BUSY_ROUNDS_MAX = 60
+"""While requests are worked on, garbage is left for so many intervals: five minutes."""
 
 RESERVE_INTERVAL_MS = 10_000
 """Time between two looks whether the room kept on the disk is whole."""
@@ -75,6 +78,9 @@ class Maintenance:
         self._observe = observe
         self._rolled: dict[Partition, None] = {}
         self._synced = False
+        self._all_open = False
+        self._busy_rounds = 0
+        """Since garbage was collected."""
 
         self.when_clock_moves: list[Callable[[], None]] = []
         """What else goes by the broker's clock: called when a test has moved it."""
@@ -124,6 +130,7 @@ class Maintenance:
             with contextlib.suppress(HorologError, OSError):  # the directory reports it
                 self._logs.find(topic, partition)
             await turns.give_way()
+        self._all_open = True
 
     def note_roll(self, topic: str, partition: int) -> None:
         """A log began a new segment: sync the old one, and see what retention says, soon."""
@@ -136,7 +143,11 @@ class Maintenance:
         self._synced = True
 
     async def _collect_garbage(self) -> None:
-        if self._work.is_quiet:
+        self._busy_rounds += 1
+        if not self._all_open:
+            return  # What there is stays; to look through thousands of logs holds up requests.
+        if self._work.is_quiet or self._busy_rounds > BUSY_ROUNDS_MAX:
+            self._busy_rounds = 0
             collect_garbage()
 
     async def _retain_all(self) -> None:

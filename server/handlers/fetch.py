@@ -73,6 +73,9 @@ def _answer(services: Services, request: FetchRequest, version: int) -> FetchRes
         # A client that gets this error asks for all of its partitions in every fetch.
         return FetchResponse(error_code=UnknownFetchSession.code, topics=[])
 
+    if _asks_for_one(request):
+        return finish(_answering(services, request, version))
+
     def answer() -> FetchResponse | Later:
         return _finished(services, request, _answering(services, request, version))
 
@@ -80,6 +83,12 @@ def _answer(services: Services, request: FetchRequest, version: int) -> FetchRes
     if doubted:
         return Later(services.work.start(check_stored(services, doubted)), answer)
     return answer()
+
+
+def _asks_for_one(request: FetchRequest) -> bool:
+    """Whether a fetch is for one partition, as most are, and its reader doubts nothing."""
+    topics = request.topics
+    return len(topics) == 1 and len(topics[0].partitions) == 1 and not topics[0].partitions[0].check
 
 
 handle_many: Final = each_alone(_answer)

@@ -70,6 +70,32 @@ async def test_a_snapshot_of_producers_that_waits_is_written_within_a_second(
     assert (log.path / f"{1:020d}.producers").exists()
 
 
+async def test_garbage_waits_for_logs_and_requests_but_not_for_ever(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To look for it stops everything else."""
+    collected: list[None] = []
+    monkeypatch.setattr(maintenance, "collect_garbage", lambda: collected.append(None))
+    monkeypatch.setattr(broker.maintenance, "_all_open", False)
+    await run(broker, "garbage")
+    assert not collected
+    await broker.maintenance.open_logs()
+    await until(lambda: broker.services.work.is_quiet)
+    await run(broker, "garbage")
+    assert len(collected) == 1
+    ended = asyncio.Event()
+    request = broker.services.work.start(ended.wait())
+    for _ in range(maintenance.BUSY_ROUNDS_MAX):
+        await run(broker, "garbage")
+    assert len(collected) == 1
+    await run(broker, "garbage")
+    assert len(collected) == 2
+    ended.set()
+    await request
+    await run(broker, "garbage")
+    assert len(collected) == 3
+
+
 async def rolls(broker: Broker, topic: str = "a") -> dict[str, int]:
     """Why segments were begun, after a pass over all logs."""
     await run(broker, "retention")
