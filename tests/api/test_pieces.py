@@ -247,12 +247,13 @@ def test_the_hashes_of_all_texts_are_computed_in_pieces(monkeypatch: pytest.Monk
     ]
     members = [HashedText("m" * 16_000) for _ in range(200)]
     for message, whole_bytes in (
-        (MetadataResponse(brokers=[], topics=of_topics, cluster_id=HashedText("c")), 200 * 32_000 + 1),
+        (
+            MetadataResponse(brokers=[], topics=of_topics, cluster_id=HashedText("c")),
+            200 * 32_000 + 1,
+        ),
         (DescribeGroupsRequest(groups=members), 200 * 16_000),
     ):
         HashedText.hashed.clear()
-        seen_bytes = [0]
-        for _ in hash_texts(message):
-            seen_bytes.append(sum(HashedText.hashed))
+        seen_bytes = [0, *(sum(HashedText.hashed) for _ in hash_texts(message))]
         assert sum(HashedText.hashed) == whole_bytes
         assert max(b - a for a, b in pairwise([*seen_bytes, whole_bytes])) < 1_100_000

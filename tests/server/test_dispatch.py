@@ -42,7 +42,7 @@ from horolog.protocol.errors import (
     UnknownServerError,
     UnsupportedVersion,
 )
-from horolog.protocol.limits import LARGE_REQUEST_BYTES
+from horolog.protocol.limits import LARGE_REQUEST_BYTES, MAX_SMALL_REQUEST_VALUES
 from horolog.server.broker import Broker
 from horolog.server.handlers import HANDLERS
 from horolog.server.network.endpoint import Caller
@@ -50,7 +50,14 @@ from horolog.server.network.sending import AnswerInParts, Deferred
 from horolog.server.outcomes import CloseConnection, Outcomes, first_error
 from horolog.server.parking import Wait
 from horolog.testing.events import RecordedEvents
-from horolog.testing.requests import create_topic, fetch, list_offsets, message_set, produce
+from horolog.testing.requests import (
+    create_topic,
+    fetch,
+    list_offsets,
+    message_set,
+    produce,
+    produce_to,
+)
 from horolog.testing.waiting import until
 from horolog.testing.wire import Wire
 
@@ -372,9 +379,9 @@ async def test_sets_are_let_go_of_before_they_are_durable(broker: Broker, encodi
 @pytest.mark.parametrize("encoding", [native, kafka], ids=["native", "kafka"])
 async def test_the_sets_of_a_large_request_are_not_copied(broker: Broker, encoding: Any) -> None:
     """Decision 51: to copy 60 MB holds the event loop for 40 ms."""
-    broker.services.logs.find_or_create(("a", 0))
     dispatcher = broker.dispatcher if encoding is native else broker.kafka_dispatcher
-    sent = produce("a", message_set(5, value=b"x" * 2 * LARGE_REQUEST_BYTES))
+    data = message_set(5, value=b"x" * LARGE_REQUEST_BYTES)
+    sent = produce_to("a", [(number, data) for number in range(MAX_SMALL_REQUEST_VALUES)])
     version = PRODUCE.last_version(native=encoding is native)
     request = bytearray(encoding.encode_request(PRODUCE, version, 1, "me", sent))[4:]
     (answer,) = dispatcher.answer(deque([request]), 1, CALLER)
