@@ -7,7 +7,6 @@ import gc
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +15,7 @@ from ..config.listeners import OFF
 from ..config.loading import ignored_variables, load
 from ..printable import printable
 from ..protocol.errors import InvalidConfig
+from .broker_options import BROKER_OPTIONS, ENVIRONMENT, SET
 from .errors import WRONG_USAGE
 
 _SETTING_OF: Final = {
@@ -32,65 +32,6 @@ _SETTING_OF: Final = {
     "discard": "cluster.discard",
 }
 """Options that are settings under a shorter name."""
-
-ENVIRONMENT: Final = (
-    "Every setting can also be given in the environment: data.dir as HOROLOG_DATA_DIR. The command "
-    "line wins over the environment, and the environment over the file."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerOption:
-    """An option of a command that starts a broker."""
-
-    flag: str
-    metavar: str
-    help: str
-    repeats: bool = False
-    is_flag: bool = False
-
-
-_SET: Final = BrokerOption("--set", "NAME=VALUE", "any setting; may be repeated")
-
-BROKER_OPTIONS: Final = (
-    BrokerOption("--data-dir", "DIR", "where all data is (./horolog-data)"),
-    BrokerOption(
-        "--listen",
-        "ADDRESS",
-        "native protocol: HOST:PORT (127.0.0.1:7070; port 0 takes a free one) or tls://HOST:PORT; "
-        "may be repeated",
-        repeats=True,
-    ),
-    BrokerOption(
-        "--http-listen",
-        "ADDRESS",
-        "the page and /metrics (127.0.0.1:7071), or off; may be repeated",
-        repeats=True,
-    ),
-    BrokerOption(
-        "--kafka-listen",
-        "ADDRESS",
-        "Kafka's protocol (127.0.0.1:9092), or off; may be repeated, and begin with SASL_SSL://",
-        repeats=True,
-    ),
-    BrokerOption("--config", "FILE", "settings in TOML"),
-    BrokerOption("--broker-id", "N", "number of this broker, of several with the same data"),
-    BrokerOption(
-        "--follow",
-        "HOST:PORT[,HOST:PORT]",
-        "the broker that leads, or brokers of which one does: copy what it has",
-    ),
-    BrokerOption("--etcd", "URL[,URL]", "addresses of etcd, which decides who leads"),
-    BrokerOption("--cluster", "NAME", "name of the cluster in etcd"),
-    BrokerOption(
-        "--create-cluster", "", "lead from the first start on: others copy this data", is_flag=True
-    ),
-    BrokerOption("--alone", "", "lead although the other brokers do not answer", is_flag=True),
-    BrokerOption(
-        "--discard", "", "follow, and set aside messages that are of another cluster", is_flag=True
-    ),
-    _SET,
-)
 
 
 def serve(arguments: Sequence[str]) -> int:
@@ -114,7 +55,7 @@ def broker_parser(program: str, description: str) -> ArgumentParser:
         allow_abbrev=False,
     )
     for option in BROKER_OPTIONS:
-        if option is _SET:
+        if option is SET:
             parser.add_argument(
                 option.flag,
                 metavar=option.metavar,

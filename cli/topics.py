@@ -16,6 +16,7 @@ from .errors import WrongUsage
 from .options import DEFAULT_SERVER, INT32_MAX, Json, Server, check_text, group, name_values
 from .output import emit, emit_object, json_line, plural, shown_number, shown_size, table
 from .streams import note
+from .trim import trim
 
 _MIN_INSYNC: Final = "min.insync.replicas"
 
@@ -191,6 +192,9 @@ def delete(name: Existing, server: Server = DEFAULT_SERVER, as_json: Json = Fals
     """Delete a topic and its messages."""
     ask(Admin, server, lambda admin: admin.delete_topic(name))
     emit([json_line({"topic": name}) if as_json else f"deleted topic {name}"])
+
+
+topics.command()(trim)
 
 
 @dataclass(frozen=True, slots=True)
