@@ -1,7 +1,6 @@
 """`horolog topic`: create, list, describe, alter, delete."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import typer
@@ -10,6 +9,7 @@ from ..client.administer.admin import Admin
 from ..client.results import TopicDescription
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..protocol.errors import HorologError
+from ..values import value_class
 from .broker_requests import ask
 from .completion import complete_topic
 from .errors import WrongUsage
@@ -197,7 +197,7 @@ def delete(name: Existing, server: Server = DEFAULT_SERVER, as_json: Json = Fals
 topics.command()(trim)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Log:
     """A partition's log; the size is None where the server does not say it."""
 
