@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from .. import __version__
+from ..memory import no_collection
 from ..protocol.records.kernel import FORM
 from ..values import value_class
 from .broker_options import ENVIRONMENT
@@ -100,7 +101,8 @@ class Program(TyperGroup):
         """Have the command of that name in `commands` with its arguments, if there is one."""
         for entry in ENTRIES:
             if entry.name == name:
-                self.add_command(entry.read())
+                with no_collection():
+                    self.add_command(entry.read())
 
 
 app = typer.Typer(

@@ -3,7 +3,6 @@
 Parsed by argparse, which is there at once: a broker's start should not wait for more.
 """
 
-import gc
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Final
 from ..config.broker import BrokerSettings
 from ..config.listeners import OFF
 from ..config.loading import ignored_variables, load
+from ..memory import no_collection
 from ..printable import printable
 from ..protocol.errors import InvalidConfig
 from .broker_options import BROKER_OPTIONS, ENVIRONMENT, SET
@@ -38,11 +38,9 @@ def serve(arguments: Sequence[str]) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code."""
     parser = broker_parser("horolog serve", "Run a broker until it is stopped (Ctrl-C, SIGTERM).")
     settings = settings_of(parser, parser.parse_args(arguments), os.environ)
-    # Nothing that is imported is garbage; to look for it takes a twentieth of the start.
-    gc.disable()
-    from ..server.main import serve as serve_until_stopped
+    with no_collection():
+        from ..server.main import serve as serve_until_stopped
 
-    gc.enable()
     return serve_until_stopped(settings, ignored=ignored_variables(os.environ))
 
 
