@@ -90,6 +90,7 @@ class Program(TyperGroup):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self._unread = {entry.name: entry for entry in ENTRIES}
         for entry in ENTRIES:
             self.add_command(TyperCommand(entry.name, help=entry.summary))
 
@@ -99,10 +100,10 @@ class Program(TyperGroup):
 
     def read(self, name: str) -> None:
         """Have the command of that name in `commands` with its arguments, if there is one."""
-        for entry in ENTRIES:
-            if entry.name == name:
-                with no_collection():
-                    self.add_command(entry.read())
+        entry = self._unread.pop(name, None)
+        if entry is not None:
+            with no_collection():
+                self.add_command(entry.read())
 
 
 app = typer.Typer(
