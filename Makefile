@@ -131,7 +131,8 @@ $(BIN)/python:
 #
 # The link lets tools see the repository root as the package `horolog`, whatever the folder is
 # called, and new files without installing again; Spark looks for `pyspark_horolog` beside it. The
-# path in the .pth file is relative to it.
+# path in the .pth file is relative to it. What pip adds for an editable install does the same by a
+# module that every process would import at its start, for longer than Python itself takes to start.
 $(RUN_READY): requirements/build.txt requirements/run.txt pyproject.toml | $(BIN)/python
 	@echo 'Installing what running needs into $(VENV) ...'
 	@$(LOCKED) -r requirements/build.txt -r requirements/run.txt
@@ -141,6 +142,7 @@ $(RUN_READY): requirements/build.txt requirements/run.txt pyproject.toml | $(BIN
 	    echo ../../../src > "$$packages/horolog-src.pth"; \
 	done
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@rm -f $(VENV)/lib/python3.*/site-packages/__editable__.horolog-*.pth
 	@$(BIN)/python -m compileall -q -l . && $(BIN)/python -m compileall -q $(IMPORTED)
 	@touch $@
 

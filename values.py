@@ -21,6 +21,13 @@ def value_class(cls: type[T]) -> type[T]:
     return by_fields(dataclass(slots=True, eq=False, repr=False)(cls))
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def frozen_class(cls: type[T]) -> type[T]:
+    """As `value_class`, for values that users of the library get, and settings: at run time, too,
+    to assign to a field raises `FrozenInstanceError`."""
+    return by_fields(dataclass(frozen=True, slots=True, eq=False, repr=False)(cls))
+
+
 def by_fields(made: type[T]) -> type[T]:
     """Have a dataclass compared, hashed and shown by its fields, by functions for all such."""
     made.__eq__ = _equal  # type: ignore[method-assign]

@@ -15,7 +15,7 @@ from ..protocol.api.broker.api_versions import ApiVersionsRequest
 from ..protocol.records.batches.batch import build_batch
 from ..protocol.records.layout import Codec
 from ..protocol.records.messages.sets import NewRecord, build_set
-from ..testing.program import ServerProcess, serving
+from ..testing.program import WITH_HTTP, ServerProcess, serving
 from .raw_client import RawClient, encoded
 
 MIB: Final = 1 << 20
@@ -63,7 +63,7 @@ def broker(
             yield found
         return
     with (
-        serving(data, *arguments, env=kernel_choice()) as server,
+        serving(data, *WITH_HTTP, *arguments, env=kernel_choice()) as server,
         closing(RawClient(server.native, tls=tls)) as client,
     ):
         yield server, client

@@ -16,7 +16,7 @@ from typing import Any, Final
 from ..protocol.api.kafka import frames as kafka
 from ..protocol.api.log.list_offsets import LIST_OFFSETS
 from ..protocol.api.log.produce import PRODUCE
-from ..testing.program import ServerProcess, serving
+from ..testing.program import WITH_HTTP, ServerProcess, serving
 from ..testing.requests import create_topic, list_offsets, produce, result, results
 from .apache_kafka import MEASURED_JVM, KafkaBroker, apache_kafka
 from .brokers import RETENTION_LIMIT, kernel_choice, process_bytes, process_seconds
@@ -158,7 +158,7 @@ def both() -> Iterator[Sides]:
 
 
 def _serving(folder: Path) -> AbstractContextManager[ServerProcess]:
-    own = ("--kafka-listen", "127.0.0.1:0", "--set", "file.delete.delay.ms=0")
+    own = (*WITH_HTTP, "--kafka-listen", "127.0.0.1:0", "--set", "file.delete.delay.ms=0")
     return serving(folder, *own, env=kernel_choice())
 
 

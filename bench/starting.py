@@ -9,7 +9,7 @@ from typing import Final
 from urllib.request import urlopen
 
 from ..protocol.records.messages.sets import NewRecord, build_set
-from ..testing.program import ServerProcess, serving
+from ..testing.program import WITH_HTTP, ServerProcess, serving
 from ..testing.requests import create_topic, produce
 from .brokers import broker, data_folder, kernel_choice, processor_seconds, resident_bytes
 from .figure import Figure
@@ -54,7 +54,7 @@ def _median_start_seconds(data: Path) -> float:
 def start_seconds(data: Path) -> float:
     """Time from the start of the process to its ready line; the stop is a clean one."""
     began = time.perf_counter()
-    with serving(data, env=kernel_choice()) as server:
+    with serving(data, *WITH_HTTP, env=kernel_choice()) as server:
         taken = time.perf_counter() - began
         _stop(server)
     return taken

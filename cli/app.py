@@ -1,35 +1,113 @@
 """The commands, put together."""
 
 from functools import cache
-from typing import Annotated, Any
+from importlib import import_module
+from typing import Annotated, Any, Final, cast
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from .. import __version__
+from ..memory import no_collection
 from ..protocol.records.kernel import FORM
-from .acls import acls
-from .cluster.commands import cluster
+from ..values import value_class
+from .broker_options import ENVIRONMENT
 from .commands import BrokerCommand, with_plain_usage
-from .consume import consume
 from .demo.options import HISTORY
-from .doctor import doctor
-from .explain import explain
-from .histogram import histogram
-from .lag import lag
-from .offsets import offsets
 from .output import emit
-from .pipeline.app import pipeline
-from .produce import produce
-from .repair import repair
-from .security.commands import profile
-from .security.quotas import quotas
-from .serve import ENVIRONMENT
-from .stored import dump, verify
-from .topics import topics
-from .trim import trim
-from .users import users
+
+
+@value_class
+class Entry:
+    """A command, or a group of them: what the help of the program says, and where it is."""
+
+    name: str
+    module: str
+    attribute: str
+    summary: str
+
+    def read(self) -> Any:
+        """The command as its module declares it."""
+        found = getattr(import_module(self.module, __package__), self.attribute)
+        app = typer.Typer(rich_markup_mode=None)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=self.name)
+        else:
+            app.command(self.name)(found)
+        return typer.main.get_group(with_plain_usage(app)).commands[self.name]
+
+
+ENTRIES: Final = (
+    Entry("produce", ".produce", "produce", "Send standard input, a message a line."),
+    Entry(
+        "consume",
+        ".consume",
+        "consume",
+        "Read the messages of a window of time, or of a range of offsets.",
+    ),
+    Entry("histogram", ".histogram", "histogram", "Count messages by time."),
+    Entry("offsets", ".offsets", "offsets", "Say which offset it was at a time."),
+    Entry("lag", ".lag", "lag", "Say how far readers are behind."),
+    Entry("dump", ".stored", "dump", "Print what is in a stored file."),
+    Entry("verify", ".stored", "verify", "Check stored files."),
+    Entry("repair", ".repair", "repair", "Put damaged stored files right."),
+    Entry("doctor", ".doctor", "doctor", "Look for what is wrong, and say what to do about it."),
+    Entry("topic", ".topics", "topics", "Create, list, describe, change and delete topics."),
+    Entry("user", ".users", "users", "Add users, change their passwords, remove and list them."),
+    Entry("acl", ".acls", "acls", "Say who may do what, list that, and ask what follows from it."),
+    Entry(
+        "quota",
+        ".security.quotas",
+        "quotas",
+        "Say how much users and clients may take, and list that.",
+    ),
+    Entry(
+        "cluster",
+        ".cluster.commands",
+        "cluster",
+        "Show who leads and who follows, and let another broker lead.",
+    ),
+    Entry(
+        "explain",
+        ".explain",
+        "explain",
+        "Say why messages are still there, and how an offset was found.",
+    ),
+    Entry(
+        "profile",
+        ".security.commands",
+        "profile",
+        "Servers and how to be let in there, under names.",
+    ),
+    Entry("pipeline", ".pipeline.app", "pipeline", "Jobs between topics, files and clusters."),
+)
+"""The commands that do not start a broker."""
+
+
+class Program(TyperGroup):
+    """The whole command line. A command is read from its module when it is the one that runs: all
+    together import most of what there is. Help and completion take the names and summaries."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._unread = {entry.name: entry for entry in ENTRIES}
+        for entry in ENTRIES:
+            self.add_command(TyperCommand(entry.name, help=entry.summary))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        self.read(args[0])
+        return super().resolve_command(ctx, args)
+
+    def read(self, name: str) -> None:
+        """Have the command of that name in `commands` with its arguments, if there is one."""
+        entry = self._unread.pop(name, None)
+        if entry is not None:
+            with no_collection():
+                self.add_command(entry.read())
+
 
 app = typer.Typer(
+    cls=Program,
     help="Horolog, the log that knows what time it is.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -85,28 +163,19 @@ def _demo(context: typer.Context) -> None:
     raise typer.Exit(demo(context.args))
 
 
-topics.command()(trim)
-app.add_typer(topics, name="topic")
-app.add_typer(users, name="user")
-app.add_typer(acls, name="acl")
-app.add_typer(quotas, name="quota")
-app.add_typer(cluster, name="cluster")
-app.add_typer(explain, name="explain")
-app.add_typer(profile, name="profile")
-app.add_typer(pipeline, name="pipeline")
-app.command()(produce)
-app.command()(consume)
-app.command()(histogram)
-app.command()(offsets)
-app.command()(lag)
-app.command()(dump)
-app.command()(verify)
-app.command()(repair)
-app.command()(doctor)
 with_plain_usage(app)
 
 
 @cache
-def program() -> Any:
-    """The whole command line, ready to be called. Reading it from the signatures takes 20 ms."""
-    return typer.main.get_command(app)
+def program() -> Program:
+    """The whole command line, ready to be called."""
+    return cast(Program, typer.main.get_command(app))
+
+
+@cache
+def whole_program() -> Program:
+    """The same, with every command read."""
+    whole = cast(Program, typer.main.get_command(app))
+    for entry in ENTRIES:
+        whole.read(entry.name)
+    return whole

@@ -5,8 +5,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperOption
 
+from .broker_options import BROKER_OPTIONS, BrokerOption
 from .security.options import added, connected, is_security
-from .serve import BROKER_OPTIONS, BrokerOption
 
 
 class Command(TyperCommand):

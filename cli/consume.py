@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from ..client.consume.consumer import Consumer
 from ..client.results import AfterEnd, ConsumerRecord, Found
 from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
+from ..values import value_class
 from .broker_requests import PARTITIONS_AGE_MS, Connected, partitions_of
 from .errors import CommandFailed, WrongUsage
 from .options import (
@@ -84,7 +84,7 @@ Stats = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class OffsetRange:
     """What is to be read of one partition: the offsets from `start` up to, without, `end`."""
 

@@ -3,12 +3,12 @@
 import base64
 import binascii
 import json
-from dataclasses import dataclass
 from typing import Any, Final
 
 from ..protocol.records.layout import NO_TIMESTAMP
 from ..protocol.records.messages.sets import NewRecord
 from ..times import INT64_MAX, OtherUnit, check_unit
+from ..values import value_class
 from .errors import CommandFailed
 from .options import refused
 
@@ -22,7 +22,7 @@ class BadLine(CommandFailed):
     """A line of input that is no message."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Message:
     """A message to be sent. `partition` is None when the line does not say."""
 

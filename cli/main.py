@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from ..compiled import KernelUnavailable
+from ..memory import no_collection
 from ..protocol.errors import HorologError, InvalidConfig, UnknownTopicOrPartition
 from .errors import INTERRUPTED, WRONG_USAGE, CommandFailed, OutputClosed, WrongUsage
 from .streams import note
@@ -51,9 +52,11 @@ def _dispatch(arguments: Sequence[str]) -> int:
             from .demo.command import demo
 
             return demo(rest)
-    from .app import program
+    with no_collection():
+        from .app import program
 
-    program()(args=list(arguments), prog_name="horolog")
+        command_line = program()
+    command_line(args=list(arguments), prog_name="horolog")
     return 0
 
 

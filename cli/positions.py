@@ -1,10 +1,10 @@
 """Places in a partition as the command line writes them: a time, or `offset:N`."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from ..times import INT64_MAX, TimeError, parse_time, parse_time_or_range
+from ..values import value_class
 from .errors import WrongUsage
 from .options import refused
 
@@ -13,14 +13,14 @@ _OFFSET: Final = re.compile(r"offset:(\d{1,19})", re.ASCII)
 POSITION_HELP: Final = "a time (2016-11-14T17:24:32Z, now, @-1h, epoch milliseconds) or offset:N"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class AtOffset:
     """The message with this offset."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class AtTime:
     """The first message, in offset order, whose time is this or later."""
 

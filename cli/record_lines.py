@@ -1,11 +1,10 @@
 """What `horolog consume` reads, and a message of it as a line of output."""
 
-from dataclasses import dataclass
-
 from ..client.client import ReadFrom
 from ..client.cluster.servers import Servers
 from ..client.consume.consumer import Consumer
 from ..client.results import ConsumerRecord
+from ..values import value_class
 from .broker_requests import FOLLOW_WAIT_MS, PARTITIONS_AGE_MS
 from .output import (
     json_bytes,
@@ -18,7 +17,7 @@ from .output import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Reading:
     """What is read, from where, and how it is printed."""
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import typer
 
-from .app import program
+from .app import whole_program
 from .security.options import BY_PARAMETER, OPTIONS, is_security
 
 TIMES: Final = (
@@ -134,7 +134,7 @@ def lines() -> Iterator[str]:
     yield from _POSITIONS.splitlines()
     yield from _rows("Range", "Means", RANGES)
     yield from _RULES.splitlines()
-    root = program()
+    root = whole_program()
     commands = list(_commands(root, typer.Context(root, info_name="horolog")))
     common = {param.name: param for context in commands for param in _params(context)}
     yield from _rows("Option", "Means", (_record(common[name], commands[0]) for name in _COMMON))

@@ -2,12 +2,12 @@
 
 from collections.abc import Awaitable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
 from ..client.consume.time_window import TimeWindow
 from ..times import format_time
+from ..values import value_class
 from .broker_requests import Connected
 from .errors import WrongUsage
 from .output import emit, json_line, plural, shown_size
@@ -23,7 +23,7 @@ class WindowedBy(StrEnum):
     APPEND = "append"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Window:
     """The times from `from_ms` up to, without, `until_ms`; None is no bound."""
 

@@ -3,19 +3,19 @@
 Parsed by argparse, which is there at once: a broker's start should not wait for more.
 """
 
-import gc
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ..config.broker import BrokerSettings
 from ..config.listeners import OFF
 from ..config.loading import ignored_variables, load
+from ..memory import no_collection
 from ..printable import printable
 from ..protocol.errors import InvalidConfig
+from .broker_options import BROKER_OPTIONS, ENVIRONMENT, SET
 from .errors import WRONG_USAGE
 
 _SETTING_OF: Final = {
@@ -33,75 +33,14 @@ _SETTING_OF: Final = {
 }
 """Options that are settings under a shorter name."""
 
-ENVIRONMENT: Final = (
-    "Every setting can also be given in the environment: data.dir as HOROLOG_DATA_DIR. The command "
-    "line wins over the environment, and the environment over the file."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerOption:
-    """An option of a command that starts a broker."""
-
-    flag: str
-    metavar: str
-    help: str
-    repeats: bool = False
-    is_flag: bool = False
-
-
-_SET: Final = BrokerOption("--set", "NAME=VALUE", "any setting; may be repeated")
-
-BROKER_OPTIONS: Final = (
-    BrokerOption("--data-dir", "DIR", "where all data is (./horolog-data)"),
-    BrokerOption(
-        "--listen",
-        "ADDRESS",
-        "native protocol: HOST:PORT (127.0.0.1:7070; port 0 takes a free one) or tls://HOST:PORT; "
-        "may be repeated",
-        repeats=True,
-    ),
-    BrokerOption(
-        "--http-listen",
-        "ADDRESS",
-        "the page and /metrics (127.0.0.1:7071), or off; may be repeated",
-        repeats=True,
-    ),
-    BrokerOption(
-        "--kafka-listen",
-        "ADDRESS",
-        "Kafka's protocol (127.0.0.1:9092), or off; may be repeated, and begin with SASL_SSL://",
-        repeats=True,
-    ),
-    BrokerOption("--config", "FILE", "settings in TOML"),
-    BrokerOption("--broker-id", "N", "number of this broker, of several with the same data"),
-    BrokerOption(
-        "--follow",
-        "HOST:PORT[,HOST:PORT]",
-        "the broker that leads, or brokers of which one does: copy what it has",
-    ),
-    BrokerOption("--etcd", "URL[,URL]", "addresses of etcd, which decides who leads"),
-    BrokerOption("--cluster", "NAME", "name of the cluster in etcd"),
-    BrokerOption(
-        "--create-cluster", "", "lead from the first start on: others copy this data", is_flag=True
-    ),
-    BrokerOption("--alone", "", "lead although the other brokers do not answer", is_flag=True),
-    BrokerOption(
-        "--discard", "", "follow, and set aside messages that are of another cluster", is_flag=True
-    ),
-    _SET,
-)
-
 
 def serve(arguments: Sequence[str]) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code."""
     parser = broker_parser("horolog serve", "Run a broker until it is stopped (Ctrl-C, SIGTERM).")
     settings = settings_of(parser, parser.parse_args(arguments), os.environ)
-    # Nothing that is imported is garbage; to look for it takes a twentieth of the start.
-    gc.disable()
-    from ..server.main import serve as serve_until_stopped
+    with no_collection():
+        from ..server.main import serve as serve_until_stopped
 
-    gc.enable()
     return serve_until_stopped(settings, ignored=ignored_variables(os.environ))
 
 
@@ -114,7 +53,7 @@ def broker_parser(program: str, description: str) -> ArgumentParser:
         allow_abbrev=False,
     )
     for option in BROKER_OPTIONS:
-        if option is _SET:
+        if option is SET:
             parser.add_argument(
                 option.flag,
                 metavar=option.metavar,

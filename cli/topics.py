@@ -1,7 +1,6 @@
 """`horolog topic`: create, list, describe, alter, delete."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import typer
@@ -10,12 +9,14 @@ from ..client.administer.admin import Admin
 from ..client.results import TopicDescription
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..protocol.errors import HorologError
+from ..values import value_class
 from .broker_requests import ask
 from .completion import complete_topic
 from .errors import WrongUsage
 from .options import DEFAULT_SERVER, INT32_MAX, Json, Server, check_text, group, name_values
 from .output import emit, emit_object, json_line, plural, shown_number, shown_size, table
 from .streams import note
+from .trim import trim
 
 _MIN_INSYNC: Final = "min.insync.replicas"
 
@@ -193,7 +194,10 @@ def delete(name: Existing, server: Server = DEFAULT_SERVER, as_json: Json = Fals
     emit([json_line({"topic": name}) if as_json else f"deleted topic {name}"])
 
 
-@dataclass(frozen=True, slots=True)
+topics.command()(trim)
+
+
+@value_class
 class _Log:
     """A partition's log; the size is None where the server does not say it."""
 

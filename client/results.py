@@ -1,7 +1,6 @@
 """What clients give back."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..protocol.errors import HorologError
@@ -9,6 +8,7 @@ from ..protocol.lag import Lag
 from ..protocol.records.binary import BinaryColumn
 from ..protocol.records.kernel.terms import RecordHeaders
 from ..protocol.records.layout import TimestampType
+from ..values import frozen_class
 
 
 class SentRecord(NamedTuple):
@@ -26,7 +26,7 @@ class SentRecord(NamedTuple):
     when it has none."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_class
 class SentRange:
     """Messages of a batch that are in a partition one behind the other."""
 
@@ -38,7 +38,7 @@ class SentRange:
     """The time of all of them on a LogAppendTime topic; None where each has its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_class
 class SentBatch:
     """Where the messages of a batch went."""
 
@@ -70,7 +70,7 @@ class ConsumerRecord(NamedTuple):
     """When the broker appended it; None when that is not known, or was not asked for."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_class
 class ColumnBatch:
     """Messages of one partition in columns, in the order of their offsets.
 
@@ -101,7 +101,7 @@ class ColumnBatch:
         return int(self.offsets[-1]) + 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_class
 class Found:
     """The first message, in offset order, whose time is at or after the time asked for."""
 
@@ -110,14 +110,14 @@ class Found:
     """Its timestamp; in a search by append time, that."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_class
 class AfterEnd:
     """Every message below `end_offset` is older than the time asked for, or has no time."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_class
 class NoTimestamps:
     """The partition has no message with a timestamp (it is empty, or in message format v0), or in a
     search by append time none of which that is known."""
@@ -126,7 +126,7 @@ class NoTimestamps:
 FindResult = Found | AfterEnd | NoTimestamps
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_class
 class OffsetAt:
     """Answer to one target; None where there is none."""
 
@@ -143,7 +143,7 @@ class TimeCount(NamedTuple):
     count: int  # type: ignore[assignment]  # hides the method of tuples, which is not missed here
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_class
 class TimeCounts:
     """How many messages of a topic there are in each interval of a window, and what it took."""
 
@@ -166,7 +166,7 @@ class TimeCounts:
         return sum(interval.count for interval in self.intervals)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_class
 class TopicSetting:
     """A setting in force on a topic."""
 
@@ -176,7 +176,7 @@ class TopicSetting:
     """`topic`, `broker` or `default`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_class
 class TopicDescription:
     """A topic with its settings in force."""
 
@@ -188,7 +188,7 @@ class TopicDescription:
     Kafka cluster."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_class
 class TopicSummary:
     """A topic in a list of all."""
 
@@ -199,7 +199,7 @@ class TopicSummary:
     """Replicas in sync, of the partition with the fewest; None where that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_class
 class ClusterDescription:
     """A broker's data directory, or a Kafka cluster, with its topics."""
 
@@ -209,7 +209,7 @@ class ClusterDescription:
     """In order of name, without a cluster's internal ones."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_class
 class PartitionSize:
     """What the log of a partition takes on disk."""
 
@@ -218,7 +218,7 @@ class PartitionSize:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_class
 class LogDir:
     """A directory of a broker, with the partitions in it. One that cannot be opened is left out."""
 
@@ -226,7 +226,7 @@ class LogDir:
     partitions: tuple[PartitionSize, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_class
 class CommittedPosition:
     """A named position."""
 
@@ -240,7 +240,7 @@ class CommittedPosition:
     metadata: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_class
 class PositionLag:
     """A position in one partition, and how far behind it is."""
 

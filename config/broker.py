@@ -1,11 +1,12 @@
 """The immutable view of the broker's settings."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from ..values import frozen_class
 from .broker_table import BROKER_NAMES_NOT_OFFERED, BROKER_SETTINGS, FLUSH_SCHEDULER_INTERVAL
 from .cluster_table import OF_SEVERAL
 from .names import Given, Names
@@ -15,13 +16,15 @@ from .topic_table import TOPIC_NAMES_NOT_OFFERED, TOPIC_SETTINGS
 __all__ = ["BROKER_SETTINGS", "BrokerSettings", "broker_settings"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_class
 class BrokerSettings:
     """What holds for the broker. The names are the settings' names with underscores.
 
     `topic_defaults` holds the topic settings that were given for the whole broker: canonical
     name -> text, as `config.topic.topic_settings` takes them.
     """
+
+    _: KW_ONLY
 
     data_dir: Path
     data_file_mode: str

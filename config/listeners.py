@@ -9,10 +9,10 @@ SASL_SSL://...              encrypted, a login
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from ..values import value_class
 from .address import check_no_login, split_address
 
 OFF: Final = "off"
@@ -41,7 +41,7 @@ class Scheme(StrEnum):
         return self in (Scheme.SASL_PLAINTEXT, Scheme.SASL_SSL)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ListenAddress:
     """One address of a protocol."""
 

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
 from ..protocol.errors import InvalidConfig
+from ..values import frozen_class
 from .address import host_names, without_login
 from .listeners import Scheme, listen_addresses
 
@@ -45,7 +46,7 @@ class Scope(StrEnum):
     BROKER = "broker"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_class
 class Setting:
     """The one declaration of a setting. Parsing, refusals and documentation derive from it.
 
@@ -58,6 +59,8 @@ class Setting:
     there may be several, separated by commas; addresses may be several too. `reads` raises
     `ValueError` for a text that is not of this `form`.
     """
+
+    _: KW_ONLY
 
     name: str
     scope: Scope

@@ -1,9 +1,10 @@
 """The immutable view of a topic's settings that a log works by, and checks of overrides."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any, Final
 
+from ..values import frozen_class
 from .broker_table import BROKER_SETTINGS
 from .format_versions import magic_of
 from .names import Given, Names
@@ -27,13 +28,15 @@ _FORMATS: Final = 0b111
 """A bit for each message format; v0, the first one, has no place for an append time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen_class
 class TopicSettings:
     """What holds for one topic: its own override, else the broker's value, else the default.
 
     The names are the settings' names with underscores; `TOPIC_SETTINGS` says what each means.
     Time differences are None when there is no limit; -1 in the retention limits is off.
     """
+
+    _: KW_ONLY
 
     message_timestamp_type: str
     max_message_time_difference_ms: int | None

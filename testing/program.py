@@ -16,9 +16,12 @@ from threading import Timer
 from typing import Any, Final
 
 READY: Final = re.compile(
-    r"ready native=(?P<native>\S+:\d+) http=(?P<http>\S+:\d+)(?: kafka=(?P<kafka>\S+:\d+))?\n"
+    r"ready native=(?P<native>\S+:\d+)(?: http=(?P<http>\S+:\d+))?(?: kafka=(?P<kafka>\S+:\d+))?\n"
 )
 """The line that a server prints when it can serve."""
+
+WITH_HTTP: Final = ("--http-listen", "127.0.0.1:0")
+"""Options of a server that answers HTTP too."""
 
 _PROGRAM: Final = (sys.executable, "-m", "horolog")
 _DEADLINE_SECONDS: Final = 30
@@ -142,12 +145,19 @@ class ServerProcess:
     process: Process
     native: str
     """Address of the native protocol."""
-    http: str
     kafka: str | None
     """Where Kafka's clients connect; only with `--kafka-listen`."""
     data_dir: Path
     log: Path
     """Its standard error."""
+    http_address: str | None = None
+    """Where it answers HTTP; only with `--http-listen`."""
+
+    @property
+    def http(self) -> str:
+        """Where it answers HTTP, of a broker with `--http-listen`."""
+        assert self.http_address is not None, "the broker was started without --http-listen"
+        return self.http_address
 
     @property
     def program(self) -> Program:
@@ -168,14 +178,17 @@ def serving(
     env: dict[str, str] | None = None,
     limits: Mapping[int, int] | None = None,
 ) -> Iterator[ServerProcess]:
-    """A server on free ports, from its ready line on; killed at the end of the block.
+    """A server on a free port, from its ready line on; killed at the end of the block.
+
+    It answers HTTP and Kafka's clients only with `--http-listen` and `--kafka-listen`: the HTTP
+    libraries take as much processor time as the rest of the start.
 
     `limits` are resource limits of the process, as `{resource.RLIMIT_AS: bytes}`. Raises
     `RuntimeError` with what it wrote when it does not get ready.
     """
     log = data_dir.parent / f"{data_dir.name}.log"
     places: list[str | Path] = ["--data-dir", data_dir]
-    defaults = {"--listen": "127.0.0.1:0", "--http-listen": "127.0.0.1:0", "--kafka-listen": "off"}
+    defaults = {"--listen": "127.0.0.1:0", "--http-listen": "off", "--kafka-listen": "off"}
     for flag, address in defaults.items():
         if flag not in arguments:  # each one that is named is one more address
             places += [flag, address]
@@ -197,7 +210,7 @@ def serving(
             if match is None:
                 raise RuntimeError(f"{line!r} is not a ready line; {log.read_text()}")
             yield ServerProcess(
-                process, match["native"], match["http"], match["kafka"], data_dir, log
+                process, match["native"], match["kafka"], data_dir, log, match["http"]
             )
         finally:
             process.kill()

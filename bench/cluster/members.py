@@ -11,7 +11,7 @@ from ...protocol.api.cluster.describe_replicas import (
     DescribeReplicasRequest,
     DescribeReplicasResponse,
 )
-from ...testing.program import ServerProcess, serving
+from ...testing.program import WITH_HTTP, ServerProcess, serving
 from ..brokers import data_folder, kernel_choice
 from ..raw_client import RawClient, Refused
 
@@ -49,7 +49,7 @@ class Members:
     def _start(self, broker_id: int, *how: str) -> Member:
         data = self._folder / f"broker{broker_id}"
         own = ("--broker-id", str(broker_id), *how, *self._own)
-        server = self._ends.enter_context(serving(data, *own, env=kernel_choice()))
+        server = self._ends.enter_context(serving(data, *WITH_HTTP, *own, env=kernel_choice()))
         client = RawClient(server.native)
         self._ends.callback(client.close)
         return Member(broker_id, server, client)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ..serve import BrokerOption
+from ..broker_options import BrokerOption
 
 HISTORY: Final = BrokerOption(
     "--history",

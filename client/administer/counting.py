@@ -17,6 +17,7 @@ from ...protocol.api.log.count_by_time import (
 from ...protocol.errors import UnsupportedVersion
 from ...protocol.limits import MAX_INTERVALS
 from ...times import format_time
+from ...values import value_class
 from ..cluster.cluster import Cluster
 from ..cluster.targets import Leader
 from ..cluster.topic_metadata import partition_counts
@@ -37,7 +38,7 @@ _OPTIONS: Final = FetchOptions(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Intervals:
     """The stretches of a window: they begin at its start, and the last ends at its end."""
 

@@ -5,7 +5,6 @@ message's time, which stands in front of the text beside the offset there.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from ...protocol.api.groups.offset_commit import (
@@ -22,6 +21,7 @@ from ...protocol.api.groups.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchTopic,
 )
+from ...values import value_class
 from ..cluster.cluster import Cluster
 from ..cluster.targets import Coordinator
 from ..responses import check_code, partition_result
@@ -30,7 +30,7 @@ from ..results import CommittedPosition
 _TIME: Final = "horolog:timestamp_ms="
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Position:
     """The next offset to read in a partition."""
 

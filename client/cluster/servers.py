@@ -7,10 +7,11 @@ tls://a:7070, kafka+tls://a:9092,b:9092
                                 the same over TLS
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ...config.address import check_no_login, split_address
+from ...values import value_class
 
 if TYPE_CHECKING:
     from ..security.security import Security
@@ -23,7 +24,7 @@ _SCHEMES: Final = {KAFKA: (True, False), TLS: (False, True), KAFKA_TLS: (True, T
 """Scheme -> (Kafka's protocol, TLS)."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Servers:
     """Where to begin, and how."""
 

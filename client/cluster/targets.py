@@ -1,10 +1,11 @@
 """Which broker of a cluster a request is for. A single broker is all of them."""
 
-from dataclasses import dataclass
 from enum import Enum
 
+from ...values import value_class
 
-@dataclass(frozen=True, slots=True)
+
+@value_class
 class Leader:
     """The one that leads a partition."""
 
@@ -14,14 +15,14 @@ class Leader:
     """The topic is made if it does not exist and the cluster does that."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Coordinator:
     """The one that looks after a group, or after the positions of that name."""
 
     group: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Node:
     """The one with this id."""
 

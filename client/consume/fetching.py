@@ -4,7 +4,7 @@ import asyncio
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import repeat
 from typing import Final, TypeVar
 
@@ -32,6 +32,7 @@ from ...protocol.records.layout import (
     Buffer,
     TimestampType,
 )
+from ...values import value_class
 from ..cluster.backoff import Backoff
 from ..results import ColumnBatch, ConsumerRecord
 from .time_bounds import TimeBounds
@@ -82,7 +83,7 @@ T = TypeVar("T")
 _TYPES: Final = {0: TimestampType.CREATE_TIME, 1: TimestampType.LOG_APPEND_TIME, -1: None}
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class FetchOptions:
     """What every fetch of a consumer has in common; see `Consumer`."""
 

@@ -1,12 +1,12 @@
 """A window of time: which times are in it, and by which time of a message it goes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, get_args
 
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...times import INT64_MAX, format_time
+from ...values import value_class
 from ..instants import moment_ms
 
 WindowBy = Literal["create", "append"]
@@ -16,7 +16,7 @@ CREATE: Final = "create"
 APPEND: Final = "append"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TimeBounds:
     """The times from `from_ms` up to, without, `until_ms`; None is no bound."""
 

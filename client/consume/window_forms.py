@@ -1,11 +1,11 @@
 """The messages of a fetch that are in a window, as records or in columns."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from ...protocol.api.log.fetch import FetchPartitionResult
 from ...protocol.records.columns import Content
+from ...values import value_class
 from ..results import ColumnBatch, ConsumerRecord
 from .fetching import FetchOptions
 from .selecting import selected
@@ -15,7 +15,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Taken(Generic[T_co]):
     """What a fetch brought of a window."""
 
@@ -36,7 +36,7 @@ class Form(Protocol[T_co]):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class AsRecords:
     """One object for each message."""
 
@@ -59,7 +59,7 @@ class AsRecords:
         return Taken(kept, behind, times.count(None))
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class AsColumns:
     """Batches in columns; what is not in `content` comes as nulls."""
 

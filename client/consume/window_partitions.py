@@ -14,6 +14,7 @@ from ...protocol.api.log.describe_log_dirs import (
 )
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...protocol.errors import CodedError, UnsupportedForMessageFormat
+from ...values import value_class
 from ..administer.searching import offsets_at
 from ..cluster.cluster import Cluster
 from ..cluster.retry import retry
@@ -50,7 +51,7 @@ class WindowPartition:
         return self.end is None or (self.position is not None and self.position >= self.end)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class WindowRequests:
     """What is asked of a cluster about the partitions of a window; again while it is away."""
 

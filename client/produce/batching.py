@@ -1,13 +1,13 @@
 """Columns given to `send_batch`: checked as a whole, and cut into batches for partitions."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import compress
 
 from ...protocol.partitioner import partition_of
 from ...protocol.records.kernel import only_bytes, only_times, rows_within
 from ...protocol.records.layout import ENTRY_OVERHEAD, MESSAGE_OVERHEAD
 from ...times import EPOCH_MS_MAXIMUM, EPOCH_MS_MINIMUM
+from ...values import value_class
 from ..instants import epoch_ms
 from .encoding import Headers, checked_headers, headers_bytes, wrong_type
 
@@ -19,7 +19,7 @@ _TIMES = "timestamps_ms is milliseconds since 1970, an int or a sequence of ints
 Times = int | Sequence[int] | None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Columns:
     """Messages as columns of one length."""
 

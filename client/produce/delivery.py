@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
@@ -16,6 +15,7 @@ from ...protocol.api.log.produce import (
 from ...protocol.cluster_errors import NotEnoughReplicasAfterAppend
 from ...protocol.errors import DuplicateSequenceNumber, RequestTimedOut, UnknownTopicOrPartition
 from ...protocol.records.layout import NO_TIMESTAMP, Buffer
+from ...values import value_class
 from ..cluster.cluster import Cluster
 from ..cluster.retry import RETRIABLE, retry
 from ..cluster.targets import Leader
@@ -24,7 +24,7 @@ from ..responses import partition_result
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Appended:
     """Where a set is in the log."""
 

@@ -7,7 +7,7 @@ to be answered to requests that wait; `next_deadline` says when `time_passed` is
 import heapq
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY
 from math import inf
 from typing import Final
 
@@ -20,6 +20,7 @@ from ...protocol.errors import (
     PolicyViolation,
     UnknownMemberId,
 )
+from ...values import value_class
 from .group import Group, GroupLimits
 from .member import MEMBER_BYTES, Joining, Member, Outcome, Token
 from .shares import Shares
@@ -29,9 +30,11 @@ LEFT_OVER_MAX: Final = 100
 """So many deadlines that do not count any more are no reason to clear up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class CoordinatorLimits:
     """What holds for each group, and for all of them together."""
+
+    _: KW_ONLY
 
     group: GroupLimits
     groups_max: int

@@ -2,15 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, field
 
+from ...values import value_class
 from .group import Group
 from .states import State
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class GroupFigures:
     """What metrics show of all groups together."""
+
+    _: KW_ONLY
 
     states: Mapping[State, int] = field(default_factory=dict)
     """How many groups are in each state that a group can be in."""

@@ -6,7 +6,7 @@ there after each call, and calls `time_passed` when `next_deadline` is reached.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY
 from math import inf
 
 from ...protocol.errors import (
@@ -17,14 +17,17 @@ from ...protocol.errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
+from ...values import value_class
 from .member import Joined, Joining, Member, Outcome, Refused, Synced, Token
 from .roster import Roster
 from .states import RULES, Rejoin, State, Sync
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class GroupLimits:
     """How large a group may be, and how long its first members wait for others."""
+
+    _: KW_ONLY
 
     members_max: int
     bytes_max: int

@@ -1,7 +1,7 @@
 """One member of a consumer group, and its answers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from ...values import value_class
@@ -25,9 +25,11 @@ class Protocol:
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Joining:
     """What a member brings when it joins."""
+
+    _: KW_ONLY
 
     protocol_type: str
     protocols: tuple[Protocol, ...]

@@ -21,10 +21,11 @@ all records were committed when it was written.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, field
 from pathlib import Path
 from typing import Any, Final
 
+from ...values import value_class
 from ..files import Files, replace_file
 from ..names import MAX_OFFSET, is_topic_name
 from .random_ids import is_id
@@ -33,9 +34,11 @@ TOPICS_FILE: Final = "topics.json"
 VERSION: Final = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class TopicEntry:
     """One topic as the topics file has it."""
+
+    _: KW_ONLY
 
     name: str
     partitions: int

@@ -21,7 +21,7 @@ or with lines that cannot be read, indexes are rebuilt, and append times unknown
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 
 from ...values import value_class
@@ -61,7 +61,7 @@ class TimeMapChecksum:
     """How many messages have no time."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class SegmentChecksums:
     """The line of one segment."""
 

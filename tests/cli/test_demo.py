@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.testing.program import Program, Result, ServerProcess, serving
+from horolog.testing.program import WITH_HTTP, Program, Result, ServerProcess, serving
 from horolog.times import parse_time
 
 OLD_MS = 1479144272509
@@ -53,7 +53,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def demo(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     data = tmp_path_factory.mktemp("demo") / "data"
-    with serving(data, "--history", tree, command="demo") as server:
+    with serving(data, *WITH_HTTP, "--history", tree, command="demo") as server:
         yield server, read_tour(server)
         assert server.stop(signal.SIGINT) == 0
         assert server.log.read_text() == ""

@@ -31,7 +31,7 @@ def broker(horolog_broker: BrokerThread, monkeypatch: pytest.MonkeyPatch) -> Bro
 
 def test_the_program_does_not_import_spark() -> None:
     code = (
-        "import sys, horolog.cli.app\n"
+        "import sys, horolog.cli.app as app; app.whole_program()\n"
         "assert not {'pyspark', 'pyarrow', 'pandas'} & sys.modules.keys(), sorted(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.cli.app import program
+from horolog.cli.app import whole_program
 from horolog.cli.errors import WrongUsage
 from horolog.cli.security import profiles
 from horolog.cli.security.options import OPTIONS
@@ -225,7 +225,7 @@ def test_options_of_the_login_are_those_of_every_command(run: Run) -> None:
     """One whose name a command needs for itself is there as --login-NAME, with the same variable.
     The file of a new password is called so by what others rely on."""
     hidden: set[tuple[Any, ...]] = set()
-    pending: list[tuple[tuple[str, ...], Any]] = [((), program())]
+    pending: list[tuple[tuple[str, ...], Any]] = [((), whole_program())]
     while pending:
         name, command = pending.pop()
         pending += [((*name, key), one) for key, one in getattr(command, "commands", {}).items()]

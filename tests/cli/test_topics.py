@@ -1,9 +1,13 @@
 """`horolog topic`, and what every command that asks a server has in common."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
+from typer.core import TyperCommand
 
+from horolog.cli.app import ENTRIES, whole_program
 from horolog.protocol.records.kernel import FORM
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.program import Program, Result
@@ -167,6 +171,24 @@ def test_help_of_the_program_lists_every_command() -> None:
     files = ["dump", "verify", "repair"]
     groups = ["topic", "user", "acl", "quota", "cluster", "explain", "profile", "pipeline"]
     assert commands == ["serve", "demo", *asking, *files, "doctor", *groups]
+
+
+def test_the_summaries_in_the_help_of_the_program_are_those_of_the_commands() -> None:
+    commands = whole_program().commands
+    for entry in ENTRIES:
+        shown = TyperCommand(entry.name, help=entry.summary).get_short_help_str(limit=200)
+        assert shown == commands[entry.name].get_short_help_str(limit=200)
+
+
+def test_help_and_wrong_usage_of_the_program_read_no_command() -> None:
+    late = {"asyncio", "horolog.client.client", "horolog.config.broker", "horolog.cli.topics"}
+    code = (
+        "import sys; from horolog.cli.main import run\n"
+        "codes = run(['--help']), run(['nowhere']), run(['--nothing'])\n"
+        f"print(*codes, {late} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 2 2 set()"
 
 
 def test_more_partitions(horolog: Program, ask: Run, topic: str) -> None:

@@ -1,10 +1,11 @@
-"""Value classes: as frozen, slotted dataclasses, but for the check at run time."""
+"""Value classes: as frozen, slotted dataclasses, some of them without the check at run time."""
 
-from dataclasses import dataclass, field, replace
+import pickle
+from dataclasses import FrozenInstanceError, dataclass, field, replace
 
 import pytest
 
-from horolog.values import value_class
+from horolog.values import frozen_class, value_class
 
 
 @value_class
@@ -19,6 +20,14 @@ class Place:
 @value_class
 class Other:
     """Another one, with the same fields."""
+
+    name: str
+    offsets: tuple[int, ...] = ()
+
+
+@frozen_class
+class Frozen:
+    """A value whose fields cannot be assigned to."""
 
     name: str
     offsets: tuple[int, ...] = ()
@@ -54,3 +63,20 @@ def test_they_are_dataclasses_with_no_more_than_their_fields() -> None:
     assert replace(Other("a"), name="b") == Other("b")
     with pytest.raises(AttributeError):
         Other("a").more = 1  # type: ignore[attr-defined]
+
+
+def test_a_frozen_value_refuses_to_have_a_field_assigned_or_deleted() -> None:
+    one = Frozen("a")
+    with pytest.raises(FrozenInstanceError):
+        one.name = "b"  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        del one.name
+    assert one == Frozen("a")
+
+
+def test_a_frozen_value_is_compared_hashed_shown_and_copied_as_others_are() -> None:
+    assert {Frozen("a", (1,)), Frozen("a", (1,))} == {Frozen("a", (1,))}
+    assert Frozen("a") != Frozen("b")
+    assert repr(Frozen("a")) == repr(Usual("a")).replace("Usual", "Frozen")
+    assert replace(Frozen("a"), name="b") == Frozen("b")
+    assert pickle.loads(pickle.dumps(Frozen("a", (1,)))) == Frozen("a", (1,))

@@ -17,7 +17,7 @@ from horolog import Consumer
 from horolog.config.address import split_address
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.errors import NO_ERROR, StorageError
-from horolog.testing.program import ServerProcess, serving
+from horolog.testing.program import WITH_HTTP, ServerProcess, serving
 from horolog.testing.requests import message_set, produce, result
 from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire
@@ -47,7 +47,7 @@ LOOPS = pytest.mark.parametrize("event_loop", ["uvloop", "asyncio"])
 def serving_with(folder: Path, limit: int, event_loop: str) -> Iterator[ServerProcess]:
     loop = ("--set", f"event.loop={event_loop}")
     limits = {resource.RLIMIT_NOFILE: limit}
-    with serving(folder / "data", *SETTINGS, *loop, limits=limits) as server:
+    with serving(folder / "data", *WITH_HTTP, *SETTINGS, *loop, limits=limits) as server:
         with urllib.request.urlopen(f"http://{server.http}/healthz", timeout=20) as answer:
             assert answer.status == 200, "all that is loaded late is"
         yield server

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import horolog
-from horolog.testing.program import Program, serving
+from horolog.testing.program import WITH_HTTP, Program, serving
 
 for name in ("PYTHONPATH", "HOROLOG_KERNEL"):
     os.environ.pop(name, None)
@@ -26,7 +26,7 @@ def main() -> None:
         expected = f"horolog {horolog.__version__} (compiled)"
         if version != expected:
             sys.exit(f"horolog --version says {version!r}, not {expected!r}")
-        with serving(Path(folder) / "data") as server:
+        with serving(Path(folder) / "data", *WITH_HTTP) as server:
             server.program.ok("topic", "create", "words")
             server.program.ok("produce", "words", "--json", stdin='{"value": "there and back"}\n')
             (read,) = server.program.ok("consume", "words", "--json").objects

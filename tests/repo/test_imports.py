@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "congestion": set(),
     "setup": set(),
     "protocol": {"compiled", "values"},
-    "config": {"protocol"},
+    "config": {"protocol", "values"},
     "storage": BASE,
     "client": BASE | {"compiled", "congestion"},
     "blocking": BASE | {"client"},
@@ -25,7 +25,8 @@ MAY_IMPORT = {
     "testing": BASE | {"storage", "replication", "server", "client"},
     "bench": BASE | {"blocking", "client", "compiled", "congestion", "pipeline", "server"}
     | {"storage", "testing"},
-    "cli": BASE | {"compiled", "storage", "client", "pipeline", "server", "testing", "bench"},
+    "cli": BASE | {"compiled", "memory", "storage", "client", "pipeline", "server", "testing"}
+    | {"bench"},
     "pyspark_horolog": {"pipeline"},
     "__init__": {"blocking", "client", "compiled", "protocol", "times"},
     "__main__": {"cli"},
