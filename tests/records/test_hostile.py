@@ -18,7 +18,7 @@ def test_every_name_is_asked() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(CALLS))
-@examples(200)
+@examples(100)
 @given(these=drawn)
 def test_both_forms_give_the_same(name: str, form: str, these: Drawn) -> None:
     call = CALLS[name]
