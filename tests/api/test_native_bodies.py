@@ -80,7 +80,12 @@ def values(wire_type: Any, version: int) -> st.SearchStrategy[Any]:
 
 
 def messages(*which: str) -> st.SearchStrategy[Any]:
-    """A version, and a request or a response that has it."""
+    """A version, and a request or a response that has it. Made where it is drawn from: each process
+    of a run imports this."""
+    return st.deferred(lambda: _messages(*which))
+
+
+def _messages(*which: str) -> st.SearchStrategy[Any]:
     return st.one_of(
         [
             st.tuples(st.just(version), values(getattr(api, side), version))
