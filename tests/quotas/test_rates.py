@@ -36,7 +36,7 @@ def plain_rate(taken: list[tuple[float, int]], now: float, windows: Windows) -> 
     return sum(amount for _, amount in counted), max(elapsed, 0.001)
 
 
-@examples(400)
+@examples(1500)
 @given(STEPS, st.integers(2, 12), st.sampled_from([0.5, 1.0, 3.0]))
 def test_a_rate_is_that_of_a_plain_list(
     steps: list[tuple[int, int]], number: int, seconds: float
