@@ -2,10 +2,11 @@
 
 import json
 import shutil
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 
-from ..config.broker import broker_settings
+from ..config.broker import BrokerSettings, broker_settings
 from ..protocol.records.kernel import walk
 from ..protocol.records.messages.message import records
 from ..storage.directory.directory_opening import open_directory
@@ -17,6 +18,12 @@ from .events import RecordedEvents
 from .logs import timed_set
 
 _MAX_BYTES = 1 << 30
+
+
+@lru_cache(maxsize=16)
+def _settings_of(given: tuple[tuple[str, str], ...]) -> BrokerSettings:
+    """A directory is opened hundreds of times with the same ones, where every crash is tried."""
+    return broker_settings(dict(given))
 
 
 class DataDirectory:
@@ -44,8 +51,9 @@ class DataDirectory:
     def open(self) -> LogDirectory:
         """Open it; events that were recorded before are forgotten."""
         self.events.seen.clear()
+        given = {"retention.ms": "-1"} | self.settings | {"data.dir": str(self.path)}
         self._directory = open_directory(
-            broker_settings({"retention.ms": "-1"} | self.settings | {"data.dir": str(self.path)}),
+            _settings_of(tuple(given.items())),
             clock=self.clock,
             files=self.files,
             observe=self.events,

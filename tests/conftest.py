@@ -1,6 +1,7 @@
 """What every test may use: both event loops, outside programs, replayable randomness."""
 
 import asyncio
+import gc
 import os
 import random
 import shutil
@@ -145,6 +146,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         seed = terminalreporter.config.getoption("--hypothesis-seed")
         terminalreporter.write_line(f"random tests ran with --hypothesis-seed={seed}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Let the garbage collector pass over the modules and the thousands of tests, which stay until
+    the end. To look through them took a quarter of the collection, and a twentieth of the tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

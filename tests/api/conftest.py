@@ -1,8 +1,9 @@
 """Golden requests and responses: one example of every message, derived from its declaration."""
 
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import pytest
@@ -76,6 +77,19 @@ def golden(api: Api, version: int) -> Golden:
         encode_request(api, version, CORRELATION_ID, "someone", request)[4:],
         encode_response(CORRELATION_ID, api, version, response)[4:],
     )
+
+
+SomeOf = Callable[[Sequence[int], int], Sequence[int]]
+
+
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.soak)], ids=["some", "all"])
+def some_of(request: pytest.FixtureRequest) -> SomeOf:
+    """`some_of(values, count)` is `count` of the values, which the run's seed chooses; in a soak it
+    is all of them."""
+    random = Random(f"{request.config.option.hypothesis_seed} {request.node.name}")
+    if request.param:
+        return lambda values, count: values
+    return lambda values, count: random.sample(values, count)
 
 
 @pytest.fixture

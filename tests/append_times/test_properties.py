@@ -210,7 +210,7 @@ class AppendTimesMachine(RuleBasedStateMachine):
             assert times.end_offset <= segment.next_offset
 
 
-AppendTimesMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+AppendTimesMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=40)
 test_append_times_beside_a_list = AppendTimesMachine.TestCase
 
 

@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import ClassVar
 
-from horolog.bench.apache_kafka import POM, SMALL_JVM, class_path
+from horolog.bench.apache_kafka import POM
+from horolog.bench.apache_kafka import tool as command_of
 
 from .access import Access, java
 from .client import (
@@ -196,8 +197,7 @@ class _Member(Member):
 
 
 def _java(tool: str, *arguments: str) -> list[str]:
-    java = ["java", *SMALL_JVM, f"-Dlog4j.configuration={_LOGGING}", "-cp", class_path()]
-    return [*java, tool, *arguments]
+    return command_of(tool, *arguments, jvm=[f"-Dlog4j.configuration={_LOGGING}"])
 
 
 def version() -> str:

@@ -224,4 +224,4 @@ class Clients(RuleBasedStateMachine):
 
 
 TestClients = Clients.TestCase
-TestClients.settings = settings(max_examples=60, stateful_step_count=40)
+TestClients.settings = settings(max_examples=30, stateful_step_count=40)

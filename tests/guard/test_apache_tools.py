@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.bench.apache_kafka import SMALL_JVM, class_path, why_unavailable
+from horolog.bench.apache_kafka import tool, why_unavailable
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.security.acl_terms import Operation, ResourceType
 from horolog.protocol.errors import SaslAuthenticationFailed
@@ -37,21 +37,20 @@ class Tools:
             f'username="alice" password="{PASSWORD}";\n'
         )
 
-    async def run(self, tool: str, *arguments: str) -> str:
-        done = await self._done(tool, *arguments)
+    async def run(self, name: str, *arguments: str) -> str:
+        done = await self._done(name, *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    async def refused(self, tool: str, *arguments: str) -> str:
+    async def refused(self, name: str, *arguments: str) -> str:
         """What it says when it fails."""
-        done = await self._done(tool, *arguments)
+        done = await self._done(name, *arguments)
         assert done.returncode != 0
         return done.stdout + done.stderr
 
-    async def _done(self, tool: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        command = ["java", *SMALL_JVM, "-cp", class_path(), tool]
-        command += ["--bootstrap-server", self._address, "--command-config"]
-        command += [str(self._properties), *arguments]
+    async def _done(self, name: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        server = ("--bootstrap-server", self._address, "--command-config", str(self._properties))
+        command = tool(name, *server, *arguments)
         return await asyncio.to_thread(
             subprocess.run, command, capture_output=True, text=True, timeout=_SECONDS
         )

@@ -9,11 +9,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from horolog.storage.metadata.records import MetadataRecord
 from horolog.testing.quick_files import ending_process
+from horolog.tests.properties.examples import examples
 
 from . import copies
 from .copies import Copy, Plain, commit, copy_all, copy_some, some_record, tell
@@ -218,7 +219,7 @@ AN_EARLIER_BEGIN = [
 and is killed: its log begins where the new one does, and not where the old one did."""
 
 
-@settings(max_examples=60)
+@examples(150)
 @given(count=st.integers(2, 3), steps=STEPS)
 @example(count=2, steps=AN_EARLIER_BEGIN)
 def test_all_show_what_was_committed(count: int, steps: list[tuple[str, int]]) -> None:

@@ -2,22 +2,22 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 import pytest
 
 RunPytest = Callable[..., str]
 
 
-@pytest.fixture
-def run_pytest(tmp_path: Path) -> RunPytest:
-    """`run_pytest(source, *options)` runs a test module, with warnings as errors; its output."""
+@pytest.fixture(scope="module")
+def run_pytest(tmp_path_factory: pytest.TempPathFactory) -> RunPytest:
+    """`run_pytest(sources, *options)` runs test modules, given by name, with warnings as errors;
+    its output."""
 
-    def run(source: str, *options: str) -> str:
-        folder = tmp_path / "project"
-        folder.mkdir()
-        (folder / "test_it.py").write_text(source)
+    def run(sources: Mapping[str, str], *options: str) -> str:
+        folder = tmp_path_factory.mktemp("project")
+        for name, source in sources.items():
+            (folder / f"{name}.py").write_text(source)
         (folder / "pytest.ini").write_text(
             "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
         )

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.server.quotas.rates import Rate, TokenBucket, Windows
 from horolog.server.quotas.sensors import Sensors
+from horolog.tests.properties.examples import examples
 
 STEPS = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 5000)), min_size=1, max_size=60)
 """Milliseconds since the one before, and how much is taken then."""
@@ -35,7 +36,7 @@ def plain_rate(taken: list[tuple[float, int]], now: float, windows: Windows) -> 
     return sum(amount for _, amount in counted), max(elapsed, 0.001)
 
 
-@settings(max_examples=300)
+@examples(1500)
 @given(STEPS, st.integers(2, 12), st.sampled_from([0.5, 1.0, 3.0]))
 def test_a_rate_is_that_of_a_plain_list(
     steps: list[tuple[int, int]], number: int, seconds: float

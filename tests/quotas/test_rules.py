@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import InvalidRequest, StorageError
@@ -22,6 +22,7 @@ from horolog.server.quotas.rules import (
 from horolog.server.quotas.store import QuotaChange, Quotas
 from horolog.server.security.documents import FILE_MODE
 from horolog.storage.files import SystemFiles
+from horolog.tests.properties.examples import examples
 
 PRODUCE = Quota.PRODUCER_BYTE_RATE
 
@@ -49,7 +50,7 @@ def says(name: str | None, asked: str) -> str:
     return {None: "none", DEFAULT: "default", asked: "this"}.get(name, "another")
 
 
-@settings(max_examples=500)
+@examples(600)
 @given(TABLES, st.sampled_from(["a", "b", "c"]), st.sampled_from(["a", "b", "c"]))
 def test_the_most_special_quota_holds(
     table: dict[Entity, dict[Quota, float]], user: str, client_id: str
@@ -117,7 +118,7 @@ CHANGES = st.builds(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@examples(150)
 @given(st.lists(st.lists(CHANGES, max_size=4), max_size=5))
 def test_what_is_changed_is_read_again(
     tmp_path_factory: pytest.TempPathFactory, rounds: list[list[QuotaChange]]

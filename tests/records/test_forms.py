@@ -50,7 +50,7 @@ def spoiled_sets(draw: st.DrawFn) -> bytes:
     return bytes(data[: draw(st.one_of(st.just(len(data)), st.integers(0, len(data))))])
 
 
-@examples(1500)
+@examples(800)
 @given(
     data=spoiled_sets(),
     rule=st.sampled_from(list(Offsets)),

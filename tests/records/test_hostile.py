@@ -17,12 +17,12 @@ def test_every_name_is_asked() -> None:
     assert set(CALLS) | ANSWERS == set(KERNEL) == set(kernel.__all__) - {"FORM"}
 
 
-@pytest.mark.parametrize("name", sorted(CALLS))
-@examples(200)
+@examples(400)
 @given(these=drawn)
-def test_both_forms_give_the_same(name: str, form: str, these: Drawn) -> None:
-    call = CALLS[name]
-    assert call(form_of(form), these) == call(reference, these)
+def test_both_forms_give_the_same(form: str, these: Drawn) -> None:
+    """All functions get the same: to draw takes longer than to call."""
+    for name, call in CALLS.items():
+        assert call(form_of(form), these) == call(reference, these), name
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, LARGE, INT64_MAX])

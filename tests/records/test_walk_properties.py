@@ -337,7 +337,7 @@ def message_sets(draw: st.DrawFn) -> bytes:
     return bytes(data[: draw(st.one_of(st.just(len(data)), st.integers(0, len(data))))])
 
 
-@examples(1500)
+@examples(800)
 @given(data=message_sets(), before=st.binary(max_size=30), options=options_strategy)
 @example(data=raw_entry(0, 1, 0, INT64_MIN, [None, None]) * 2, before=b"", options=Options())
 @example(data=raw_entry(0, 1, 0, INT64_MAX, [None, b""]) * 2, before=b"", options=Options())

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog import Admin, HorologError, InvalidConfig
@@ -46,6 +46,7 @@ from horolog.testing.program import Program
 from horolog.testing.requests import create_topic, fetch, list_offsets, message_set, produce
 from horolog.testing.requests import result as only_result
 from horolog.testing.wire import Wire
+from horolog.tests.properties.examples import examples
 from horolog.times import format_time
 
 from .members import Member, eventually, members
@@ -593,7 +594,7 @@ async def test_a_damaged_partition_keeps_no_other_one_back(place: Path) -> None:
         await all_.in_sync(leader)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(250)
 @given(st.binary(max_size=200), st.integers(-5, 2**63 - 1), st.integers(-(2**31), 2**31 - 1))
 def test_what_a_leader_says_is_looked_at(facts: bytes, number: int, epoch: int) -> None:
     """Whatever comes, it is refused with an error of ours or is within bounds."""

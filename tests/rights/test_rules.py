@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.api.security.acl_terms import (
@@ -26,6 +26,7 @@ from horolog.server.security.acls import Acl, AclTable, Reason, Resource, covers
 from horolog.server.security.authorizer import Authorizer
 from horolog.server.security.documents import FILE_MODE
 from horolog.storage.files import SystemFiles
+from horolog.tests.properties.examples import examples
 
 OPERATIONS = [each for each in Operation if each > Operation.ALL]
 NAMES = ["a", "ab", "abc", "b", "*"]
@@ -78,7 +79,7 @@ def may(acls: list[Acl], asked: tuple[str, str, Operation, ResourceType, str]) -
     return bool(allowed & enough)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(600)
 @given(acls=st.lists(RULES, max_size=8), questions=st.lists(QUESTIONS, min_size=1, max_size=8))
 def test_decisions_beside_a_plain_list(
     acls: list[Acl], questions: list[tuple[str, str, Operation, ResourceType, str]]
@@ -128,7 +129,7 @@ def test_a_rule_that_denies_wins(
         assert (found.allowed, found.reason, found.rule) == (False, Reason.DENIED_BY_RULE, denying)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(600)
 @given(acls=st.lists(RULES, max_size=8), question=QUESTIONS)
 def test_any_resource_of_a_type(
     acls: list[Acl], question: tuple[str, str, Operation, ResourceType, str]
@@ -148,7 +149,7 @@ def test_any_resource_of_a_type(
         assert found
 
 
-@settings(max_examples=400, deadline=None)
+@examples(600)
 @given(acls=st.lists(RULES, max_size=8), question=QUESTIONS)
 def test_every_resource_of_a_type(
     acls: list[Acl], question: tuple[str, str, Operation, ResourceType, str]
@@ -201,7 +202,7 @@ def acls(path: Path) -> Acls:
     return Acls(SystemFiles(FILE_MODE), path)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(150)
 @given(steps=st.lists(st.tuples(st.booleans(), st.lists(RULES, max_size=4)), max_size=6))
 def test_what_is_stored_is_what_holds(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[bool, list[Acl]]]
@@ -331,7 +332,7 @@ FILTERS = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(400)
 @given(acls=st.lists(RULES, max_size=6), asked=st.lists(FILTERS, max_size=6))
 def test_many_filters_mean_what_each_of_them_means(acls: list[Acl], asked: list[AclFilter]) -> None:
     filters = [Filter(each) for each in asked]

@@ -328,7 +328,7 @@ async def test_every_flipped_bit_of_a_request(filled: Broker, number: int) -> No
             frame[position] ^= 1 << bit
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(number=st.integers(0, len(frames()) - 1), data=st.data())
 async def test_random_damage(filled: Broker, number: int, data: st.DataObject) -> None:
     frame = bytearray(frames()[number])

@@ -98,7 +98,7 @@ def copied(source: Original, place: Path) -> Iterator[LogFolder]:
     """A copy of the log's folder, to be damaged and opened; it is removed in the end."""
     copy = LogFolder(place / "copy-0")
     shutil.rmtree(copy.path)
-    shutil.copytree(source.path, copy.path)
+    shutil.copytree(source.path, copy.path, copy_function=shutil.copyfile)
     copy.settings = dict(source.settings)
     try:
         yield copy

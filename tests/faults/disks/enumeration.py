@@ -20,14 +20,21 @@ class Enumeration:
     """Makes states in a folder, checks each and counts them."""
 
     def __init__(
-        self, random: Random, *, exhaustive_max: int, samples: int, use_every: int = 1
+        self,
+        random: Random,
+        *,
+        exhaustive_max: int,
+        samples: int,
+        check_every: int = 1,
+        use_every: int = 1,
     ) -> None:
-        """`exhaustive_max` and `samples` as for `PowerCuts`; one state of `use_every` is used on
-        after it was checked.
+        """`exhaustive_max` and `samples` as for `PowerCuts`. One state in `check_every` is checked,
+        and one in `use_every` of these is used on afterwards.
         """
         self._random = random
         self._exhaustive_max = exhaustive_max
         self._samples = samples
+        self._check_every = check_every
         self._use_every = use_every
         self.states = 0
         self._operations = 0
@@ -66,6 +73,8 @@ class Enumeration:
         )
         start = life.recording.left_out_at or 0
         for state in cuts.states(life.promises.changed_at, start):
+            if self._check_every > 1 and self._random.randrange(self._check_every):
+                continue
             self.states += 1
             yield state
         self._operations += len(life.recording.operations)

@@ -31,7 +31,7 @@ FAILURES = {
 }
 
 
-EVERY = 16
+EVERY = 24
 """The soak tries each of them."""
 
 

@@ -3,11 +3,10 @@
 import sys
 from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
-from matplotlib.image import imread
 
 from horolog.cli.pipeline.latency import write_report
 from horolog.pipeline.jobs.latency import Latencies, LatencyReport
@@ -19,6 +18,9 @@ from horolog.pipeline.jobs.latency_png import (
     report_figure,
     report_png,
 )
+
+if TYPE_CHECKING:  # Half a second of each process of a run, and one of them needs it.
+    from matplotlib.axes import Axes
 
 T = 1_479_132_000_000
 """2016-11-14T14:00:00Z"""
@@ -46,12 +48,14 @@ def report(*minutes: int, scale: int = 1, skewed: int = 0, topic: str = "clicks"
 
 def colours(picture: bytes) -> set[str]:
     """Those of at least a few pixels."""
+    from matplotlib.image import imread
+
     pixels = (imread(BytesIO(picture), format="png")[:, :, :3] * 255).round().astype(np.int32)
     found, counts = np.unique(pixels @ [0x10000, 0x100, 1], return_counts=True)
     return {f"#{one:06x}" for one in found[counts >= 10]}
 
 
-def firsts(axes: Axes) -> list[float]:
+def firsts(axes: "Axes") -> list[float]:
     """Where each line begins."""
     return [float(np.asarray(line.get_ydata())[0]) for line in axes.lines]
 
