@@ -170,7 +170,8 @@ class Expiry:
     def plan_retention(self, now_ms: int, *, explain: bool = True) -> RetentionPlan:
         """Judge which segments may go at `now_ms`. Needs the log to be prepared.
 
-        What is `trimmed.unread` keeps the first segment as all of its messages would. Without `explain` those that stay are not spoken of, however many there are.
+        What is `trimmed.unread` keeps the first segment as all of its messages would.
+        Without `explain` those that stay are not spoken of, however many there are.
         """
         log = self._log
         return plan_retention(
@@ -187,8 +188,8 @@ class Expiry:
         return finish(self.describing(now_ms))
 
     def describing(self, now_ms: int) -> Pieces[LogDescription]:
-        """As `describe`, in pieces, by what was read of the times of a trimmed segment. Segments that
-        are dropped meanwhile may be left out."""
+        """As `describe`, in pieces, by what was read of the times of a trimmed segment. Segments
+        that are dropped meanwhile may be left out."""
         log = self._log
         segments, facts = log.segment_list.segments, judged(log)
         plan = self.plan_retention(now_ms, explain=False)

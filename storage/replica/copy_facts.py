@@ -86,9 +86,10 @@ class CopyFacts:
     created_ms: int = NEVER
     """When the segment was begun, while its first message has no time."""
     modified_ms: int = NEVER
-    """When the segment's file was written, while no message in it has a time."""
+    """When the segment's file was written, while no message in it, from the log start on, may have
+    a time."""
     modified_before_ms: int = NEVER
-    """The same of the segment before, where the stretch begins with its segment."""
+    """When the file of the segment before was written, where the stretch begins a segment."""
     decoded: bool = field(default=False, compare=False)
     """Whether they were decoded, and so checked."""
 
