@@ -19,7 +19,6 @@ from ..storage.events import Observer
 from ..storage.log.flush import GroupCommit
 from ..storage.log.log import Log
 from ..storage.log.retention import RetentionPlan
-from ..storage.log.trimmed import unread
 from .logs import Logs
 from .parking import Partition
 from .tasks import PeriodicTask
@@ -179,7 +178,7 @@ class Maintenance:
         if not log.prepared:
             await self._logs.prepare([log])
             log = self._logs.find(topic, partition)
-        if log.expires and log.settings.retention_ms >= 0 and unread(log) is not None:
+        if log.expires and log.settings.retention_ms >= 0:
             await self._logs.read_trimmed(log)
             log = self._logs.find(topic, partition)
         plan = self._directory.reserve.retrying(partial(log.expiry.expire, now_ms))

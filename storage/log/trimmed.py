@@ -93,7 +93,7 @@ class TrimmedReading:
         if known is not None and self._goes_on:
             self._position, self._largest = known.end_bytes, known.largest
         else:
-            self._position = segment.offset_index.around(self._log_start_offset)[1]
+            self._position = _indexed_position(segment, self._log_start_offset)
 
     @property
     def size_bytes(self) -> int:
@@ -136,6 +136,14 @@ class TrimmedReading:
         )
 
 
+def _indexed_position(segment: Segment, offset: int) -> int:
+    """Where the last entry in front of `offset` begins that the offset index tells of."""
+    try:
+        return segment.offset_index.around(offset)[1]
+    except OSError:
+        return 0
+
+
 def _locate(file: File, offset: int, position: int, end: int) -> int:
     """The position of the first entry that holds `offset` or a later one, `end` without one; of
     bytes that are no entries, where they begin."""
@@ -161,7 +169,10 @@ def may_be_lower(log: LogState, segment: Segment) -> bool:
     largest_ms, largest_offset = segment.largest
     if segment.base_offset >= start or largest_ms < 0 or largest_offset >= start:
         return False
-    return not segment.indexed or segment.time_index.start_for(largest_ms) < start
+    try:
+        return not segment.indexed or segment.time_index.start_for(largest_ms) < start
+    except OSError:
+        return True
 
 
 def may_be_untimed(log: LogState, segment: Segment) -> bool:

@@ -99,8 +99,8 @@ def test_a_follower_leaves_and_copies_the_segment_again(place: Path, etcd: EtcdP
         assert follower.status().in_sync == in_sync
         for one in others:
             one.start()
-        second = all_.in_sync()
-        assert second is not follower
+        second = all_.leader(other_than=follower.broker_id)
+        assert all_.in_sync() is second
         second.program.ok("cluster", "promote", str(follower.broker_id))
         assert all_.in_sync() is follower
         assert values(all_) == [*(str(number) for number in range(COUNT)), "after"]

@@ -281,6 +281,7 @@ def test_a_closed_file_is_as_old_as_the_leader_s(leader: LogFolder, follower: Lo
     os.utime(leader.log.segments[0].log_path, ns=(at_ns, at_ns))
     leader.log.appender.roll()
     leader.append(6)
+    copy_all(leader, follower)
     leader.log.flusher.flush()
     leader.log.expiry.trim(1)
     copy_all(leader, follower)

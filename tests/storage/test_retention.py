@@ -525,6 +525,21 @@ def test_a_trimmed_segment_that_cannot_be_read_is_kept(folder: LogFolder) -> Non
     assert folder.bases() == [3]
 
 
+def test_a_trimmed_segment_without_its_index_files_is_read_from_its_begin(
+    folder: LogFolder,
+) -> None:
+    log = folder.open(retention_ms=1000)
+    folder.append(NOW + YEAR_MS, NOW, NOW)
+    log.appender.roll()
+    log = folder.restart()
+    log.prepare()
+    trim(log, 1)
+    for path in log.segments[0].paths[1:3]:
+        path.unlink()
+    log.expiry.maintain(NOW + 1001)
+    assert folder.bases() == [3]
+
+
 def test_trimmed_messages_pin_no_segment(folder: LogFolder) -> None:
     log = folder.open(retention_ms=1000)
     folder.append(NOW + YEAR_MS, NOW)
