@@ -198,5 +198,9 @@ def _modified_before_ms(log: LogState, segment: Segment, offset: int) -> int:
         return NEVER
     segments = log.segment_list.segments
     number = log.segment_list.number_of(segment)
-    before = segments[number - 1] if number > 0 else None
-    return NEVER if before is None or not before.size_bytes else max(before.modified_ms, 0)
+    if number <= 0 or not segments[number - 1].size_bytes:
+        return NEVER
+    try:
+        return max(segments[number - 1].modified_ms, 0)
+    except OSError:
+        return NEVER  # A file that somebody has removed keeps no message back that comes behind it.

@@ -291,6 +291,20 @@ def test_a_closed_file_is_as_old_as_the_leader_s(leader: LogFolder, follower: Lo
     assert verdict.expires_ms == later(YEARS_AGO, follower.log.settings.retention_ms + 1)
 
 
+def test_a_lost_file_keeps_no_message_back_behind_it(
+    leader: LogFolder, follower: LogFolder
+) -> None:
+    leader.open()
+    follower.open(follows=True, high_watermark=0)
+    leader.append(5)
+    copy_all(leader, follower)
+    leader.log.appender.roll()
+    leader.append(6)
+    leader.log.segments[0].log_path.unlink()
+    copy_all(leader, follower)
+    assert follower.bases() == [0, 1]
+
+
 def test_nothing_expires_or_rolls_by_itself(leader: LogFolder, follower: LogFolder) -> None:
     leader.open(segment_bytes=80)
     leader.append(1, 2, 3, 4, 5)
