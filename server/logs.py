@@ -9,6 +9,7 @@ from ..protocol.errors import HorologError, LeaderNotAvailable, UnknownTopicOrPa
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.topics import TopicEntry
 from ..storage.log.log import Log
+from ..storage.log.trimmed import READ_AT_ONCE_BYTES, unread
 from .parking import ParkingLot, Partition
 from .work import Work
 
@@ -128,6 +129,17 @@ class Logs:
                 preparing.add_done_callback(partial(self._prepared, log))
             waiting.append(asyncio.shield(preparing))
         await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def read_trimmed(self, log: Log) -> None:
+        """Have it known by which time retention judges the segment in which a log begins. The log
+        is prepared. May take long, in threads."""
+        while (reading := unread(log)) is not None:
+            # What was appended during a long reading is read at once: it goes on behind that.
+            if reading.size_bytes > READ_AT_ONCE_BYTES:
+                await self._work.in_storage_thread(reading.run)
+            else:
+                reading.run()
+            reading.take()
 
     def _prepared(self, log: Log, _: asyncio.Future[None]) -> None:
         del self._preparing[log]

@@ -189,6 +189,9 @@ class Maintenance:
         if not log.prepared:
             await self._logs.prepare([log])
             log = self._logs.find(topic, partition)
+        if log.expires and log.settings.retention_ms >= 0:
+            await self._logs.read_trimmed(log)
+            log = self._logs.find(topic, partition)
         plan = self._directory.reserve.retrying(partial(log.expiry.expire, now_ms))
         if plan.roll_active:
             self._commits.request(log.flusher)

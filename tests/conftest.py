@@ -36,6 +36,7 @@ _JAVA_MODULES = frozenset(
         "clusters/test_sets.py",
         "clusters/test_topics.py",
         "clusters/test_windows.py",
+        "elections/test_spark.py",
         "pipeline/connect/test_connect.py",
         "pipeline/jobs/test_failover_check.py",
         "pipeline/test_guarded.py",
@@ -50,9 +51,11 @@ _JAVA_MODULES = frozenset(
         "pipeline/test_spark_made_again.py",
         "pipeline/test_spark_page.py",
         "pipeline/test_spark_stream.py",
+        "rights/test_apache_kafka_broker.py",
         "secure_clients/test_mechanisms.py",
         "secure_clients/test_refusals.py",
         "secure_clients/test_sessions.py",
+        "secure_clients/test_spark.py",
     }
 )
 """They share the one Spark and the one Apache Kafka of a run, so one process has them all. They
@@ -163,17 +166,18 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave long tests out unless `-m` names their mark; group and order the others."""
-    for mark in ("soak", "secure_clients", "elections"):
-        if mark not in config.option.markexpr:
-            long = [item for item in items if item.get_closest_marker(mark)]
-            config.hook.pytest_deselected(items=long)
-            items[:] = [item for item in items if not item.get_closest_marker(mark)]
+    # Of all that there are: a module that only `make elections` runs is noticed by each run.
     for item in items:
         if not _NEED_JAVA.isdisjoint(getattr(item, "fixturenames", ())):
             if _module(item) not in _JAVA_MODULES:
                 raise pytest.UsageError(f"add {_module(item)} to _JAVA_MODULES in conftest.py")
             if not item.get_closest_marker("timeout"):
                 item.add_marker(pytest.mark.timeout(_FIRST_USE_S))
+    for mark in ("soak", "secure_clients", "elections"):
+        if mark not in config.option.markexpr:
+            long = [item for item in items if item.get_closest_marker(mark)]
+            config.hook.pytest_deselected(items=long)
+            items[:] = [item for item in items if not item.get_closest_marker(mark)]
     items.sort(key=_turn)
 
 

@@ -85,6 +85,7 @@ async def _describe(
     result = DescribeLogPartitionResult(partition=partition)
     await services.logs.prepare(services.logs.unprepared([(topic, partition)]))
     try:
+        await services.logs.read_trimmed(services.logs.find(topic, partition))
         now_ms = services.trusted_time.now_ms()
         describing = services.logs.find(topic, partition).expiry.describing(now_ms)
         described = await services.work.finish(describing, turns)

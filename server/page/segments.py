@@ -15,6 +15,7 @@ SEGMENTS_A_STEP: Final = 10
 async def segments(services: Services, query: Query) -> dict[str, object]:
     """Segments that begin below offset `before`, oldest first, and the partition's offsets."""
     log = await asked_log(services, query)
+    await services.logs.read_trimmed(log)
     before = query.integer("before", OFFSET_MAX)
     now_ms = services.trusted_time.now_ms()
     all_of_them = log.segments

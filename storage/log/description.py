@@ -13,7 +13,7 @@ class SegmentDescription:
     next_offset: int
     size_bytes: int
     largest_timestamp_ms: int
-    """-1 when no message has a time."""
+    """From the log start on; -1 when no message has a time."""
     largest_offset: int
     """The first message that has it; -1 when that has not been read."""
     first_timestamp_ms: int
@@ -43,14 +43,17 @@ class LogDescription:
     segments: tuple[SegmentDescription, ...]
 
 
-def describe_segment(segment: Segment, verdict: Verdict, *, active: bool) -> SegmentDescription:
-    """Describe one segment of a prepared log. Raises `OSError`."""
+def describe_segment(
+    segment: Segment, largest: tuple[int, int], verdict: Verdict, *, active: bool
+) -> SegmentDescription:
+    """Describe one segment of a prepared log. `largest` is its largest time from the log start on,
+    as `Segment.largest`. Raises `OSError`."""
     return SegmentDescription(
         base_offset=segment.base_offset,
         next_offset=segment.next_offset,
         size_bytes=segment.size_bytes,
-        largest_timestamp_ms=segment.largest_timestamp_ms,
-        largest_offset=segment.largest[1],
+        largest_timestamp_ms=largest[0],
+        largest_offset=largest[1],
         first_timestamp_ms=segment.first_timestamp_ms,
         created_ms=segment.created_ms,
         modified_ms=segment.modified_ms,

@@ -12,6 +12,7 @@ from .description import LogDescription, SegmentDescription, describe_segment
 from .log_state import LogState
 from .retention import RetentionPlan, judge, plan_retention
 from .rolling import is_idle
+from .trimmed import judged, largest_of, read_at_once, trimmed_segment
 
 FUTURE_MS: Final = 60_000
 """Clocks of machines differ; only a time further ahead than this is one from the future."""
@@ -33,6 +34,8 @@ class Expiry:
 
     def maintain(self, now_ms: int) -> RetentionPlan:
         """`expire`, and `drop_expired` at once. Raises `OSError`, `StorageError`."""
+        self._log.prepare()
+        read_at_once(self._log)
         plan = self.expire(now_ms)
         self.drop_expired(plan)
         return plan
@@ -101,7 +104,7 @@ class Expiry:
         if log.settings.retention_ms < 0 or self._told_of_ms > limit_ms:
             return
         for segment in log.segment_list.segments[-2:]:
-            newest_ms = segment.largest_timestamp_ms
+            newest_ms, _ = largest_of(log, segment)
             if newest_ms > limit_ms:
                 self._told_of_ms = newest_ms
                 log.observe(
@@ -167,11 +170,12 @@ class Expiry:
     def plan_retention(self, now_ms: int, *, explain: bool = True) -> RetentionPlan:
         """Judge which segments may go at `now_ms`. Needs the log to be prepared.
 
+        What is `trimmed.unread` keeps the first segment as all of its messages would.
         Without `explain` those that stay are not spoken of, however many there are.
         """
         log = self._log
         return plan_retention(
-            log.segment_list.segments,
+            judged(log),
             log.settings,
             now_ms=now_ms,
             high_watermark=log.high_watermark,
@@ -180,19 +184,21 @@ class Expiry:
 
     def describe(self, now_ms: int) -> LogDescription:
         """Everything there is to tell about the log. Needs it to be prepared. Raises `OSError`."""
+        read_at_once(self._log)
         return finish(self.describing(now_ms))
 
     def describing(self, now_ms: int) -> Pieces[LogDescription]:
-        """As `describe`, in pieces. Segments that are dropped meanwhile may be left out."""
+        """As `describe`, in pieces, by what was read of the times of a trimmed segment. Segments
+        that are dropped meanwhile may be left out."""
         log = self._log
-        segments = log.segment_list.segments
+        segments, facts = log.segment_list.segments, judged(log)
         plan = self.plan_retention(now_ms, explain=False)
         described: list[SegmentDescription] = []
         for first in range(0, len(segments), _DESCRIBED_AT_ONCE):
             numbers = range(first, min(first + _DESCRIBED_AT_ONCE, len(segments)))
             verdicts = judge(
                 plan,
-                segments,
+                facts,
                 log.settings,
                 numbers,
                 now_ms=now_ms,
@@ -202,7 +208,8 @@ class Expiry:
                 segment = segments[number]
                 try:
                     active = number == len(segments) - 1
-                    described.append(describe_segment(segment, verdict, active=active))
+                    largest = largest_of(log, segment)
+                    described.append(describe_segment(segment, largest, verdict, active=active))
                 except FileNotFoundError:
                     if not segment.dropped:
                         raise
@@ -226,14 +233,19 @@ class Expiry:
         some = range(len(segments))[numbers.start : numbers.stop]
         verdicts = judge(
             self.plan_retention(now_ms, explain=False),
-            segments,
+            judged(log),
             log.settings,
             some,
             now_ms=now_ms,
             high_watermark=log.high_watermark,
         )
         return [
-            describe_segment(segments[number], verdict, active=number == len(segments) - 1)
+            describe_segment(
+                segments[number],
+                largest_of(log, segments[number]),
+                verdict,
+                active=number == len(segments) - 1,
+            )
             for number, verdict in zip(some, verdicts, strict=True)
         ]
 
@@ -243,7 +255,14 @@ class Expiry:
         log = self._log
         if log.settings.retention_ms < 0 or not log.prepared:
             return 0
-        closed, limit_ms = log.segment_list.closed_max_ms, now_ms + FUTURE_MS
+        limit_ms, segments = now_ms + FUTURE_MS, log.segment_list.segments
+        trimmed = trimmed_segment(log)
+        if trimmed is not None and trimmed.largest_possible_ms <= limit_ms:
+            # The running maximum counts what was trimmed.
+            behind = range(log.segment_list.number_of(trimmed.segment) + 1, len(segments))
+            late = (one for one in behind if segments[one].largest_possible_ms > limit_ms)
+            return len(segments) - next(late, len(segments))
+        closed = log.segment_list.closed_max_ms
         first = bisect_right(closed, limit_ms)
         if first < len(closed):
             return log.segment_count - first

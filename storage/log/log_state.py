@@ -15,6 +15,7 @@ from .segment_list import SegmentList
 
 if TYPE_CHECKING:
     from ..replica.leader_epochs import LeaderEpochs
+    from .trimmed import Counted
 
 REFUSED: Final = "appends to this partition are refused until the broker has been restarted"
 
@@ -133,6 +134,8 @@ class LogState:
         """Why appends are refused until the broker has been restarted, if they are."""
         self.refused_writes: RefusedWrites | None = None
         """Writes that failed for want of room or the like, since the last one that succeeded."""
+        self.trimmed: Counted | None = None
+        """What `trimmed` knows of the segment in which the log begins."""
         self.appended_at: float | None = None
         """When something was appended last, on the monotonic clock; `None` before that is known."""
         self.unflushed_since: float | None = None

@@ -164,9 +164,13 @@ class ReadableSegment:
     @property
     def age_from_ms(self) -> int:
         """The time that retention goes by: of the newest message, else of the file."""
+        return self.age_by(self.largest[0])
+
+    def age_by(self, largest_ms: int) -> int:
+        """As `age_from_ms`, of a part of the messages, with their largest timestamp."""
         if self.largest_unknown:
-            return max(self.largest[0], self.modified_ms)
-        return self.largest[0] if self.largest[0] >= 0 else self.modified_ms
+            return max(largest_ms, self.modified_ms)
+        return largest_ms if largest_ms >= 0 else self.modified_ms
 
     @property
     def modified_ms(self) -> int:

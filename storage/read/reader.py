@@ -5,8 +5,10 @@ from ...protocol.records.layout import NO_TIMESTAMP
 from ..index.append_time_lookup import KnownTimes, known_times
 from ..index.append_time_search import append_times_of, find_append_time, offset_behind
 from ..log.log_state import LogState
+from ..log.trimmed import reading, trimmed_segment
 from ..producers.producer_states import AbortedTransaction
 from . import search
+from .entry_opening import Steps
 from .readable_segment import FarAway
 from .search import Found, Search, SearchView
 from .search_trail import SearchTrail, trail_of
@@ -189,4 +191,13 @@ class Reader:
         now_ms = self._log.seams.clock.now_ms()
         by_time = target_ms not in (search.EARLIEST, search.LATEST)
         view = self._view(by_time=by_time, to_log_end=to_log_end)
-        return Search(search.offsets_before(view, target_ms, count_max, now_ms))
+        if not by_time:
+            return Search(search.offsets_before(view, target_ms, count_max, now_ms))
+        return Search(self._offsets_before(view, target_ms, count_max, now_ms))
+
+    def _offsets_before(
+        self, view: SearchView, target_ms: int, count_max: int, now_ms: int
+    ) -> Steps[list[int]]:
+        yield from reading(self._log)
+        trimmed = trimmed_segment(self._log)
+        return (yield from search.offsets_before(view, target_ms, count_max, now_ms, trimmed))

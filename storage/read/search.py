@@ -20,6 +20,7 @@ from ...values import value_class
 from ..damage import unopenable_batch
 from ..directory.stepped_change import Work
 from ..log.segment import Segment
+from ..log.trimmed import TrimmedSegment
 from .entry_opening import Steps, opened
 from .time_lookup import Found as Found
 from .time_lookup import entry_bytes, look_for_time
@@ -200,20 +201,25 @@ def _largest_in_part(view: SearchView, segment: Segment) -> Steps[int]:
 
 
 def offsets_before(
-    view: SearchView, target_ms: int, count_max: int, now_ms: int
+    view: SearchView,
+    target_ms: int,
+    count_max: int,
+    now_ms: int,
+    trimmed: TrimmedSegment | None = None,
 ) -> Steps[list[int]]:
     """Offsets to start from so that nothing at or after `target_ms` is missed, falling.
 
     The first is the exact answer of `find_time` (the log end when there is none), the others are
     base offsets of segments below it. Where no segment has timestamps, file times decide: the
     first is the base offset of the newest segment whose file is not younger than the target.
+    `trimmed` is the segment in which the log begins, where its own largest time was read.
     `EARLIEST` and `LATEST` stand for the log start and the log end.
     """
     if target_ms == EARLIEST:
         return [view.log_start_offset][:count_max]
     if target_ms == LATEST:
         return _falling(_bases(view), view.high_watermark)[:count_max]
-    segments = _still_there(view)
+    segments = _judged_there(view, trimmed)
     if all(segment.largest_possible_ms < 0 for segment in segments):
         bases, times = _bases(view), [segment.age_from_ms for segment in segments]
         if segments and segments[-1].size_bytes:
@@ -225,7 +231,7 @@ def offsets_before(
         return _falling(bases[:newest], min(bases[newest], view.high_watermark))[:count_max]
     found = yield from find_time(view, target_ms)
     start = view.high_watermark if found is None else found.offset
-    for segment in _still_there(view):
+    for segment in _judged_there(view, trimmed):
         if segment.largest_possible_ms < 0 and segment.age_from_ms > target_ms:
             start = min(start, max(segment.base_offset, view.log_start_offset))
             break
@@ -239,6 +245,15 @@ def _still_there(view: SearchView) -> list[Segment]:
         for segment in view.segments
         if not segment.dropped
         and (segment.next_offset > view.log_start_offset or segment is view.segments[-1])
+    ]
+
+
+def _judged_there(
+    view: SearchView, trimmed: TrimmedSegment | None
+) -> list[Segment | TrimmedSegment]:
+    return [
+        trimmed if trimmed is not None and one is trimmed.segment else one
+        for one in _still_there(view)
     ]
 
 

@@ -9,8 +9,9 @@ All integers are big-endian:
     first offset   int64   base offset of the oldest segment, where a copy of the log begins
     log start      int64
     created        int64   ms; of the segment while its first message has no time, else -1
-    modified       int64   ms; file time of the segment while no message of it has a time, else -1
-    modified before int64  ms; the same of the segment before, at the begin of a segment, else -1
+    modified       int64   ms; file time of the segment while no message of it, from the log start
+                           on, may have a time, else -1
+    modified before int64  ms; file time of the segment before, at the begin of a segment, else -1
     epochs         int32   then for each: epoch int32, first offset int64; the first one, which may
                            be -1, is that of `offset`
     times end      int64   the spans have the append times up to here
@@ -85,9 +86,10 @@ class CopyFacts:
     created_ms: int = NEVER
     """When the segment was begun, while its first message has no time."""
     modified_ms: int = NEVER
-    """When the segment's file was written, while no message in it has a time."""
+    """When the segment's file was written, while no message in it, from the log start on, may have
+    a time."""
     modified_before_ms: int = NEVER
-    """The same of the segment before, where the stretch begins with its segment."""
+    """When the file of the segment before was written, where the stretch begins a segment."""
     decoded: bool = field(default=False, compare=False)
     """Whether they were decoded, and so checked."""
 

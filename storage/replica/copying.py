@@ -12,6 +12,7 @@ from ..index.append_time_search import offset_behind
 from ..index.append_times import Span
 from ..log.log_state import LogState
 from ..log.segment import Segment
+from ..log.trimmed import may_be_untimed
 from ..read.readable_segment import FarAway
 from ..read.slices import Slice, read_slice
 from .copy_facts import EPOCHS_MAX, NEVER, SPANS_MAX, CopyFacts
@@ -110,7 +111,7 @@ def read_copy(
         spans,
         times_end,
         _created_ms(segment),
-        _modified_ms(segment),
+        _modified_ms(log, segment),
         _modified_before_ms(log, segment, offset),
     )
     return Copied(found, facts, _offset_at_end(log, found, segment) if found.size else offset)
@@ -183,15 +184,23 @@ def _created_ms(segment: Segment) -> int:
     return NEVER if segment.first_timestamp_ms >= 0 else segment.created_ms
 
 
-def _modified_ms(segment: Segment) -> int:
-    """The time of a file that has messages, none of which has a time; else -1."""
-    untimed = segment.size_bytes and segment.largest_timestamp_ms < 0
+def _modified_ms(log: LogState, segment: Segment) -> int:
+    """The time of a file that has messages, where none of them, or none from the log start on, may
+    have a time; else -1."""
+    untimed = segment.size_bytes and may_be_untimed(log, segment)
     return max(segment.modified_ms, 0) if untimed else NEVER
 
 
 def _modified_before_ms(log: LogState, segment: Segment, offset: int) -> int:
+    """The time of the file of the segment in front of one that is begun: a trim may leave messages
+    without a time alone in it."""
     if offset > segment.base_offset:
         return NEVER
     segments = log.segment_list.segments
     number = log.segment_list.number_of(segment)
-    return _modified_ms(segments[number - 1]) if number > 0 else NEVER
+    if number <= 0 or not segments[number - 1].size_bytes:
+        return NEVER
+    try:
+        return max(segments[number - 1].modified_ms, 0)
+    except OSError:
+        return NEVER  # A file that somebody has removed keeps no message back that comes behind it.

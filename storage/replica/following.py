@@ -19,6 +19,7 @@ from ..log.appended import NOTHING_APPENDED, Appended
 from ..log.appender import Appender
 from ..log.log_state import LogState
 from ..log.segment import Segment
+from ..log.trimmed import may_be_untimed
 from ..names import MAX_OFFSET
 from .copy_facts import CopyFacts, MalformedFacts
 from .epoch_history import EpochHistory, MalformedEpochs
@@ -196,23 +197,24 @@ class Following:
         )
 
     def _take_file_times(self, facts: CopyFacts) -> None:
-        """Let files without timestamps be as old as the leader's. What fails is done with the next
-        stretch."""
+        """Let closed files, and those without timestamps, be as old as the leader's. What fails is
+        done with the next stretch."""
         log = self._log
         segments = log.segment_list.segments
         active = segments[-1]
         told = max(facts.created_ms, facts.modified_ms, facts.modified_before_ms)
-        if told < 0 or active.base_offset != facts.segment_base:
+        # A copy may begin in the middle of the leader's first segment.
+        begun_in = len(segments) == 1 and facts.segment_base < active.base_offset
+        if told < 0 or not (active.base_offset == facts.segment_base or begun_in):
             return
         files = log.seams.files
         with suppress(OSError):
             if 0 <= facts.created_ms != active.created_ms and active.first_timestamp_ms < 0:
                 active.set_created(facts.created_ms)
-            if facts.modified_ms >= 0 and active.largest_timestamp_ms < 0:
+            if facts.modified_ms >= 0 and may_be_untimed(log, active):
                 files.set_modified_ms(active.log_path, facts.modified_ms)
             for before in segments[-2:-1] if facts.modified_before_ms >= 0 else ():
-                if before.largest_timestamp_ms < 0:
-                    files.set_modified_ms(before.log_path, facts.modified_before_ms)
+                files.set_modified_ms(before.log_path, facts.modified_before_ms)
 
 
 def check_copied(
@@ -233,7 +235,7 @@ def check_copied(
         base_offset=log_end_offset,
         interval_bytes=interval_bytes,
         since_bytes=active.since_bytes,
-        largest_ms=active.largest_timestamp_ms,
+        largest_ms=active.largest[0],
         magic=active.last_magic,
         segment_offset=active.base_offset,
         segment_position=active.size_bytes,

@@ -83,13 +83,23 @@ def test_a_follower_leaves_and_copies_the_segment_again(place: Path, etcd: EtcdP
         leader.program.ok("cluster", "promote", str(follower.broker_id))
         assert all_.in_sync() is follower
         assert values(all_) == [*(str(number) for number in range(COUNT)), "after"]
-        # A start finds damage, too.
-        follower.kill()
-        second = all_.leader(other_than=follower.broker_id)
+        # A start finds damage, too: the broker does not lead while the others are down, which have
+        # everything.
+        others = all_.others(follower)
+        for one in (follower, *others):
+            one.kill()
         flip(follower)
         for path in (follower.data_dir / f"{TOPIC}-0").glob("*.index"):
             path.unlink()
         follower.start()
+        in_sync = sorted(one.broker_id for one in others)
+        all_.eventually(lambda: follower.status().in_sync == in_sync)
+        time.sleep(LEASE_S + 2)  # in which it would have been elected
+        assert follower.status().leader == -1
+        assert follower.status().in_sync == in_sync
+        for one in others:
+            one.start()
+        second = all_.leader(other_than=follower.broker_id)
         assert all_.in_sync() is second
         second.program.ok("cluster", "promote", str(follower.broker_id))
         assert all_.in_sync() is follower

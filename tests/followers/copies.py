@@ -17,6 +17,7 @@ from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.storage.log.log import Log
 from horolog.storage.log.retention import RetentionPlan
 from horolog.storage.log.segment import Segment
+from horolog.storage.log.trimmed import largest_of, read_at_once
 from horolog.storage.read.windows import TimeWindow
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.storage.replica.copying import Copied
@@ -88,6 +89,51 @@ def copy_all(leader: LogFolder, follower: LogFolder, max_bytes: int = 1000) -> N
         copy_once(leader, follower, max_bytes)
         assert follower.log.log_end_offset > before
     copy_once(leader, follower, max_bytes)
+
+
+def copy_from_log_start(leader: LogFolder, follower: LogFolder, max_bytes: int) -> None:
+    """As a broker with an empty disk copies: from the entry on in which the leader's log begins."""
+    log = leader.log
+    log.prepare()
+    begin = log.log_start_offset
+    if log.segments[0].base_offset < begin < log.log_end_offset:
+        begin = log.segment_list.end_before(begin)
+    follower.log.replica.begin_anew(begin)
+    copy_all(leader, follower, max_bytes)
+    follow_log_start(follower, copied(leader, log.log_end_offset, 1)[1])
+
+
+def retained(log: Log, at_ms: int) -> tuple[int, tuple[int | None, ...]]:
+    """Where the log would begin after a pass of retention, and when each segment is past it."""
+    verdicts = log.expiry.plan_retention(at_ms).verdicts
+    count = sum(each.delete for each in verdicts)
+    begins = [segment.base_offset for segment in log.segments[count : count + 1]]
+    expires_ms = (None if each.reason == EMPTY else each.expires_ms for each in verdicts)
+    return max([log.log_start_offset, *begins]), tuple(expires_ms)
+
+
+def assert_outlook_equal(leading: LogFolder, following: LogFolder) -> None:
+    """What two logs say, at one moment, of the times of the same messages, however much below the
+    log start one of them has in its files still."""
+    leader, follower, now_ms = leading.log, following.log, leading.clock.now_ms()
+    following.clock.step(now_ms - following.clock.now_ms())
+    follower.hold_high_watermark(leader.high_watermark)
+    follower.set_settings(leader.settings)
+    assert follower.log_start_offset == leader.log_start_offset
+    for log in (leader, follower):
+        log.prepare()
+        log.expiry.drop_expired()
+        read_at_once(log)
+    assert_answers_equal(leader, follower)
+    assert_append_times_equal(leader, follower, lost=False)
+    assert_windows_equal(leader, follower, now_ms)
+    for at_ms in (now_ms - 4000 * DAY_MS, now_ms - DAY_MS, now_ms, now_ms + 8 * DAY_MS):
+        assert retained(follower, at_ms) == retained(leader, at_ms), f"at {at_ms}"
+        assert follower.expiry.pinned_segments(at_ms) == leader.expiry.pinned_segments(at_ms)
+    for log in (leader, follower):
+        for shown in log.expiry.describe(now_ms).segments:
+            segment = log.segment_list.holding(shown.base_offset)
+            assert shown.largest_timestamp_ms == largest_of(log, segment)[0]
 
 
 class Filling:

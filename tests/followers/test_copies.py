@@ -6,7 +6,16 @@ import pytest
 
 from horolog.testing.logs import LogFolder
 
-from .copies import Filling, assert_equal, copy_all, copy_once, seeds
+from .copies import (
+    DAY_MS,
+    Filling,
+    assert_equal,
+    assert_outlook_equal,
+    copy_all,
+    copy_from_log_start,
+    copy_once,
+    seeds,
+)
 
 SEEDS = seeds(30, of=60)
 
@@ -73,3 +82,30 @@ def test_a_copy_is_the_same_log_fo11(
     leader: LogFolder, follower: LogFolder, seed: int, kills: bool
 ) -> None:
     run(leader, follower, seed, kills=kills)
+
+
+@pytest.mark.parametrize("seed", seeds(40, of=400))
+def test_a_copy_from_the_log_start_on_gives_the_answers_of_its_leader_fo11(
+    leader: LogFolder, follower: LogFolder, seed: int
+) -> None:
+    """Messages below the log start, which the leader's files still hold, change no answer about
+    time and no verdict of retention."""
+    random = Random(f"trims {seed}")
+    settings = settings_of(random) | {"retention_ms": str(DAY_MS)}
+    for folder in (leader, follower):
+        folder.set(**settings)
+        folder.open(high_watermark=0, follows=True)
+    leader.log.hold_high_watermark(None)
+    filling = Filling(leader, random)
+    filling.lead()
+    for _ in range(40):
+        filling.step()
+    filling.trim()
+    copy_from_log_start(leader, follower, random.choice([100, 1000]))
+    assert_outlook_equal(leader, follower)
+    for _ in range(5):
+        filling.produce()
+    filling.trim()
+    copy_all(leader, follower, 1000)
+    leader.restart()
+    assert_outlook_equal(leader, follower)

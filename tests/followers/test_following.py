@@ -23,8 +23,17 @@ from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.storage.replica.epoch_history import EpochStart
 from horolog.testing.logs import LogFolder, empty_batch, timed_set, untimed_set
 from horolog.tests.followers.appending import append_copy
+from horolog.times import later
 
-from .copies import Filling, assert_equal, copied, copy_all, copy_once
+from .copies import (
+    Filling,
+    assert_equal,
+    assert_outlook_equal,
+    copied,
+    copy_all,
+    copy_from_log_start,
+    copy_once,
+)
 
 YEARS_AGO = 1_000_000_000_000
 
@@ -239,6 +248,61 @@ def test_files_without_times_are_as_old_as_the_leader_s_decision_6(
     leader.log.appender.append(untimed_set(1))
     copy_all(leader, follower)
     assert_equal(leader, follower)
+
+
+@pytest.mark.parametrize("timed", [[], [5]])
+def test_a_copy_that_begins_inside_a_segment_is_as_old_as_that_decision_6(
+    leader: LogFolder, follower: LogFolder, timed: list[int]
+) -> None:
+    """Where no message from the log start on has a time, whatever is below."""
+    leader.open()
+    follower.open(follows=True, high_watermark=0)
+    leader.append(*timed)
+    for _ in range(4):
+        leader.log.appender.append(untimed_set(1))
+    leader.log.flusher.flush()
+    leader.log.expiry.trim(2)
+    at_ns = YEARS_AGO * 1_000_000
+    os.utime(leader.log.segments[0].log_path, ns=(at_ns, at_ns))
+    copy_from_log_start(leader, follower, 1000)
+    assert follower.bases() == [2]
+    assert follower.log.segments[0].age_from_ms == YEARS_AGO
+    assert_outlook_equal(leader, follower)
+
+
+def test_a_closed_file_is_as_old_as_the_leader_s(leader: LogFolder, follower: LogFolder) -> None:
+    """A trim may leave messages without a time alone in it."""
+    leader.open()
+    follower.open(follows=True, high_watermark=0)
+    leader.append(5)
+    leader.log.appender.append(untimed_set(2))
+    copy_all(leader, follower)
+    at_ns = YEARS_AGO * 1_000_000
+    os.utime(leader.log.segments[0].log_path, ns=(at_ns, at_ns))
+    leader.log.appender.roll()
+    leader.append(6)
+    copy_all(leader, follower)
+    leader.log.flusher.flush()
+    leader.log.expiry.trim(1)
+    copy_all(leader, follower)
+    assert follower.log.log_start_offset == 1
+    assert_outlook_equal(leader, follower)
+    verdict, _ = follower.log.expiry.plan_retention(YEARS_AGO).verdicts
+    assert verdict.expires_ms == later(YEARS_AGO, follower.log.settings.retention_ms + 1)
+
+
+def test_a_lost_file_keeps_no_message_back_behind_it(
+    leader: LogFolder, follower: LogFolder
+) -> None:
+    leader.open()
+    follower.open(follows=True, high_watermark=0)
+    leader.append(5)
+    copy_all(leader, follower)
+    leader.log.appender.roll()
+    leader.append(6)
+    leader.log.segments[0].log_path.unlink()
+    copy_all(leader, follower)
+    assert follower.bases() == [0, 1]
 
 
 def test_nothing_expires_or_rolls_by_itself(leader: LogFolder, follower: LogFolder) -> None:

@@ -1,5 +1,6 @@
 """Logs of the simulation that are on disk as well: what is done to the model is done to both."""
 
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,10 +12,12 @@ from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.replication.partition_log import Partition, Stored
 from horolog.server.replication.stored_log import StoredLog, Stretch
 from horolog.storage.log.log import Log
+from horolog.storage.log.retention import plan_retention
+from horolog.storage.log.trimmed import read_at_once
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.testing.logs import LogFolder
 from horolog.testing.simulation.disk import Entry, SimulatedDirectory, SimulatedLog
-from horolog.testing.simulation.times import Answers
+from horolog.testing.simulation.times import Answers, Judged, true_answers
 from horolog.times import later
 
 SEGMENT_BYTES = 700
@@ -126,6 +129,7 @@ class StoredToo(SimulatedLog):
     def answers(self) -> Answers:
         """What the log on the disk says of the times of its messages."""
         log, targets_ms = self.folder.log, self.targets_ms()
+        self.read_trimmed(log)
         found = self.folder.found(*targets_ms)
         largest = log.reader.find_largest().run()
         plans = [
@@ -139,6 +143,33 @@ class StoredToo(SimulatedLog):
             (-1, -1) if largest is None else (largest.timestamp_ms, largest.offset),
             tuple(max(bases[plan.delete_count], log.log_start_offset) for plan in plans),
         )
+
+    def read_trimmed(self, log: Log) -> None:
+        read_at_once(log)
+
+    def right_answers(self) -> Answers:
+        """What it has to say, by the messages from the log start on."""
+        log, targets_ms = self.folder.log, self.targets_ms()
+        start, end = self.log_start_offset, len(self.entries)
+        shown = self.times.of[: self.high_watermark]
+        firsts, _, largest, _ = true_answers(shown, [], start, targets_ms)
+        if start == end:
+            return Answers((), (), largest, ())
+        begins = sorted({start, *(base for base in self.folder.bases() if start < base < end)})
+        segments = [
+            Judged(base, behind, behind - base, max(self.times.of[base:behind]))
+            for base, behind in pairwise([*begins, end])
+        ]
+        kept = (
+            plan_retention(
+                segments,
+                log.settings,
+                now_ms=later(target_ms, log.settings.retention_ms + 1),
+                high_watermark=self.high_watermark,
+            ).delete_count
+            for target_ms in targets_ms
+        )
+        return Answers(firsts, (), largest, tuple([*begins, end][count] for count in kept))
 
     def targets_ms(self) -> list[int]:
         return sorted(set(self.times.of[self.log_start_offset :]))

@@ -9,9 +9,15 @@ from typing import Any
 
 import pytest
 
+from horolog.protocol.api.log.describe_log import DescribeLogRequest, DescribeLogTopic
+from horolog.protocol.api.topics.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from horolog.protocol.records.batches.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
-from horolog.server import maintenance
+from horolog.server import logs, maintenance
 from horolog.server.broker import Broker
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker, synced
@@ -49,6 +55,34 @@ async def test_an_idle_topic_expires(broker: Broker, client: Wire, clock: Manual
     assert (log.log_start_offset, log.log_end_offset) == (2, 2)
     assert broker.figures.topic("a").rolls == {"retention": 1}
     assert broker.figures.topic("a").deleted_segments == 1
+
+
+@pytest.mark.parametrize("at_once_bytes", [0, 1 << 20])
+async def test_trimmed_messages_keep_no_segment_fo11(
+    broker: Broker,
+    client: Wire,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    at_once_bytes: int,
+) -> None:
+    """What has to be read for that, if it is much, is read in a thread."""
+    monkeypatch.setattr(logs, "READ_AT_ONCE_BYTES", at_once_bytes)
+    await client.call(create_topic("a", retention_ms=1000))
+    await client.call(produce("a", message_set(NOW + 1_000_000, NOW, NOW)))
+    partition = DeleteRecordsPartition(partition=0, offset=1)
+    topic = DeleteRecordsTopic(name="a", partitions=[partition])
+    trimmed = result(await client.call(DeleteRecordsRequest(topics=[topic])))
+    assert (trimmed.error_code, trimmed.low_watermark) == (0, 1)
+    log = broker.directory.log("a", 0)
+    asked = DescribeLogRequest(topics=[DescribeLogTopic(name="a", partitions=[0])])
+    described = result(await client.call(asked))
+    assert [one.largest_timestamp_ms for one in described.segments] == [NOW]
+    clock.advance(1000)
+    await run(broker, "retention")
+    assert (log.log_start_offset, log.log_end_offset) == (1, 3)
+    clock.advance(1)
+    await run(broker, "retention")
+    assert (log.log_start_offset, log.log_end_offset) == (3, 3)
 
 
 async def test_a_snapshot_of_producers_that_waits_is_written_within_a_second(

@@ -171,3 +171,18 @@ def test_inside_a_wrapper(folder: LogFolder) -> None:
     log = folder.open()
     log.appender.append(timed_set(100, 300, 200, codec=Codec.GZIP))
     assert offsets(log, 150) == [1, 0]
+
+
+def test_times_below_the_log_start_do_not_count(folder: LogFolder) -> None:
+    """Where no message from the log start on has a time, the file's does, as in a copy that begins
+    there."""
+    log = folder.open()
+    folder.append(50)
+    log.appender.append(untimed_set(2))
+    log.appender.roll()
+    os.utime(log.segments[0].log_path, ns=(100_000_000, 100_000_000))
+    assert offsets(log, 99) == [3, 0]
+    log.flusher.flush()
+    log.expiry.trim(1)
+    assert offsets(log, 99) == []
+    assert offsets(log, 100) == [1]

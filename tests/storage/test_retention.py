@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from horolog.protocol.errors import OffsetOutOfRange
+from horolog.protocol.records.layout import Codec
 from horolog.storage.log.appended import Appended
 from horolog.storage.log.log import Log
-from horolog.testing.logs import LogFolder, delete_due, timed_set, untimed_set
+from horolog.storage.log.trimmed import unread
+from horolog.testing.logs import ENTRY_BYTES, LogFolder, delete_due, timed_set, untimed_set
 from horolog.times import format_time
 
 NOW = 1_479_144_272_509
@@ -436,3 +438,131 @@ def test_a_time_that_64_bits_do_not_hold_is_the_last_one(
     if newest_ms > NOW + DAY_MS and expires_ms is not None:
         [told] = folder.events.named("segments_pinned")
         assert told["until"] == f"{LAST_MS} ms"
+
+
+def trim(log: Log, offset: int) -> None:
+    log.flusher.flush()
+    log.expiry.trim(offset)
+
+
+@pytest.mark.parametrize("again", ["", "restart", "kill_and_restart"])
+@pytest.mark.parametrize("active", [True, False])
+def test_messages_below_the_log_start_keep_no_segment_fo11(
+    folder: LogFolder, active: bool, again: str
+) -> None:
+    """A copy that begins at the log start does not have them."""
+    log = folder.open(retention_ms=1000)
+    folder.append(NOW + YEAR_MS, *range(NOW, NOW + 20))
+    if not active:
+        log.appender.roll()
+    trim(log, 3)
+    if again:
+        log = getattr(folder, again)()
+    told = log.expiry.describe(NOW).segments[0]
+    assert (told.largest_timestamp_ms, told.largest_offset) == (NOW + 19, 20)
+    assert (told.verdict, told.expires_ms) == ("kept", NOW + 19 + 1001)
+    log.expiry.maintain(NOW + 19 + 1000)
+    assert folder.events.named("segments_pinned") == []
+    assert (folder.bases()[0], log.log_start_offset) == (0, 3)
+    log.expiry.maintain(NOW + 19 + 1001)
+    assert (folder.bases(), log.log_start_offset) == ([21], 21)
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_a_set_in_which_the_log_begins_counts_whole(
+    folder: LogFolder, magic: int, codec: Codec
+) -> None:
+    """So a copy gets it. Of plain messages before format 2 each is a set of its own."""
+    log = folder.open(retention_ms=1000)
+    log.appender.append(timed_set(NOW + 500, NOW, NOW, magic=magic, codec=codec))
+    folder.append(NOW)
+    trim(log, 1)
+    alone = magic == 1 and codec is Codec.NONE
+    newest_ms = NOW if alone else NOW + 500
+    assert log.expiry.describe(NOW).segments[0].expires_ms == newest_ms + 1001
+    trim(log, 3)
+    assert log.expiry.describe(NOW).segments[0].expires_ms == NOW + 1001
+
+
+def test_what_comes_behind_a_trimmed_message_is_not_passed_over(folder: LogFolder) -> None:
+    """While that is unread, all messages count; nothing is deleted before its time."""
+    log = folder.open(retention_ms=1000)
+    folder.append(NOW + YEAR_MS, NOW)
+    trim(log, 1)
+    log.expiry.maintain(NOW)
+    folder.append(NOW + DAY_MS)
+    plan = log.expiry.plan_retention(NOW + 1001)
+    assert (plan.delete_count, plan.roll_active) == (0, False)
+    log.expiry.maintain(NOW + 1001)
+    assert log.log_start_offset == 1
+    log.expiry.maintain(NOW + DAY_MS + 1001)
+    assert log.log_start_offset == 3
+
+
+def test_a_largest_time_behind_the_log_start_is_not_looked_for(folder: LogFolder) -> None:
+    """The time index tells where it is, also when the log was opened again."""
+    log = folder.open(retention_ms=1000, index_interval_bytes=0)
+    folder.append(NOW + 1, NOW, NOW + 2)
+    trim(log, 1)
+    assert unread(log) is None
+    log = folder.restart()
+    assert unread(log) is None
+    assert log.expiry.describe(NOW).segments[0].expires_ms == NOW + 2 + 1001
+
+
+def test_a_trimmed_segment_that_cannot_be_read_is_kept(folder: LogFolder) -> None:
+    log = folder.open(retention_ms=1000)
+    folder.append(NOW + YEAR_MS, NOW, NOW)
+    log.appender.roll()
+    trim(log, 1)
+    stored = bytearray(log.segments[0].log_path.read_bytes())
+    stored[2 * ENTRY_BYTES[1] + 8 :] = b"\xff" * (len(stored) - 2 * ENTRY_BYTES[1] - 8)
+    log.segments[0].log_path.write_bytes(stored)
+    log.expiry.maintain(NOW + DAY_MS)
+    assert folder.bases() == [0, 3]
+    log.expiry.maintain(NOW + YEAR_MS + 1001)
+    assert folder.bases() == [3]
+
+
+def test_a_trimmed_segment_without_its_index_files_is_read_from_its_begin(
+    folder: LogFolder,
+) -> None:
+    log = folder.open(retention_ms=1000)
+    folder.append(NOW + YEAR_MS, NOW, NOW)
+    log.appender.roll()
+    log = folder.restart()
+    log.prepare()
+    trim(log, 1)
+    for path in log.segments[0].paths[1:3]:
+        path.unlink()
+    log.expiry.maintain(NOW + 1001)
+    assert folder.bases() == [3]
+
+
+def test_trimmed_messages_pin_no_segment(folder: LogFolder) -> None:
+    log = folder.open(retention_ms=1000)
+    folder.append(NOW + YEAR_MS, NOW)
+    for ms in (NOW, NOW + DAY_MS, NOW):
+        log.appender.roll()
+        folder.append(ms)
+    assert log.expiry.pinned_segments(NOW) == 4
+    trim(log, 1)
+    log.expiry.maintain(NOW)
+    assert log.expiry.pinned_segments(NOW) == 2
+    assert log.expiry.pinned_segments(NOW + DAY_MS) == 0
+
+
+def test_without_a_time_from_the_log_start_on_the_file_s_time_counts_rt1(
+    folder: LogFolder,
+) -> None:
+    log = folder.open(retention_ms=1000)
+    folder.append(NOW)
+    log.appender.append(untimed_set(2))
+    log.appender.roll()
+    set_mtime(log.segments[0].log_path, NOW + DAY_MS)
+    trim(log, 1)
+    log.expiry.maintain(NOW + 1001)
+    assert folder.bases() == [0, 3]
+    log.expiry.maintain(NOW + DAY_MS + 1001)
+    assert folder.bases() == [3]

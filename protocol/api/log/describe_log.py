@@ -29,7 +29,9 @@ class DescribedSegment:
     base_offset: int = int64(doc="First offset the segment may hold.")
     next_offset: int = int64(doc="First offset after it.")
     size_bytes: int = int64(doc="Size of the log file.")
-    largest_timestamp_ms: int = int64(doc="Largest timestamp of its messages; -1 when none.")
+    largest_timestamp_ms: int = int64(
+        doc="Largest timestamp of its messages from the log start on; -1 when none."
+    )
     largest_offset: int = int64(doc="Offset of the message that has it; -1 when none.")
     first_timestamp_ms: int = int64(doc="Timestamp of its first message; -1 when none.")
     created_ms: int = int64(doc="When the segment was created.")
