@@ -118,6 +118,8 @@ class Faults:
     def _lost(self, *, swapped: bool) -> None:
         simulation = self._simulation
         directories = [machine.directory for machine in simulation.machines.values()]
+        # A member that is elected although it is not in sync has not synced what others did.
+        swapped = swapped or simulation.settings.unclean
         simulation.oracle.disks_lost(simulation.etcd.state, directories, swapped=swapped)
 
     def _swap(self) -> None:

@@ -509,7 +509,7 @@ CANARIES: dict[str, Callable[[], Options]] = {
     "one min.insync.replicas for all topics": lambda: Options(
         node_class=OneForAll, own_min_insync=True
     ),
-    "a copy of a directory taken for itself": lambda: Options(node_class=GoesByCopies, steps=1000),
+    "a copy of a directory taken for itself": lambda: Options(node_class=GoesByCopies),
     "an older state of etcd gone by": lambda: Options(node_class=BelievesOldState, sets_back=True),
     "two leaders of one epoch taken for one": lambda: Options(
         node_class=TakesOwnersForOne, sets_back=True
