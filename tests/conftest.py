@@ -61,7 +61,18 @@ _JAVA_MODULES = frozenset(
 """The process that shares out the tests knows their names only, not their fixtures."""
 
 _FIRST = (
-    *("clients", "elections", "replicas", "faults", "pages", "page", "cli", "guard", "bench"),
+    *(
+        "clients",
+        "ecosystem",
+        "elections",
+        "replicas",
+        "faults",
+        "pages",
+        "page",
+        "cli",
+        "guard",
+        "bench",
+    ),
     *("monitoring", "properties", "records"),
 )
 """Folders with modules that wait for other programs, or take long themselves: they go first, and
@@ -144,7 +155,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave long tests out unless `-m` names their mark; group and order the others."""
-    for mark in ("soak", "secure_clients", "elections"):
+    for mark in ("soak", "secure_clients", "elections", "ecosystem"):
         if mark not in config.option.markexpr:
             long = [item for item in items if item.get_closest_marker(mark)]
             config.hook.pytest_deselected(items=long)

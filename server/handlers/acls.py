@@ -32,7 +32,7 @@ def _disabled(services: Services) -> SecurityDisabled | None:
         return None
     return SecurityDisabled(
         "authorization is off, so rules mean nothing here: set authorization=on and restart the "
-        "broker; `horolog acl` with --data-dir changes the rules while it is stopped"
+        "broker; `horolog acl` changes the rules in its data directory while it is stopped"
     )
 
 

@@ -158,9 +158,9 @@ def take(
     )
 
 
-def taken(sets: Sequence[bytes | bytearray], **limits: int) -> int:
+def taken(sets: Sequence[bytes | bytearray], *, keyed: bool = False, **limits: Any) -> int:
     """How many sets are taken."""
-    found = take(sets, **limits)
+    found = take(sets, keyed=keyed, **limits)
     return 0 if found is None else len(found.first_offsets)
 
 
@@ -338,7 +338,7 @@ def test_their_spans_are_those_of_their_entries(
         for one in sent
     ]
     since = data.draw(st.integers(0, block_bytes - 1))
-    block: dict[str, int] = {"block_bytes": block_bytes, "block_since_bytes": since}
+    block: dict[str, Any] = {"block_bytes": block_bytes, "block_since_bytes": since}
     found = take(each, lowest_ms=0, close_ms=close_ms, **block)
     if found is None:
         return
