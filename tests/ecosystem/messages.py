@@ -6,6 +6,13 @@ from typing import Final
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
+WORDS: Final = ["a", "b", "a", "c", "a"]
+COUNTS: Final = [
+    *[("a", 1), ("b", 1), ("a", 2), ("c", 1), ("a", 3)],
+    *[("a", 4), ("b", 2), ("a", 5), ("c", 2), ("a", 6)],
+]
+"""What a program that counts words makes of `WORDS` twice."""
+
 _SECONDS: Final = 60.0
 
 
