@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 WORDS: Final = ["a", "b", "a", "c", "a"]
 COUNTS: Final = [
@@ -21,6 +21,12 @@ class Messages:
 
     def __init__(self, address: str) -> None:
         self._servers = {"bootstrap.servers": address}
+
+    def create(self, *topics: str) -> None:
+        """Create topics of one partition."""
+        admin = AdminClient(self._servers)
+        for future in admin.create_topics([NewTopic(name, 1) for name in topics]).values():
+            future.result(_SECONDS)
 
     def send(self, topic: str, values: Sequence[str]) -> None:
         """Send values to partition 0; each is its own key."""

@@ -13,12 +13,23 @@ _SHOWN: Final = 4000
 _STOP_SECONDS: Final = 30
 
 
-def run(command: Sequence[object], log: Path, *, seconds: float) -> None:
+def run(
+    command: Sequence[object],
+    log: Path,
+    *,
+    seconds: float,
+    environment: Mapping[str, str] = NO_VARIABLES,
+) -> None:
     """Run a program that ends by itself. Fails with the end of what it wrote."""
+    variables = {**os.environ, **environment}
     with log.open("w") as out:
         try:
             code: object = subprocess.run(
-                [*map(str, command)], stdout=out, stderr=subprocess.STDOUT, timeout=seconds
+                [*map(str, command)],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                timeout=seconds,
+                env=variables,
             ).returncode
         except subprocess.TimeoutExpired:
             code = f"no end within {seconds:g} s"
