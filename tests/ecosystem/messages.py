@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.cimpl import NewTopic
 
 WORDS: Final = ["a", "b", "a", "c", "a"]
 COUNTS: Final = [
@@ -20,7 +22,7 @@ class Messages:
     """The messages of a broker."""
 
     def __init__(self, address: str) -> None:
-        self._servers = {"bootstrap.servers": address}
+        self._servers: dict[str, str | int | float | bool] = {"bootstrap.servers": address}
 
     def create(self, *topics: str) -> None:
         """Create topics of one partition."""

@@ -360,7 +360,7 @@ async def test_without_authorization_rules_are_neither_shown_nor_changed(
     strict: Strict, encoding: Encoding
 ) -> None:
     """As by Kafka without an authorizer."""
-    about = {"resource_type": 2, "principal": "User:x", "host": "*", "operation": 3}
+    about: dict[str, Any] = {"resource_type": 2, "principal": "User:x", "host": "*", "operation": 3}
     added = AclCreation(resource_name="t", permission_type=3, **about)
     meant = AclFilter(resource_name="t", permission_type=3, **about)
     shown = DescribeAclsRequest(
