@@ -6,7 +6,6 @@ from typing import Final
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.cimpl import NewTopic
 
 WORDS: Final = ["a", "b", "a", "c", "a"]
 COUNTS: Final = [
@@ -23,12 +22,6 @@ class Messages:
 
     def __init__(self, address: str) -> None:
         self._servers: dict[str, str | int | float | bool] = {"bootstrap.servers": address}
-
-    def create(self, *topics: str) -> None:
-        """Create topics of one partition."""
-        admin = AdminClient(self._servers)
-        for future in admin.create_topics([NewTopic(name, 1) for name in topics]).values():
-            future.result(_SECONDS)
 
     def send(self, topic: str, values: Sequence[str]) -> None:
         """Send values to partition 0; each is its own key."""
