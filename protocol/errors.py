@@ -199,6 +199,10 @@ class InvalidProducerEpoch(CodedError, code=47, name="INVALID_PRODUCER_EPOCH"):
     """Another producer has taken over the producer id, with a later epoch."""
 
 
+class SecurityDisabled(CodedError, code=54, name="SECURITY_DISABLED"):
+    """Access rules are neither shown nor changed, because authorization is off."""
+
+
 class StorageError(CodedError, code=56, name="KAFKA_STORAGE_ERROR", retriable=True):
     """The disk failed, or the stored bytes asked for are damaged."""
 

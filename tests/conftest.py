@@ -63,7 +63,18 @@ _BROWSER_MODULES = frozenset(
 """They take turns too: a browser has several processes, which draw without a graphics card."""
 
 _FIRST = (
-    *("clients", "elections", "replicas", "faults", "pages", "page", "cli", "guard", "bench"),
+    *(
+        "clients",
+        "ecosystem",
+        "elections",
+        "replicas",
+        "faults",
+        "pages",
+        "page",
+        "cli",
+        "guard",
+        "bench",
+    ),
     *("monitoring", "properties", "records"),
 )
 """Folders with modules that wait for other programs, or take long themselves: they go first, and
@@ -150,7 +161,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave long tests out unless `-m` names their mark; group and order the others."""
-    for mark in ("soak", "secure_clients", "elections"):
+    for mark in ("soak", "secure_clients", "elections", "ecosystem"):
         if mark not in config.option.markexpr:
             long = [item for item in items if item.get_closest_marker(mark)]
             config.hook.pytest_deselected(items=long)

@@ -106,6 +106,32 @@ def test_when_age_deletes_nothing(horolog_broker: BrokerThread, ask: Run) -> Non
     assert "retention.bytes is 4.0 KiB" in told
 
 
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_a_compacted_topic_is_not_cleaned_yet(
+    horolog_broker: BrokerThread, ask: Run, policy: str
+) -> None:
+    """By `explain retention`, `topic describe` and a metric."""
+    size = 'horolog_not_cleaned_bytes{topic="clicks"} '
+    ask("topic", "create", "clicks", "--set", f"cleanup.policy={policy}")
+    ask("topic", "create", "plain")
+    deletes = "delete" in policy
+    (segment,) = ask("explain", "retention", "clicks", "--json").objects
+    assert (segment["cleanup_policy"], segment["not_cleaned_yet"]) == (policy, True)
+    assert (segment["worst_case_ms"] is not None) == deletes
+    told = ask("explain", "retention", "clicks").out
+    assert f"cleanup.policy is {policy}: not cleaned yet" in told
+    assert ("A message can get" in told) == deletes
+    assert ("Nothing goes because of its age" in told) != deletes
+    told = ask("topic", "describe", "clicks").out
+    assert f"cleanup.policy is {policy}: not cleaned yet" in told
+    for topic, compacted in (("clicks", True), ("plain", False)):
+        (described,) = ask("topic", "describe", topic, "--json").objects
+        assert described["not_cleaned_yet"] is compacted
+    metrics = horolog_broker._broker.metrics_text().decode()
+    assert size in metrics
+    assert size.replace("clicks", "plain") not in metrics
+
+
 def test_a_topic_that_does_not_exist(ask: Run) -> None:
     told = ask("explain", "retention", "nowhere", code=1).err
     assert "nowhere" in told

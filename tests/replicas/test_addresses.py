@@ -12,7 +12,13 @@ from horolog import Admin, Consumer, Producer
 from horolog.client.cluster.any_replica import AnyReplica
 from horolog.protocol.api.groups.find_coordinator import FindCoordinatorRequest
 from horolog.protocol.api.kafka import frames as kafka_frames
+from horolog.protocol.api.topics.create_topics import (
+    CreatableAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
+from horolog.protocol.errors import InvalidReplicationFactor
 from horolog.server.replication import followers
 from horolog.testing.free_ports import free_port
 from horolog.testing.wire import wire
@@ -201,3 +207,31 @@ def _by_kafka_python(bootstrap: str) -> tuple[int, list[int], list[int], list[in
         return partition["leader_id"], brokers, partition["replica_nodes"], partition["isr_nodes"]
     finally:
         admin.close()
+
+
+async def test_as_many_copies_as_there_are_brokers_may_be_asked_for(place: Path) -> None:
+    """Each broker has every topic, whatever number of copies is asked for."""
+    async with members(place, kafka_listen="127.0.0.1:0") as all_:
+        await all_.start()
+        first = all_[1]
+        await all_.in_sync(first)
+        async with Admin(first.address) as admin:
+            for factor in (-1, 1, 2):
+                await admin.create_topic(f"copies{factor}", replication_factor=factor)
+            for factor in (0, 3):
+                with pytest.raises(InvalidReplicationFactor, match="it must be 1 to 2"):
+                    await admin.create_topic("none", replication_factor=factor)
+        async with wire(first.address) as client:
+            told = await client.call(MetadataRequest(topics=None))
+            replicas = {
+                topic.name: topic.partitions[0].replica_nodes
+                for topic in told.topics
+                if topic.name.startswith("copies")
+            }
+            assert replicas == {f"copies{factor}": [1, 2] for factor in (-1, 1, 2)}
+            for ids, code in (([1, 2], 0), ([2], 0), ([1, 3], 39), ([1, 1], 39), ([], 39)):
+                assignment = CreatableAssignment(partition=0, broker_ids=ids)
+                topic = CreatableTopic(name="assigned", assignments=[assignment])
+                request = CreateTopicsRequest(topics=[topic], validate_only=True)
+                (made,) = (await client.call(request)).topics
+                assert made.error_code == code, (ids, made.error_message)
