@@ -215,8 +215,20 @@ class GroupIdNotFound(CodedError, code=69, name="GROUP_ID_NOT_FOUND"):
     """There is no such group."""
 
 
+class MemberIdRequired(CodedError, code=79, name="MEMBER_ID_REQUIRED"):
+    """The client joins again with the member id in the answer."""
+
+
 class GroupMaxSizeReached(CodedError, code=81, name="GROUP_MAX_SIZE_REACHED"):
     """The group has as many members as the operator allows."""
+
+
+class FencedInstanceId(CodedError, code=82, name="FENCED_INSTANCE_ID"):
+    """A later member joined with the same `group.instance.id`."""
+
+
+class GroupSubscribedToTopic(CodedError, code=86, name="GROUP_SUBSCRIBED_TO_TOPIC"):
+    """A member of the group subscribes to the topic, so its positions there cannot be deleted."""
 
 
 class UnknownFetchSession(CodedError, code=70, name="FETCH_SESSION_ID_NOT_FOUND", retriable=True):

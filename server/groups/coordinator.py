@@ -20,8 +20,9 @@ from ...protocol.errors import (
     PolicyViolation,
     UnknownMemberId,
 )
+from .given_ids import GivenIds, size_bytes
 from .group import Group, GroupLimits
-from .member import MEMBER_BYTES, Joining, Member, Outcome, Token
+from .member import MEMBER_BYTES, IdGiven, Joining, Member, Outcome, Token
 from .shares import Shares
 from .states import State
 
@@ -60,6 +61,7 @@ class Coordinator:
         self._bytes = 0
         self._byte_shares = Shares(limits.bytes_max, "bytes", "max.groups.bytes")
         self._group_shares = Shares(limits.groups_max, "groups", "max.groups")
+        self._given = GivenIds(self._id_resized)
         self._begun_by: dict[str, Joining] = {}
         """Whose first member a group has, or had, that is not empty."""
         self._replies: list[tuple[Token, Outcome]] = []
@@ -80,16 +82,32 @@ class Coordinator:
         replies, self._replies = self._replies, []
         return replies
 
-    def join(self, now: float, token: Token, name: str, member_id: str, joining: Joining) -> None:
+    def join(
+        self,
+        now: float,
+        token: Token,
+        name: str,
+        member_id: str,
+        joining: Joining,
+        *,
+        gives_id: bool = False,
+    ) -> None:
         """As `Group.join`; the first member makes the group.
 
-        Raises `InvalidSessionTimeout` and `PolicyViolation` too.
+        With `gives_id`, `token` of a new dynamic member gets `IdGiven` at once, and it joins with
+        that. Raises `InvalidSessionTimeout` and `PolicyViolation` too.
         """
         self._check_session(joining)
         group = self.groups.get(name)
-        member = None if group is None else group.members.get(member_id)
-        if member_id and member is None:
+        if gives_id and not member_id and joining.instance_id is None:
+            self._give_id(now, token, name, joining)
+            return
+        given = bool(member_id) and self._given.has((name, member_id))
+        if group is None and member_id and not given:
             raise UnknownMemberId(f"group {name!r} has no member {member_id[:80]!r}")
+        member = None if group is None else group.find(member_id, joining.instance_id)
+        if given:
+            self._given.take((name, member_id))
         self._check_bytes(
             joining,
             joining.size_bytes + (MEMBER_BYTES if member is None else -member.joining.size_bytes),
@@ -102,7 +120,7 @@ class Coordinator:
         self._waiting_in[token] = group
         try:
             with self._step(group, token):
-                group.join(now, token, member_id, joining)
+                group.join(now, token, member_id, joining, given=given)
             if begins and group.state is not State.EMPTY:
                 self._begun_by[name] = joining
                 self._group_shares.add(joining, 1)
@@ -110,6 +128,19 @@ class Coordinator:
             if not group.generation and group.state is State.EMPTY:
                 self.delete(name)  # It was made for this.
             raise
+
+    def _give_id(self, now: float, token: Token, name: str, joining: Joining) -> None:
+        group = self.groups.get(name)
+        if group is not None:
+            group.check_new(joining)
+        self._check_bytes(joining, size_bytes(joining))
+        member_id = self._new_member_id(joining)
+        self._given.give(now, (name, member_id), joining)
+        self._replies.append((token, IdGiven(member_id)))
+
+    def _id_resized(self, client: Joining, more_bytes: int) -> None:
+        self._bytes += more_bytes
+        self._byte_shares.add(client, more_bytes)
 
     def sync(
         self,
@@ -119,6 +150,7 @@ class Coordinator:
         member_id: str,
         generation: int,
         assignments: Mapping[str, bytes],
+        instance_id: str | None = None,
     ) -> None:
         """As `Group.sync`."""
         group = self._of_member(name, member_id)
@@ -128,24 +160,41 @@ class Coordinator:
             self._check_bytes(member.joining, added)
         self._waiting_in[token] = group
         with self._step(group, token):
-            group.sync(now, token, member_id, generation, assignments)
+            group.sync(now, token, member_id, generation, assignments, instance_id)
 
-    def heartbeat(self, now: float, name: str, member_id: str, generation: int) -> None:
+    def heartbeat(
+        self,
+        now: float,
+        name: str,
+        member_id: str,
+        generation: int,
+        instance_id: str | None = None,
+    ) -> None:
         """As `Group.heartbeat`."""
         # It only moves a deadline further away, so there is nothing to be arranged.
-        self._of_member(name, member_id).heartbeat(now, member_id, generation)
+        group = self._of_member(name, member_id)
+        group.heartbeat(now, member_id, generation, instance_id)
 
-    def leave(self, now: float, name: str, member_id: str) -> None:
-        """As `Group.leave`."""
+    def leave(self, now: float, name: str, member_id: str, instance_id: str | None = None) -> None:
+        """As `Group.leave`; a client that has its id only gives it up."""
+        if instance_id is None and self._given.take((name, member_id)):
+            return
         group = self._of_member(name, member_id)
         with self._step(group):
-            group.leave(now, member_id)
+            group.leave(now, member_id, instance_id)
 
-    def check_commit(self, now: float, name: str, member_id: str, generation: int) -> None:
+    def check_commit(
+        self,
+        now: float,
+        name: str,
+        member_id: str,
+        generation: int,
+        instance_id: str | None = None,
+    ) -> None:
         """As `Group.check_commit`; a group that is not known has no members."""
         group = self.groups.get(name)
         if group is not None:
-            group.check_commit(now, member_id, generation)
+            group.check_commit(now, member_id, generation, instance_id)
         elif generation >= 0:
             raise IllegalGeneration(f"group {name!r} has no members: join it again")
 
@@ -174,6 +223,7 @@ class Coordinator:
         for known in (self.groups, self._replies, self._waiting_in, self._due, self._due_at):
             known.clear()
         self._empty.clear()
+        self._given.clear()
         self._begun_by.clear()
         self._bytes = 0
         for shares in (self._byte_shares, self._group_shares):
@@ -181,6 +231,9 @@ class Coordinator:
 
     def next_deadline(self) -> float:
         """When `time_passed` may have something to do."""
+        return min(self._next_of_groups(), self._given.next_deadline())
+
+    def _next_of_groups(self) -> float:
         while self._due:
             at, name = self._due[0]
             if self._due_at.get(name) == at:
@@ -190,7 +243,8 @@ class Coordinator:
 
     def time_passed(self, now: float) -> None:
         """Do what is due in each group."""
-        while self.next_deadline() <= now:
+        self._given.time_passed(now)
+        while self._next_of_groups() <= now:
             _, name = heapq.heappop(self._due)
             del self._due_at[name]
             group = self.groups[name]

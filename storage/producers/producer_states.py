@@ -55,6 +55,11 @@ class SentBatch(NamedTuple):
         return self.first_offset + self.messages - 1
 
     @property
+    def last_sequence(self) -> int:
+        """The number of its last message."""
+        return (self.first_sequence + self.messages - 1) % SEQUENCES
+
+    @property
     def next_sequence(self) -> int:
         """The number of the message after its last."""
         return (self.first_sequence + self.messages) % SEQUENCES
@@ -96,7 +101,6 @@ class ProducerStates:
         self.aborted: list[AbortedTransaction] = []
         """In the order in which they ended."""
         self.open_count = 0
-        """How many producers have a transaction that has not ended."""
         """How many producers have a transaction that has not ended."""
         self._size_bytes = 0
         self._room: ProducerBudget | None = None

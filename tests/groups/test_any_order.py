@@ -168,7 +168,7 @@ class Clients(RuleBasedStateMachine):
         leader = self.leaders.setdefault(joined.generation, joined.leader)
         assert joined.leader == leader, "one leader in a generation"
         if joined.member_id == leader:
-            ids = [each for each, _ in joined.members]
+            ids = [each for each, _, _ in joined.members]
             assert joined.member_id in ids
             assert len(set(ids)) == len(ids)
         else:
