@@ -26,6 +26,11 @@ from .member import MEMBER_BYTES, IdGiven, Joining, Member, Outcome, Token
 from .shares import Shares
 from .states import State
 
+RETURN_DELAY_MS: Final = 3_000
+"""So long the first static member of a group waits for others that may come back from an earlier
+coordinator: they find the new one by a heartbeat, of which clients send one in three seconds. As
+much as any group waits in Kafka by default."""
+
 LEFT_OVER_MAX: Final = 100
 """So many deadlines that do not count any more are no reason to clear up."""
 
@@ -58,6 +63,7 @@ class Coordinator:
         self._new_member_id = new_member_id
         self._on_change = on_change
         self._on_lost = on_lost
+        self._began = -inf
         self._bytes = 0
         self._byte_shares = Shares(limits.bytes_max, "bytes", "max.groups.bytes")
         self._group_shares = Shares(limits.groups_max, "groups", "max.groups")
@@ -71,6 +77,11 @@ class Coordinator:
         self._due_at: dict[str, float] = {}
         self._empty: dict[str, None] = {}
         """Groups without members, the one that became so first first."""
+
+    def begin(self, now: float) -> None:
+        """The groups are looked after here from now on. For as long as their sessions last, static
+        members of an earlier coordinator come back, and have one rebalance together."""
+        self._began = now
 
     @property
     def size_bytes(self) -> int:
@@ -116,7 +127,7 @@ class Coordinator:
         if begins:
             self._group_shares.check(joining, 0, self._limits.groups_max - len(self._begun_by))
         if group is None:
-            group = self._create(name)
+            group = self._create(name, self._first_delay_ms(now, joining))
         self._waiting_in[token] = group
         try:
             with self._step(group, token):
@@ -277,7 +288,11 @@ class Coordinator:
             raise UnknownMemberId(f"group {name!r} has no member {member_id[:80]!r}")
         return group
 
-    def _create(self, name: str) -> Group:
+    def _first_delay_ms(self, now: float, joining: Joining) -> int:
+        may_return = now - self._began < joining.session_timeout_ms / 1000
+        return RETURN_DELAY_MS if may_return and joining.instance_id is not None else 0
+
+    def _create(self, name: str, first_delay_ms: int) -> Group:
         limit = self._limits.groups_max
         if len(self.groups) >= limit:
             if not self._empty:
@@ -290,6 +305,7 @@ class Coordinator:
             on_change=self._changed,
             on_lost=self._on_lost,
             on_size=self._byte_shares.add,
+            first_delay_ms=first_delay_ms,
         )
         self._empty[name] = None
         return group

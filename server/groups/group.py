@@ -50,9 +50,11 @@ class Group:
         on_change: Callable[["Group", State], None] = lambda group, before: None,
         on_lost: Callable[["Group", Member, str], None] = lambda group, member, why: None,
         on_size: Callable[[Joining, int], None] = lambda client, size_bytes: None,
+        first_delay_ms: int = 0,
     ) -> None:
         """`on_change` is called with every transition, `on_lost` why a member is one no more,
-        `on_size` as `Roster` does."""
+        `on_size` as `Roster` does. Before the first generation members are waited for at least
+        `first_delay_ms`."""
         self.name = name
         self.state = State.EMPTY
         self.generation = 0
@@ -66,6 +68,8 @@ class Group:
         self._new_member_id = new_member_id
         self._on_change = on_change
         self._on_lost = on_lost
+        self._delay_ms = max(limits.initial_delay_ms, first_delay_ms)
+        """How long the first members wait for others."""
         self._phase_ends_at = inf
         """When members are lost that have not joined (while preparing) or synced (after it)."""
         self._delay_left_ms: int | None = None
@@ -380,7 +384,7 @@ class Group:
 
     def _begin_to_prepare(self, now: float) -> None:
         longest_ms = self._rebalance_timeout_ms()
-        delay_ms = min(self._limits.initial_delay_ms, longest_ms)
+        delay_ms = min(self._delay_ms, longest_ms)
         if self.state is State.EMPTY and delay_ms > 0:
             self._delay_left_ms = longest_ms - delay_ms
             self._newcomers = False
@@ -398,7 +402,7 @@ class Group:
             # Others are on their way: wait for them as well, all together no longer than a
             # rebalance may take.
             self._newcomers = False
-            delay_ms = min(self._limits.initial_delay_ms, left_ms)
+            delay_ms = min(self._delay_ms, left_ms)
             self._delay_left_ms = left_ms - delay_ms
             self._phase_ends_at = now + delay_ms / 1000
             return
@@ -421,6 +425,7 @@ class Group:
     def _complete(self, now: float) -> None:
         """Begin a new generation with those who joined, and static members that have not yet."""
         self._delay_left_ms = None
+        self._delay_ms = self._limits.initial_delay_ms
         self.generation += 1
         if not self.members:
             self.leader = None

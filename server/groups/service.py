@@ -64,6 +64,11 @@ class GroupService:
         self.coordinator = Coordinator(
             limits_of(settings), new_member_id, on_change=self._changed, on_lost=self._lost
         )
+        self.begin()
+
+    def begin(self) -> None:
+        """As `Coordinator.begin`."""
+        self.coordinator.begin(self._now())
 
     def join(
         self, name: str, member_id: str, joining: Joining, *, gives_id: bool = False

@@ -8,6 +8,7 @@ import pytest
 
 from horolog.protocol.api.groups.delete_groups import DeleteGroupsRequest
 from horolog.protocol.api.groups.describe_groups import DescribeGroupsRequest
+from horolog.protocol.api.groups.join_group import JOIN_GROUP
 from horolog.protocol.api.groups.leave_group import LeaveGroupRequest, LeavingMember
 from horolog.protocol.api.groups.list_groups import ListGroupsRequest
 from horolog.protocol.api.groups.offset_delete import (
@@ -452,8 +453,9 @@ async def test_an_id_that_is_not_used_is_forgotten(
     assert late.error_code == UnknownMemberId.code
 
 
-async def test_static_members(broker: Broker, client: Wire) -> None:
+async def test_static_members(broker: Broker, client: Wire, clock: ManualClock) -> None:
     """A restart, a second member with the same id, and a tool that takes members out."""
+    await time_passes(broker, clock, 10_000)  # Nobody comes back from an earlier broker any more.
     asks: dict[str, Any] = {"group_instance_id": "cell-1"}
     joined = await client.call(replaced(join("g"), **asks), 5)
     assert (joined.error_code, joined.generation_id) == (0, 1)
@@ -491,6 +493,20 @@ async def test_static_members(broker: Broker, client: Wire) -> None:
         ("cell-2", UnknownMemberId.code),
         (None, UnknownMemberId.code),
     ]
+
+
+async def test_static_members_that_come_back_to_a_broker_have_one_rebalance(
+    broker: Broker, client: Wire, clock: ManualClock
+) -> None:
+    async with kafka_client(broker.addresses.kafka) as other:
+        for each, name in ((client, "cell-1"), (other, "cell-2")):
+            each.send(JOIN_GROUP, 5, replaced(join("g"), group_instance_id=name))
+        await until(lambda: broker.services.groups.figures().members == 2)
+        await time_passes(broker, clock, 3_000)
+        await time_passes(broker, clock, 3_000)
+        answers = [(await each.receive())[1] for each in (client, other)]
+        assert [each.generation_id for each in answers] == [1, 1]
+    assert broker.services.groups.figures().rebalances == 1
 
 
 async def test_lists_by_state_and_type(client: Wire) -> None:
