@@ -251,6 +251,10 @@ class UnacceptableCredential(CodedError, code=93, name="UNACCEPTABLE_CREDENTIAL"
     """The credential's iterations, name, salt or size are not allowed, or no more users are."""
 
 
+class MismatchedEndpointType(CodedError, code=114, name="MISMATCHED_ENDPOINT_TYPE"):
+    """The request asks for controllers, and this is a broker."""
+
+
 def error_from_code(code: int, message: str | None = None) -> CodedError:
     """The exception for `code`; a code that is not in the table gives `UnknownServerError`."""
     known = ERRORS.get(code)

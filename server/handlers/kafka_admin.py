@@ -1,6 +1,7 @@
 """describe-cluster, list-partition-reassignments and list-transactions: what Kafka's tools ask."""
 
 from ...protocol.api.broker.describe_cluster import (
+    BROKERS,
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -16,6 +17,7 @@ from ...protocol.api.topics.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from ...protocol.errors import MismatchedEndpointType
 from .allowed import allowed_bits
 from .base import Call, Services
 
@@ -23,7 +25,12 @@ from .base import Call, Services
 def describe_cluster(
     services: Services, request: DescribeClusterRequest, call: Call
 ) -> DescribeClusterResponse:
-    """This broker, under the address that metadata gives."""
+    """This broker, under the address that metadata gives. Raises `MismatchedEndpointType`."""
+    if request.endpoint_type != BROKERS:
+        raise MismatchedEndpointType(
+            f"endpoint_type is {request.endpoint_type}; it must be {BROKERS}, brokers: there are "
+            "no controllers in Horolog"
+        )
     host, port = call.local_address
     node_id = services.settings.broker_id
     allowed = NOT_ASKED

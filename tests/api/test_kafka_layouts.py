@@ -278,6 +278,12 @@ KAFKA_LAYOUTS = [
         id="describe-quorum",
     ),
     pytest.param(60, (0,), "include_cluster_authorized_operations boolean", id="describe-cluster"),
+    pytest.param(
+        60,
+        (1,),
+        "include_cluster_authorized_operations boolean, endpoint_type int8",
+        id="describe-cluster-1",
+    ),
     pytest.param(61, (0,), f"topics {NAMED_PARTITIONS}", id="describe-producers"),
     pytest.param(
         66, (0,), "state_filters [string], producer_id_filters [int64]", id="list-transactions"
@@ -699,13 +705,16 @@ KAFKA_RESPONSE_LAYOUTS = [
             ),
         )
     ),
-    pytest.param(
-        60,
-        (0,),
-        f"{THROTTLE}, {ERROR_TEXT}, cluster_id string, controller_id int32, brokers [broker_id "
-        "int32, host string, port int32, rack nullable string], cluster_authorized_operations "
-        "int32",
-        id="describe-cluster",
+    *(
+        pytest.param(
+            60,
+            (version,),
+            f"{THROTTLE}, {ERROR_TEXT}, {endpoint}cluster_id string, controller_id int32, brokers "
+            "[broker_id int32, host string, port int32, rack nullable string], "
+            "cluster_authorized_operations int32",
+            id=f"describe-cluster-{version}",
+        )
+        for version, endpoint in ((0, ""), (1, "endpoint_type int8, "))
     ),
     pytest.param(
         61,

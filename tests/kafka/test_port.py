@@ -40,7 +40,12 @@ from horolog.protocol.api.topics.list_partition_reassignments import (
     ListPartitionReassignmentsTopic,
 )
 from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataTopic
-from horolog.protocol.errors import InvalidRequest, UnknownTopicOrPartition, UnsupportedVersion
+from horolog.protocol.errors import (
+    InvalidRequest,
+    MismatchedEndpointType,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
 from horolog.protocol.records.batches.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.server.broker import Broker
@@ -100,7 +105,7 @@ SERVED = {
     50: (0, 0),
     51: (0, 0),
     55: (0, 2),
-    60: (0, 0),
+    60: (0, 1),
     61: (0, 0),
     66: (0, 0),
 }
@@ -513,6 +518,10 @@ async def test_the_cluster_without_topics(broker: Broker, client: Wire) -> None:
     ]
     assert found.cluster_authorized_operations == NOT_ASKED
     found = await client.call(DescribeClusterRequest(include_cluster_authorized_operations=True))
+    assert found.endpoint_type == 1
+    refused = await client.call(DescribeClusterRequest(endpoint_type=2))
+    assert (refused.error_code, refused.brokers) == (MismatchedEndpointType.code, [])
+    assert "controllers" in refused.error_message
     every = sum(1 << number for number in (5, 7, 8, 9, 10, 11, 12))
     assert found.cluster_authorized_operations == every
 

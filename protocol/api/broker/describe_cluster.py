@@ -10,6 +10,7 @@ from ..schema import (
     boolean,
     error_text,
     flexible,
+    int8,
     int16,
     int32,
     message,
@@ -17,12 +18,18 @@ from ..schema import (
     string,
 )
 
+BROKERS: Final = 1
+"""Endpoint type: brokers, not controllers."""
+
 
 @flexible
 @message
 class DescribeClusterRequest:
     include_cluster_authorized_operations: bool = boolean(
         default=False, doc="Say what the client may do with the cluster."
+    )
+    endpoint_type: int = int8(
+        since=1, default=BROKERS, doc="1: brokers. 2, controllers, is refused: there are none."
     )
 
 
@@ -38,8 +45,9 @@ class DescribeClusterBroker:
 @message
 class DescribeClusterResponse:
     throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
-    error_code: int = int16(default=0, doc="0.")
+    error_code: int = int16(default=0, doc="0; 114 for another endpoint type than 1.")
     error_message: str | None = error_text(default=None)
+    endpoint_type: int = int8(since=1, default=BROKERS, doc="1: brokers.")
     cluster_id: str = string(default="", doc="Id of the broker's data directory, as in metadata.")
     controller_id: int = int32(default=-1, doc="Broker that creates topics: the leader.")
     brokers: list[DescribeClusterBroker] = array(
@@ -56,7 +64,7 @@ DESCRIBE_CLUSTER: Final = Api(
     key=60,
     name="describe-cluster",
     min_version=0,
-    max_version=0,
+    max_version=1,
     native_max_version=-1,
     request=DescribeClusterRequest,
     response=DescribeClusterResponse,
