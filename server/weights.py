@@ -52,6 +52,7 @@ from ..protocol.api.topics.create_partitions import CREATE_PARTITIONS
 from ..protocol.api.topics.create_topics import CREATE_TOPICS
 from ..protocol.api.topics.delete_topics import DELETE_TOPICS
 from ..protocol.api.topics.describe_configs import BROKER_RESOURCE, DESCRIBE_CONFIGS
+from ..protocol.api.topics.elect_leaders import ELECT_LEADERS
 from ..protocol.api.topics.metadata import METADATA
 from ..protocol.limits import (
     MAX_INTERVALS,
@@ -359,6 +360,12 @@ def _described_logs(services: "Services", request: Any, version: int) -> int:
     return _SEGMENT_BYTES * _segments(services, request)
 
 
+def _refused_elections(services: "Services", request: Any, version: int) -> int:
+    if request.topic_partitions is not None:
+        return 0
+    return (_NUMBER_BYTES + _SENTENCE_BYTES) * _partitions(services, None)
+
+
 def _described_producers(services: "Services", request: Any, version: int) -> int:
     total = 0
     opened = services.directory.opened_log
@@ -433,6 +440,7 @@ ANNOUNCED: Final[Mapping[int, Announced]] = MappingProxyType(
         METADATA.key: _metadata,
         DESCRIBE_LOG_DIRS.key: _log_dirs,
         DESCRIBE_LOG.key: _described_logs,
+        ELECT_LEADERS.key: _refused_elections,
         DESCRIBE_PRODUCERS.key: _described_producers,
         LIST_OFFSETS.key: _listed_offsets,
         OFFSET_FETCH.key: _positions,

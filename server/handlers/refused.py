@@ -1,5 +1,6 @@
 """elect-leaders and describe-quorum: requests that are refused by name, with the command to use."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from ...protocol.api.broker.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
@@ -25,20 +26,26 @@ _NO_QUORUM: Final = (
 def elect_leaders(
     services: Services, request: ElectLeadersRequest, call: Call
 ) -> ElectLeadersResponse | Later:
-    """The refusal beside each partition that is named: there Kafka's clients show the sentence."""
-    if request.topic_partitions is None:
+    """The refusal beside each partition that is meant: there Kafka's clients show the sentence."""
+    if request.topic_partitions is None and not services.directory.topics():
         raise UnsupportedVersion(_NO_ELECTION)
     return in_turns(services, _refused(services, request))
 
 
 def _refused(services: Services, request: ElectLeadersRequest) -> Pieces[ElectLeadersResponse]:
     code, message = services.outcomes.of(UnsupportedVersion(_NO_ELECTION), api="elect-leaders")
-    named = {topic.topic: dict[int, None]() for topic in request.topic_partitions or ()}
-    for topic in request.topic_partitions or ():
-        named[topic.topic] |= dict.fromkeys(topic.partitions)
-        yield
+    meant: dict[str, Iterable[int]]
+    if request.topic_partitions is None:
+        known = services.directory.topics()
+        meant = {name: range(entry.partitions) for name, entry in known.items()}
+    else:
+        named = {topic.topic: dict[int, None]() for topic in request.topic_partitions}
+        for topic in request.topic_partitions:
+            named[topic.topic] |= dict.fromkeys(topic.partitions)
+            yield
+        meant = dict(named)
     topics: list[ElectLeadersTopicResult] = []
-    for name, numbers in named.items():
+    for name, numbers in meant.items():
         results: list[ElectLeadersPartitionResult] = []
         topics.append(ElectLeadersTopicResult(topic=name, partitions=results))
         for number in numbers:

@@ -70,7 +70,7 @@ class MetadataState:
             case PositionsForgotten(group):
                 change = PositionChange(FORGET, group, ())
             case SomeForgotten(group, partitions):
-                places = ((topic_id, no_position(*place)) for topic_id, *place in partitions)
+                places = ((each[0], no_position(each[1], each[2])) for each in partitions)
                 gone = [each for topic_id, each in places if self._has(topic_id, each)]
                 change = PositionChange(FORGET_SOME, group, gone)
         self.positions.apply(change)

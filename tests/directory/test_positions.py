@@ -71,8 +71,10 @@ def test_forgetting(tmp_path: Path, files: SystemFiles) -> None:
 
 def test_when_a_name_was_used_outlives_its_positions(tmp_path: Path, files: SystemFiles) -> None:
     positions = Positions(files, tmp_path, ignore_events)
-    own = {"retention_ms": 60_000, "commit_time_ms": 5}
-    places = [position(1, topic)._replace(**own) for topic in ("a", "b", "c")]
+    places = [
+        position(1, topic)._replace(retention_ms=60_000, commit_time_ms=5)
+        for topic in ("a", "b", "c")
+    ]
     positions.commit("one", places)
     positions.used("one", 70)
     positions.forget_some("one", [("a", 0), ("b", 0)])

@@ -159,7 +159,7 @@ def test_a_static_member_keeps_its_place_in_a_rebalance_that_it_missed(service: 
 
 
 def test_a_leader_that_missed_a_rebalance_leads_no_more(service: Service) -> None:
-    brings = {"rebalance_ms": 5000, "session_ms": 30_000}
+    brings: dict[str, Any] = {"rebalance_ms": 5000, "session_ms": 30_000}
     away, other = service.stable(2, static("a", **brings), static("b", **brings))
     service.join("", joining(**brings))
     again = service.join(other, static("b", **brings))
@@ -171,7 +171,7 @@ def test_a_leader_that_missed_a_rebalance_leads_no_more(service: Service) -> Non
 def test_a_rebalance_that_no_member_joins_goes_on_until_their_sessions_are_over(
     service: Service,
 ) -> None:
-    brings = {"rebalance_ms": 1000, "session_ms": 10_000}
+    brings: dict[str, Any] = {"rebalance_ms": 1000, "session_ms": 10_000}
     service.stable(2, static("a", **brings), static("b", **brings))
     new = service.join("", joining(**brings))
     service.leave(next(reversed(list(service.group.members))))
@@ -184,7 +184,7 @@ def test_a_rebalance_that_no_member_joins_goes_on_until_their_sessions_are_over(
 
 def test_a_static_leader_that_does_not_sync_is_left_out(service: Service) -> None:
     """Else the others would wait for their shares until its session is over."""
-    brings = {"rebalance_ms": 5000, "session_ms": 60_000}
+    brings: dict[str, Any] = {"rebalance_ms": 5000, "session_ms": 60_000}
     leader, follower = service.stable(2, static("a", **brings), static("b", **brings))
     service.join(leader, static("a", **brings))
     service.join(follower, static("b", **brings))

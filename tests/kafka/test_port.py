@@ -570,6 +570,11 @@ async def test_elections_and_quorums_are_refused_by_name(client: Wire) -> None:
     assert "horolog cluster promote" in results[0].error_message
     refused = await client.call(ElectLeadersRequest(topic_partitions=None))
     assert (refused.error_code, refused.topics) == (UnsupportedVersion.code, [])
+    await client.call(create_topic("t", 2))
+    refused = await client.call(ElectLeadersRequest(topic_partitions=None))
+    assert refused.error_code == 0
+    codes = {each.partition: each.error_code for each in refused.topics[0].partitions}
+    assert codes == {0: 35, 1: 35}
     for version in range(3):
         refused = await client.call(DescribeQuorumRequest(topics=[]), version)
         assert refused.error_code == UnsupportedVersion.code

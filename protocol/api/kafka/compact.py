@@ -82,7 +82,8 @@ def read_pieces(struct: type[T], version: int, content: Frame, max_values: int) 
     reader = _Reader(content, version, max_values)
     if not has_plain_head(struct):
         reader.tags("the head")
-    return (yield from _read_message(reader, struct, ""))
+    found: T = yield from _read_message(reader, struct, "")
+    return found
 
 
 def _read_message(reader: "_Reader", struct: type[Any], path: str) -> Pieces[Any]:

@@ -41,8 +41,7 @@ class ElectLeadersResponse:
     throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
     error_code: int = int16(
         default=0,
-        doc="35 where all partitions are meant. Where some are named, the code stands beside each, "
-        "with a sentence.",
+        doc="0: the refusal stands beside each partition, with a sentence. 35 where there is none.",
     )
     topics: list[ElectLeadersTopicResult] = array(
         ElectLeadersTopicResult, max_items=MAX_TOPICS, default=()
@@ -52,7 +51,7 @@ class ElectLeadersResponse:
 ELECT_LEADERS: Final = Api(
     key=43,
     name="elect-leaders",
-    min_version=1,  # Version 0 has no place for the refusal where all partitions are meant.
+    min_version=1,  # Version 0 has no place for the refusal where there are no partitions.
     max_version=1,
     native_max_version=-1,
     request=ElectLeadersRequest,
