@@ -20,7 +20,7 @@ from ...protocol.errors import (
     PolicyViolation,
     UnknownMemberId,
 )
-from .given_ids import GivenIds, size_bytes
+from .given_ids import LEFT_OVER_MAX, GivenIds, size_bytes
 from .group import Group, GroupLimits
 from .member import MEMBER_BYTES, IdGiven, Joining, Member, Outcome, Token
 from .shares import Shares
@@ -30,9 +30,6 @@ RETURN_DELAY_MS: Final = 3_000
 """So long the first static member of a group waits for others that may come back from an earlier
 coordinator: they find the new one by a heartbeat, of which clients send one in three seconds. As
 much as any group waits in Kafka by default."""
-
-LEFT_OVER_MAX: Final = 100
-"""So many deadlines that do not count any more are no reason to clear up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +111,12 @@ class Coordinator:
             self._give_id(now, token, name, joining)
             return
         given = bool(member_id) and self._given.has((name, member_id))
-        if group is None and member_id and not given:
-            raise UnknownMemberId(f"group {name!r} has no member {member_id[:80]!r}")
-        member = None if group is None else group.find(member_id, joining.instance_id)
         if given:
             self._given.take((name, member_id))
+        if member_id and not given:
+            member = self._of_member(name, member_id).known(member_id, joining.instance_id)
+        else:
+            member = None if group is None else group.to_replace(joining)
         self._check_bytes(
             joining,
             joining.size_bytes + (MEMBER_BYTES if member is None else -member.joining.size_bytes),

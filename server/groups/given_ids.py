@@ -8,8 +8,12 @@ that have an id only.
 import heapq
 from collections.abc import Callable
 from math import inf
+from typing import Final
 
 from .member import MEMBER_BYTES, Joining
+
+LEFT_OVER_MAX: Final = 100
+"""So many deadlines that do not count any more are no reason to clear up."""
 
 Key = tuple[str, str]
 """Group and member id."""
@@ -25,13 +29,13 @@ class GivenIds:
         self._due: list[tuple[float, Key]] = []
         """A heap. Entries of ids that were taken are left over."""
 
-    def __len__(self) -> int:
-        return len(self._given)
-
     def give(self, now: float, key: Key, joining: Joining) -> None:
         expires_at = now + joining.session_timeout_ms / 1000
         self._given[key] = expires_at, joining
         heapq.heappush(self._due, (expires_at, key))
+        if len(self._due) > LEFT_OVER_MAX + 2 * len(self._given):
+            self._due = [(each[0], one) for one, each in self._given.items()]
+            heapq.heapify(self._due)
         self._on_size(joining, size_bytes(joining))
 
     def has(self, key: Key) -> bool:

@@ -101,8 +101,8 @@ class Group:
         then nothing has changed.
         """
         new = (given or not member_id) and self.state is not State.DEAD
-        known = None if new else self._known(member_id, joining.instance_id)
-        before = self.find("" if new else member_id, joining.instance_id)
+        known = None if new else self.known(member_id, joining.instance_id)
+        before = self.to_replace(joining) if new else known
         self._check_protocols(joining, before)
         self._check_room(joining, before)
         if known is not None:
@@ -112,11 +112,23 @@ class Group:
         else:
             self._take_in(now, token, member_id, joining)
 
-    def find(self, member_id: str, instance_id: str | None) -> Member | None:
-        """The member that a client with these ids is, or whose place it takes."""
-        if instance_id is not None and not member_id:
-            return self.members.of_instance(instance_id)
-        return self.members.get(member_id)
+    def known(self, member_id: str, instance_id: str | None = None) -> Member:
+        """The member with these ids. Raises `UnknownMemberId`, `FencedInstanceId`."""
+        if instance_id is not None and self._static(instance_id).member_id != member_id:
+            raise FencedInstanceId(
+                f"another member of group {self.name!r} has group.instance.id "
+                f"{instance_id[:80]!r}: each may be used by one consumer only"
+            )
+        member = self.members.get(member_id)
+        if member is None:
+            raise UnknownMemberId(f"group {self.name!r} has no member {member_id[:80]!r}")
+        return member
+
+    def to_replace(self, joining: Joining) -> Member | None:
+        """The static member whose place a client without a member id takes."""
+        if joining.instance_id is None:
+            return None
+        return self.members.of_instance(joining.instance_id)
 
     def check_new(self, joining: Joining) -> None:
         """Raise what `join` of a new member with this would."""
@@ -223,7 +235,7 @@ class Group:
         if instance_id is not None and not member_id:
             member = self._static(instance_id)
         else:
-            member = self._known(member_id, instance_id)
+            member = self.known(member_id, instance_id)
         self._remove(now, [member], "left")
 
     def check_commit(
@@ -292,17 +304,6 @@ class Group:
 
     # Steps.
 
-    def _known(self, member_id: str, instance_id: str | None = None) -> Member:
-        if instance_id is not None and self._static(instance_id).member_id != member_id:
-            raise FencedInstanceId(
-                f"another member of group {self.name!r} has group.instance.id "
-                f"{instance_id[:80]!r}: each may be used by one consumer only"
-            )
-        member = self.members.get(member_id)
-        if member is None:
-            raise UnknownMemberId(f"group {self.name!r} has no member {member_id[:80]!r}")
-        return member
-
     def _static(self, instance_id: str) -> Member:
         member = self.members.of_instance(instance_id)
         if member is None:
@@ -312,7 +313,7 @@ class Group:
         return member
 
     def _in_generation(self, member_id: str, generation: int, instance_id: str | None) -> Member:
-        member = self._known(member_id, instance_id)
+        member = self.known(member_id, instance_id)
         if generation != self.generation:
             raise IllegalGeneration(
                 f"group {self.name!r} is in generation {self.generation}, not in {generation}"

@@ -1,8 +1,5 @@
 """describe-producers: the idempotent producers that partitions know."""
 
-import heapq
-from collections.abc import Iterable
-
 from ...protocol.api.log.describe_producers import (
     DescribeProducersPartitionResult,
     DescribeProducersRequest,
@@ -33,17 +30,13 @@ async def _describe(
             results.append(result)
             try:
                 log = services.logs.find(topic.name, partition)
-                result.active_producers = _listed(log.producers.states.items())
+                newest = log.producers.states.newest(MAX_LISTED_PRODUCERS)
+                result.active_producers = [_state(*each) for each in newest]
             except Exception as error:
                 outcome = services.outcomes.of(error, api="describe-producers")
                 result.error_code, result.error_message = outcome
             await turns.give_way()
     return DescribeProducersResponse(topics=topics)
-
-
-def _listed(known: Iterable[tuple[int, Producer]]) -> list[ProducerState]:
-    newest = heapq.nlargest(MAX_LISTED_PRODUCERS, known, key=lambda each: each[1].seen_ms)
-    return [_state(producer_id, producer) for producer_id, producer in newest]
 
 
 def _state(producer_id: int, producer: Producer) -> ProducerState:

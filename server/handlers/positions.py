@@ -1,6 +1,6 @@
 """offset-commit, offset-fetch and offset-delete: named positions."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 from itertools import groupby
 
@@ -290,18 +290,19 @@ def delete(services: Services, request: OffsetDeleteRequest, call: Call) -> Late
 
 
 async def _delete(services: Services, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """Raises `InvalidGroupId`, `GroupIdNotFound`, `NonEmptyGroup`."""
+    """Raises `InvalidGroupId`, `GroupIdNotFound`, `NonEmptyGroup`, and what a commit of positions
+    may raise."""
     name = request.group_id
     check_name(name)
     services.metadata.check_coordinates()
     turns = services.work.turns()
-    subscribed = await _subscribed(services, name, turns)
     asked = {topic.name: dict[int, None]() for topic in request.topics}
     for topic in request.topics:
         asked[topic.name] |= {each.partition: None for each in topic.partitions}
+        await turns.give_way()
+    subscribed = await _subscribed(services, name, asked, turns)
     topics: list[OffsetDeleteTopicResult] = []
     gone: list[tuple[str, int]] = []
-    deleted: list[OffsetDeletePartitionResult] = []
     for topic_name, partitions in asked.items():
         results: list[OffsetDeletePartitionResult] = []
         topics.append(OffsetDeleteTopicResult(name=topic_name, partitions=results))
@@ -315,22 +316,18 @@ async def _delete(services: Services, request: OffsetDeleteRequest) -> OffsetDel
                         f"a member of group {name!r} subscribes to topic {topic_name!r}"
                     )
                 gone.append((topic_name, partition))
-                deleted.append(result)
             except Exception as error:
                 result.error_code, _ = services.outcomes.of(error, api="offset-delete")
             await turns.give_way()
-    try:
-        if gone:
-            await services.metadata.forget_some(name, gone)
-    except Exception as error:
-        code, _ = services.outcomes.of(error, api="offset-delete")
-        for result in deleted:
-            result.error_code = code
+    if gone:
+        await services.metadata.forget_some(name, gone)
     return OffsetDeleteResponse(topics=topics)
 
 
-async def _subscribed(services: Services, name: str, turns: Turns) -> set[str] | None:
-    """The topics to which members of a group subscribe; `None` where one does not say it.
+async def _subscribed(
+    services: Services, name: str, asked: Collection[str], turns: Turns
+) -> set[str] | None:
+    """Those of the topics to which members of a group subscribe; `None` where one does not say it.
 
     Raises `GroupIdNotFound`, and `NonEmptyGroup` for members that are no consumers.
     """
@@ -350,7 +347,8 @@ async def _subscribed(services: Services, name: str, turns: Turns) -> set[str] |
     for metadata in _subscriptions(group):
         try:
             for topic in topics_of(metadata):
-                topics.add(topic)
+                if topic in asked:
+                    topics.add(topic)
                 await turns.give_way()
         except NoSubscription:
             return None

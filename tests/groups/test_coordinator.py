@@ -251,3 +251,23 @@ def test_ids_take_room_of_groups() -> None:
     assert (groups.size_bytes, groups.next_deadline()) == (0, float("inf"))
     for _ in range(3):
         give(groups, "g", joining(user=BOB), now=10)
+
+
+def test_ids_that_were_used_leave_nothing_behind() -> None:
+    groups = coordinator()
+    last = give(groups, "g", joining(session_ms=100))
+    for _ in range(3 * LEFT_OVER_MAX):
+        groups.leave(0, "g", give(groups, "g"))
+    assert len(groups._given._due) <= LEFT_OVER_MAX + 2
+    groups.time_passed(0.1)
+    with pytest.raises(UnknownMemberId):
+        groups.join(0.1, "join", "g", last, joining())
+    assert (groups.size_bytes, groups.next_deadline()) == (0, float("inf"))
+
+
+def test_an_unknown_member_is_told_so_where_all_groups_take_all_room() -> None:
+    groups = coordinator(bytes_max=1000)
+    with pytest.raises(UnknownMemberId):
+        groups.join(0, "join", "g", "made up", joining())
+    with pytest.raises(PolicyViolation):
+        groups.join(0, "join", "g", "", joining())
