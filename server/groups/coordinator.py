@@ -113,6 +113,7 @@ class Coordinator:
         given = bool(member_id) and self._given.has((name, member_id))
         if given:
             self._given.take((name, member_id))
+        member: Member | None
         if member_id and not given:
             member = self._of_member(name, member_id).known(member_id, joining.instance_id)
         else:

@@ -1,27 +1,17 @@
 """Runs a program of others to its end, or up to what it is waited for; each has a time limit."""
 
-import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
-NO_VARIABLES: Final[Mapping[str, str]] = MappingProxyType({})
 _SHOWN: Final = 4000
 _STOP_SECONDS: Final = 30
 
 
-def run(
-    command: Sequence[object],
-    log: Path,
-    *,
-    seconds: float,
-    environment: Mapping[str, str] = NO_VARIABLES,
-) -> None:
+def run(command: Sequence[object], log: Path, *, seconds: float) -> None:
     """Run a program that ends by itself. Fails with the end of what it wrote."""
-    variables = {**os.environ, **environment}
     with log.open("w") as out:
         try:
             code: object = subprocess.run(
@@ -29,7 +19,6 @@ def run(
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 timeout=seconds,
-                env=variables,
             ).returncode
         except subprocess.TimeoutExpired:
             code = f"no end within {seconds:g} s"
@@ -41,20 +30,11 @@ def tail(log: Path) -> str:
 
 
 @contextmanager
-def running(
-    command: Sequence[object],
-    log: Path,
-    *,
-    folder: Path | None = None,
-    environment: Mapping[str, str] = NO_VARIABLES,
-) -> Iterator["subprocess.Popen[bytes]"]:
+def running(command: Sequence[object], log: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """A program that goes on until it is told to stop."""
-    variables = {**os.environ, **environment}
     with (
         log.open("ab") as out,
-        subprocess.Popen(
-            [*map(str, command)], stdout=out, stderr=subprocess.STDOUT, cwd=folder, env=variables
-        ) as process,
+        subprocess.Popen([*map(str, command)], stdout=out, stderr=subprocess.STDOUT) as process,
     ):
         try:
             yield process

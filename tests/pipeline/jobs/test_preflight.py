@@ -117,6 +117,28 @@ def test_rows_without_a_value(horolog_broker: BrokerThread, facts: DataFacts) ->
     assert "coalesce" in fix
 
 
+def test_a_compacted_topic_has_no_retention(horolog_broker: BrokerThread, facts: DataFacts) -> None:
+    compacted = {"retention_ms": "1000", "retention_bytes": "1000", "cleanup_policy": "compact"}
+    assert found(horolog_broker, facts, **compacted) == []
+
+
+def test_a_compacted_topic_that_is_deleted_from_has_retention(
+    horolog_broker: BrokerThread, facts: DataFacts
+) -> None:
+    assert found(horolog_broker, facts, retention_ms="1000", cleanup_policy="compact,delete") == [
+        (Level.REFUSED, "retention.ms=-1")
+    ]
+
+
+def test_rows_without_a_key(horolog_broker: BrokerThread, facts: DataFacts) -> None:
+    """Only a compacted topic refuses them."""
+    rows = replace(facts, without_key=3)
+    assert found(horolog_broker, rows) == []
+    ((level, fix),) = found(horolog_broker, rows, cleanup_policy="compact")
+    assert level is Level.REFUSED
+    assert "cleanup.policy=delete" in fix
+
+
 def test_rows_without_any_time(horolog_broker: BrokerThread, facts: DataFacts) -> None:
     rows = replace(facts, first_ms=None, last_ms=None, without_time=100)
     assert found(horolog_broker, rows, retention_ms="1000") == [(Level.WARNING, "")]
