@@ -8,6 +8,7 @@ from ..client.results import TopicDescription
 from ..protocol.api.log.describe_log import DescribedSegment, DescribeLogPartitionResult
 from ..times import later
 from .broker_requests import ask
+from .explain_compaction import compaction
 from .explain_offset import offset
 from .options import DEFAULT_SERVER, Json, Partition, Server, TopicName, group
 from .output import (
@@ -93,6 +94,7 @@ def outlooks(log: DescribeLogPartitionResult, limits: Limits) -> list[Outlook]:
     return found
 
 
+explain.command()(compaction)
 explain.command()(offset)
 
 
