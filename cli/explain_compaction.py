@@ -76,7 +76,7 @@ async def _count_in(consumer: Consumer, topic: str, ends: Ends, advance: Advance
     position = ends.start
     consumer.assign(topic, ends.partition, offset=position)
     while position < ends.end:
-        for batch in await consumer.fetch_columns(columns=("keys",)):
+        for batch in await consumer.fetch_columns(columns=["keys"]):
             messages += batch.count
             without_key += batch.keys.nulls
         reached = consumer.position(topic, ends.partition)

@@ -22,6 +22,8 @@ _PROGRAMS: Final = (
 )
 """The folder of `programs`, the name, and what the test has it do."""
 
+_NOT_TRIED: Final = ("goka", "Flink", "Celery", "Spark's own source for Kafka")
+
 _VERSIONS: Final = {
     "requirements.txt": r"^{name}==(\S+)",
     "pom.xml": r"<kafka.version>(.*?)<",
@@ -36,6 +38,8 @@ def lines() -> Iterator[str]:
     yield "|---|---|---|"
     for folder, name, what in _PROGRAMS:
         yield f"| {name} | {_version(folder, name)} | {what} |"
+    yield ""
+    yield f"Not tried: {', '.join(_NOT_TRIED)}."
 
 
 def _version(folder: str, name: str) -> str:
