@@ -15,7 +15,7 @@ cdef enum:
     BAD_CODEC = 6
     BAD_OFFSET = 7
     BAD_COUNT = 8
-    WITHOUT_KEY = 9
+    BAD_KEY = 9
 
     UNUSUAL = 10
 
@@ -275,7 +275,7 @@ cdef int pass_entries(
         else:
             problem = read_message(data, position, rules.check_crc, &entry)
             if rules.keyed and not problem and lacks_key(data, position, &entry):
-                problem = WITHOUT_KEY
+                problem = BAD_KEY
         if problem:
             break
         # The next offset is never computed before it is known to exist: 2**63 is none.
