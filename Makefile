@@ -26,7 +26,7 @@ LOCKED := $(INSTALL) --require-hashes
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python)
 
-.PHONY: help setup run cluster test asan check wheel bench bench-kafka bench-cluster bench-spark bench-handshakes bench-memory soak mutants secure-clients elections docs pictures lock clean
+.PHONY: help setup run cluster test asan check wheel bench bench-kafka bench-cluster bench-spark bench-handshakes bench-memory soak mutants secure-clients elections ecosystem docs pictures lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -87,6 +87,9 @@ secure-clients: $(DEV_READY) $(KERNEL_READY) ## every client at a guarded broker
 
 elections: $(DEV_READY) $(KERNEL_READY) ## brokers that etcd decides for, killed, stopped, cut off (needs etcd)
 	@cd tests && HOROLOG_REQUIRE=all ../$(BIN)/pytest -m "elections or not soak" --durations=10 elections
+
+ecosystem: $(DEV_READY) $(KERNEL_READY) ## programs of others, each from its registry, with their state in compacted topics (needs Java, Maven)
+	@cd tests && HOROLOG_REQUIRE=all ../$(BIN)/pytest -m "ecosystem or not soak" --durations=20 ecosystem
 
 docs: $(DEV_READY) ## write the generated pages of docs/
 	@mkdir -p build

@@ -209,11 +209,13 @@ def decide(
         raise WrongUsage(f"--host {host}: {problem or 'say from which address'}")
     target = _target(data_dir, server)
     known = target.authorization()
-    super_users = "" if known is None else known[1]
+    state, super_users = ("unknown", "") if known is None else known
     asked = _operation(operation)
+    if state == "off":
+        _emit_everything_allowed(as_json=as_json)
+        return
     table_ = AclTable(target.acls(), filter(None, super_users.split(";")))
     decision = table_.decide(principal, host, asked, resource)
-    state = "unknown" if known is None else known[0]
     if as_json:
         rule = None if decision.rule is None else _shown(decision.rule)
         fields = {"allowed": decision.allowed, "reason": decision.reason.value, "rule": rule}
@@ -221,11 +223,18 @@ def decide(
         return
     verdict = "allowed" if decision.allowed else "refused"
     lines = [f"{verdict}: {_why(decision, principal, asked, resource)}"]
-    if state == "off":
-        lines.append("authorization=off: the broker does not look at rights, and allows everything")
-    elif state == "unknown":
+    if state == "unknown":
         lines.append("the broker's super.users and authorization are not known here")
     emit(lines)
+
+
+def _emit_everything_allowed(*, as_json: bool) -> None:
+    """The decision of a broker that looks at no rules."""
+    reason = "authorization=off"
+    if as_json:
+        emit_object({"allowed": True, "reason": reason, "rule": None, "authorization": "off"})
+    else:
+        emit([f"allowed: {reason}: the broker does not look at rights, and allows everything"])
 
 
 def _why(decision: Decision, principal: str, operation: Operation, resource: Resource) -> str:

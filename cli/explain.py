@@ -8,6 +8,7 @@ from ..client.results import TopicDescription
 from ..protocol.api.log.describe_log import DescribedSegment, DescribeLogPartitionResult
 from ..times import later
 from .broker_requests import ask
+from .explain_compaction import compaction
 from .explain_offset import offset
 from .options import DEFAULT_SERVER, Json, Partition, Server, TopicName, group
 from .output import (
@@ -15,6 +16,7 @@ from .output import (
     emit,
     json_line,
     json_time,
+    not_cleaned_yet,
     plural,
     shown_size,
     shown_span,
@@ -37,6 +39,15 @@ class Limits:
     segment_ms: int
     check_interval_ms: int
     delete_delay_ms: int
+    cleanup_policy: str
+
+    @property
+    def deletes(self) -> bool:
+        return "delete" in self.cleanup_policy.split(",")
+
+    @property
+    def compacts(self) -> bool:
+        return "compact" in self.cleanup_policy.split(",")
 
     @property
     def worst_case_ms(self) -> int | None:
@@ -83,6 +94,7 @@ def outlooks(log: DescribeLogPartitionResult, limits: Limits) -> list[Outlook]:
     return found
 
 
+explain.command()(compaction)
 explain.command()(offset)
 
 
@@ -122,12 +134,15 @@ def _limits(values: dict[str, str | None], log: DescribeLogPartitionResult) -> L
     def number(name: str) -> int:
         return int(values.get(name) or _OFF)
 
+    policy = values.get("cleanup.policy") or "delete"
+    deletes = "delete" in policy.split(",")
     return Limits(
-        number("retention.ms"),
-        number("retention.bytes"),
+        number("retention.ms") if deletes else _OFF,
+        number("retention.bytes") if deletes else _OFF,
         number("segment.ms"),
         log.check_interval_ms,
         number("file.delete.delay.ms"),
+        policy,
     )
 
 
@@ -147,6 +162,8 @@ def _as_json(log: DescribeLogPartitionResult, limits: Limits, outlook: Outlook) 
         goes_ms=outlook.goes_ms,
         waits_for_segment=outlook.held_by,
         worst_case_ms=limits.worst_case_ms,
+        cleanup_policy=limits.cleanup_policy,
+        not_cleaned_yet=limits.compacts,
     )
 
 
@@ -173,6 +190,11 @@ def _as_text(
 
 
 def _rules(limits: Limits) -> Iterator[str]:
+    if limits.compacts:
+        yield not_cleaned_yet(limits.cleanup_policy)
+    if not limits.deletes:
+        yield "Nothing goes because of its age or the log's size."
+        return
     worst_ms = limits.worst_case_ms
     if worst_ms is None:
         yield "retention.ms is off: no message goes because of its age."
@@ -230,6 +252,8 @@ def _why(log: DescribeLogPartitionResult, limits: Limits, outlook: Outlook) -> s
         return "active and empty"
     if outlook.held_by is not None:
         return f"behind {outlook.held_by}"
+    if not limits.deletes:
+        return "not cleaned yet"
     if limits.retention_ms == _OFF:
         return "retention.ms off"
     if too_old:

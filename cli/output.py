@@ -182,3 +182,8 @@ def _rich_table(
     with console.capture() as capture:
         console.print(made)
     return [AsIs(line) for line in capture.get().rstrip("\n").split("\n")]
+
+
+def not_cleaned_yet(cleanup_policy: str) -> str:
+    """What people have to know of a topic that is compacted."""
+    return f"cleanup.policy is {cleanup_policy}: not cleaned yet, every message of a key is kept."

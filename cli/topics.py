@@ -14,7 +14,16 @@ from .broker_requests import ask
 from .completion import complete_topic
 from .errors import WrongUsage
 from .options import DEFAULT_SERVER, INT32_MAX, Json, Server, check_text, group, name_values
-from .output import emit, emit_object, json_line, plural, shown_number, shown_size, table
+from .output import (
+    emit,
+    emit_object,
+    json_line,
+    not_cleaned_yet,
+    plural,
+    shown_number,
+    shown_size,
+    table,
+)
 from .streams import note
 from .trim import trim
 
@@ -102,7 +111,12 @@ def describe(name: Existing, server: Server = DEFAULT_SERVER, as_json: Json = Fa
     description, logs = ask(
         Admin, server, lambda admin: _describe(admin, name, in_cluster=server.kafka)
     )
-    emit([_as_json(description, logs)] if as_json else _as_text(description, logs))
+    # A server that speaks only Kafka's protocol may be Kafka, which cleans.
+    not_cleaned = None if server.kafka else _not_cleaned_yet(description)
+    if as_json:
+        emit([_as_json(description, logs, not_cleaned is not None)])
+    else:
+        emit(_as_text(description, logs, not_cleaned))
 
 
 @topics.command()
@@ -238,10 +252,11 @@ async def _log_in_cluster(admin: Admin, name: str, partition: int) -> _Log:
     return _Log(partition, start.offset or 0, end_offset, end_offset)
 
 
-def _as_json(description: TopicDescription, logs: list[_Log]) -> str:
+def _as_json(description: TopicDescription, logs: list[_Log], not_cleaned: bool) -> str:
     return json_line(
         topic=description.name,
         topic_id=description.topic_id,
+        not_cleaned_yet=not_cleaned,
         partitions=[
             {
                 "partition": log.partition,
@@ -260,7 +275,14 @@ def _as_json(description: TopicDescription, logs: list[_Log]) -> str:
     )
 
 
-def _as_text(description: TopicDescription, logs: list[_Log]) -> list[str]:
+def _not_cleaned_yet(description: TopicDescription) -> str | None:
+    """What is to be said of a compacted topic of a broker of ours; `None` for any other."""
+    values = {one.name: one.value for one in description.settings}
+    policy = values.get("cleanup.policy") or "delete"
+    return not_cleaned_yet(policy) if "compact" in policy.split(",") else None
+
+
+def _as_text(description: TopicDescription, logs: list[_Log], not_cleaned: str | None) -> list[str]:
     columns = ("partition", "first offset", "next offset", "readable to", "size", "segments")
     rows = [
         (
@@ -277,6 +299,7 @@ def _as_text(description: TopicDescription, logs: list[_Log]) -> list[str]:
     settings = [(one.name, one.value or "", one.source) for one in description.settings]
     return [
         f"topic {description.name}: {count} {plural(count, 'partition')}",
+        *([] if not_cleaned is None else [not_cleaned]),
         "",
         *table(columns, rows, right=columns),
         "",

@@ -380,6 +380,8 @@ BROKER_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
 
 _NO_REPLICATION: Final = "belongs to Kafka's replication; a follower here copies everything"
 
+_NO_CLEANER: Final = "belongs to a cleaner, and compacted topics are not cleaned yet"
+
 BROKER_NAMES_NOT_OFFERED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "inter.broker.protocol.version": _NO_REPLICATION,
@@ -391,8 +393,10 @@ BROKER_NAMES_NOT_OFFERED: Final[Mapping[str, str]] = MappingProxyType(
         "replica.high.watermark.checkpoint.interval.ms": _NO_REPLICATION,
         "zookeeper.connect": "belongs to ZooKeeper; brokers here are several by hand, or by etcd",
         "num.recovery.threads.per.data.dir": "has no counterpart: recovery uses one thread",
-        "log.cleaner.delete.retention.ms": "belongs to compaction, which Horolog does not have",
-        "log.cleaner.min.compaction.lag.ms": "belongs to compaction, which Horolog does not have",
+        "log.cleaner.enable": _NO_CLEANER,
+        "log.cleaner.threads": _NO_CLEANER,
+        "log.cleaner.dedupe.buffer.size": _NO_CLEANER,
+        "log.cleaner.io.max.bytes.per.second": _NO_CLEANER,
         "log.dirs": "is Kafka's list; there is one directory here, data.dir",
         "listeners": "is Kafka's; the names here are listen, http.listen and kafka.listen",
     }

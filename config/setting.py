@@ -15,9 +15,10 @@ from .listeners import Scheme, listen_addresses
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
-Value = int | bool | str
+Value = int | float | bool | str
 
 _WHOLE_NUMBER: Final = re.compile(r"-?\d+", re.ASCII)
+_RATIO: Final = re.compile(r"\d+\.?\d*|\.\d+", re.ASCII)
 _FILE_MODE: Final = re.compile(r"0?6[046][04]", re.ASCII)
 _LONGEST_SHOWN: Final = 80
 _LONGEST_TEXT: Final = 4096
@@ -28,6 +29,8 @@ class Kind(StrEnum):
     """What a value is."""
 
     INTEGER = "integer"
+    RATIO = "ratio"
+    """A number from 0 to 1."""
     BOOLEAN = "boolean"
     CHOICE = "choice"
     ADDRESS = "address"
@@ -56,8 +59,8 @@ class Setting:
     number to mean -1, no limit. `no_limit` is the value that readers see as `None`. `choices` are
     all that a choice may be, what a boolean is narrowed to, and words an address may be instead;
     where `part_that_counts` is given, that part of a choice has to be one of them. Of `choices`
-    there may be several, separated by commas; addresses may be several too. `reads` raises
-    `ValueError` for a text that is not of this `form`.
+    there may be several, separated by commas, at least `minimum`; addresses may be several too.
+    `reads` raises `ValueError` for a text that is not of this `form`.
     """
 
     _: KW_ONLY
@@ -120,6 +123,10 @@ class Setting:
             if not _WHOLE_NUMBER.fullmatch(text) or len(text) > _LONGEST_SHOWN:
                 raise self._refusal(text, name, at)
             return self.check(int(text), name=name, at=at)
+        if self.kind is Kind.RATIO:
+            if not _RATIO.fullmatch(text) or len(text) > _LONGEST_SHOWN:
+                raise self._refusal(text, name, at)
+            return self.check(float(text), name=name, at=at)
         if self.kind is Kind.BOOLEAN:
             if text.lower() not in ("true", "false"):
                 raise self._refusal(text, name, at)
@@ -134,6 +141,9 @@ class Setting:
         match self.kind:
             case Kind.INTEGER if type(value) is int:
                 return self._check_integer(value, name, at)
+            case Kind.RATIO if isinstance(value, int | float) and not isinstance(value, bool):
+                if 0 <= value <= 1:
+                    return float(value)
             case Kind.BOOLEAN if type(value) is bool:
                 if not self.choices or self.format(value) in self.choices:
                     return value
@@ -174,10 +184,10 @@ class Setting:
     def allowed(self, name: str = "", at: Scope | None = None) -> str:
         """What it may be, as the end of "it must be ...". In the unit of `name`."""
         match self.kind:
-            case Kind.BOOLEAN:
+            case Kind.RATIO:
+                return "a number from 0 to 1, such as 0.5"
+            case Kind.BOOLEAN | Kind.CHOICE:
                 return " or ".join(self.choices or ("true", "false"))
-            case Kind.CHOICE:
-                return " or ".join(self.choices)
             case Kind.ADDRESS:
                 return " or ".join((self._address_form(), *self.choices))
             case Kind.CHOICES:
@@ -245,7 +255,7 @@ class Setting:
         chosen = [part.strip() for part in text.split(",")] if text.strip() else []
         by_name = {choice.casefold(): choice for choice in self.choices}
         found = [by_name.get(each.casefold()) for each in chosen]
-        if None in found or len(set(found)) < len(found):
+        if None in found or len(set(found)) < len(found) or len(found) < self.minimum:
             raise self._refusal(text, name, at)
         return ",".join(filter(None, found))
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, field
 from typing import Any, Final
 
+from ..protocol.errors import InvalidConfig
 from ..values import frozen_class
 from .broker_table import BROKER_SETTINGS
 from .format_versions import magic_of
@@ -33,7 +34,8 @@ class TopicSettings:
     """What holds for one topic: its own override, else the broker's value, else the default.
 
     The names are the settings' names with underscores; `TOPIC_SETTINGS` says what each means.
-    Time differences are None when there is no limit; -1 in the retention limits is off.
+    Time differences are None when there is no limit; -1 in the retention limits is off, as they
+    are where `cleanup_policy` does not delete.
     """
 
     _: KW_ONLY
@@ -74,6 +76,10 @@ class TopicSettings:
     was sent, but for offsets and append times."""
     limits_times: bool = field(init=False)
     """Whether there is a time that is too early, or too late, for a message."""
+    compacts: bool = field(init=False)
+    """Whether the topic is compacted, so that each message needs a key."""
+    deletes: bool = field(init=False)
+    """Whether old segments are deleted, by `retention_ms` and `retention_bytes`."""
 
     def __post_init__(self) -> None:
         magic = magic_of(self.message_format_version)
@@ -84,15 +90,24 @@ class TopicSettings:
             self.message_timestamp_before_max_ms,
             self.message_timestamp_after_max_ms,
         )
+        policies = self.cleanup_policy.split(",")
+        deletes = "delete" in policies
         kept = formats if self.compression_type in ("producer", "uncompressed") else 0
         for name, value in (
             ("format_magic", magic),
             ("stamps_append_time", stamps),
             ("kept_formats", kept),
             ("limits_times", not stamps and any(limit is not None for limit in limits)),
+            ("compacts", "compact" in policies),
+            ("deletes", deletes),
+            ("retention_ms", self.retention_ms if deletes else -1),
+            ("retention_bytes", self.retention_bytes if deletes else -1),
         ):
             object.__setattr__(self, name, value)
 
+
+_MIN_LAG: Final = "min.compaction.lag.ms"
+_MAX_LAG: Final = "max.compaction.lag.ms"
 
 _OF_THE_BROKER: Final = "is a setting of the broker, not of a topic"
 
@@ -128,9 +143,10 @@ def canonical_name(name: str) -> str:
 def check_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
     """The overrides of a topic by canonical name, values in canonical text.
 
-    Raises `InvalidConfig`: unknown name, value out of bounds, two names that contradict.
+    Raises `InvalidConfig`: unknown name, value out of bounds, two names that contradict, a
+    `min.compaction.lag.ms` above `max.compaction.lag.ms`.
     """
-    return _as_text(_resolve(overrides, Scope.TOPIC))
+    return _as_text(_check_lags(_resolve(overrides, Scope.TOPIC)))
 
 
 def without_repeats(
@@ -156,7 +172,18 @@ def without_repeats(
 
 def check_defaults(defaults: Mapping[str, str]) -> dict[str, str]:
     """As `check_overrides`, for values that hold for the whole broker."""
-    return _as_text(_resolve(defaults, Scope.BROKER))
+    return _as_text(_check_lags(_resolve(defaults, Scope.BROKER)))
+
+
+def _check_lags(values: dict[str, Value]) -> dict[str, Value]:
+    """`values`, unless they have a message wait longer for a cleaner than it may. A topic's value
+    and the broker's are not compared: the broker's may change."""
+    least, most = values.get(_MIN_LAG), values.get(_MAX_LAG)
+    if least is not None and most is not None and int(least) > int(most):
+        raise InvalidConfig(
+            f"{_MIN_LAG} = {least} is refused: it must be at most {_MAX_LAG}, which is {most}"
+        )
+    return values
 
 
 def effective(

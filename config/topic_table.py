@@ -8,6 +8,7 @@ from .format_versions import AS_SENT, MAGIC_OF_VERSION, version_that_counts
 from .setting import INT32_MAX, INT64_MAX, Kind, Scope, Setting
 
 _DAY_MS: Final = 86_400_000
+_NOT_CLEANED_YET: Final = "Accepted, not cleaned yet: every message stays."
 _TIME_DIFFERENCE: Final = "message.timestamp.difference.max.ms"
 
 
@@ -156,13 +157,53 @@ _DECLARED: Final = (
         negative_is_off=True,
         aliases=("log.retention.bytes",),
     ),
-    _choice(
-        "cleanup.policy",
-        ("delete",),
-        "What happens to old data: it is deleted, segment by segment, by retention.ms and "
-        "retention.bytes.",
-        why_not="Compaction (compact) does not exist in Horolog.",
+    Setting(
+        name="cleanup.policy",
+        scope=Scope.TOPIC,
+        kind=Kind.CHOICES,
+        default="delete",
+        choices=("delete", "compact"),
+        minimum=1,
+        doc="What happens to old data. `delete`: it is deleted, segment by segment, by "
+        "retention.ms and retention.bytes. `compact`: the topic is to hold the latest message of "
+        "each key; messages without a key are refused, and neither limit deletes anything. "
+        "`compact,delete`: both. "
+        f"{_NOT_CLEANED_YET}",
         aliases=("log.cleanup.policy",),
+    ),
+    Setting(
+        name="min.cleanable.dirty.ratio",
+        scope=Scope.TOPIC,
+        kind=Kind.RATIO,
+        default=0.5,
+        doc="The part of a compacted log that has to be new before the log is cleaned. "
+        f"{_NOT_CLEANED_YET}",
+        aliases=("log.cleaner.min.cleanable.ratio",),
+    ),
+    _integer(
+        "min.compaction.lag.ms",
+        0,
+        "ms",
+        "How long a message of a compacted topic stays before it may be cleaned. At most "
+        f"max.compaction.lag.ms. {_NOT_CLEANED_YET}",
+        aliases=("log.cleaner.min.compaction.lag.ms",),
+    ),
+    _integer(
+        "max.compaction.lag.ms",
+        INT64_MAX,
+        "ms",
+        "How long a message of a compacted topic may wait to be cleaned. The default is no limit. "
+        f"{_NOT_CLEANED_YET}",
+        minimum=1,
+        aliases=("log.cleaner.max.compaction.lag.ms",),
+    ),
+    _integer(
+        "delete.retention.ms",
+        _DAY_MS,
+        "ms",
+        "How long the mark of a deleted key (a message without a value) stays in a compacted topic "
+        f"once it was cleaned. {_NOT_CLEANED_YET}",
+        aliases=("log.cleaner.delete.retention.ms",),
     ),
     _integer(
         "max.message.bytes",
@@ -278,16 +319,10 @@ TOPIC_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
 )
 """Every topic setting by canonical name, in the order of the documentation."""
 
-_NO_COMPACTION: Final = "belongs to compaction, which does not exist in Horolog"
-
 _NO_REPLICATION: Final = "belongs to Kafka's replication; a follower here copies everything"
 
 TOPIC_NAMES_NOT_OFFERED: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "delete.retention.ms": _NO_COMPACTION,
-        "min.compaction.lag.ms": _NO_COMPACTION,
-        "max.compaction.lag.ms": _NO_COMPACTION,
-        "min.cleanable.dirty.ratio": _NO_COMPACTION,
         "leader.replication.throttled.replicas": _NO_REPLICATION,
         "follower.replication.throttled.replicas": _NO_REPLICATION,
     }

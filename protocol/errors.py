@@ -199,6 +199,10 @@ class InvalidProducerEpoch(CodedError, code=47, name="INVALID_PRODUCER_EPOCH"):
     """Another producer has taken over the producer id, with a later epoch."""
 
 
+class SecurityDisabled(CodedError, code=54, name="SECURITY_DISABLED"):
+    """Access rules are neither shown nor changed, because authorization is off."""
+
+
 class StorageError(CodedError, code=56, name="KAFKA_STORAGE_ERROR", retriable=True):
     """The disk failed, or the stored bytes asked for are damaged."""
 
@@ -215,8 +219,20 @@ class GroupIdNotFound(CodedError, code=69, name="GROUP_ID_NOT_FOUND"):
     """There is no such group."""
 
 
+class MemberIdRequired(CodedError, code=79, name="MEMBER_ID_REQUIRED"):
+    """The client joins again with the member id in the answer."""
+
+
 class GroupMaxSizeReached(CodedError, code=81, name="GROUP_MAX_SIZE_REACHED"):
     """The group has as many members as the operator allows."""
+
+
+class FencedInstanceId(CodedError, code=82, name="FENCED_INSTANCE_ID"):
+    """A later member joined with the same `group.instance.id`."""
+
+
+class GroupSubscribedToTopic(CodedError, code=86, name="GROUP_SUBSCRIBED_TO_TOPIC"):
+    """A member of the group subscribes to the topic, so its positions there cannot be deleted."""
 
 
 class UnknownFetchSession(CodedError, code=70, name="FETCH_SESSION_ID_NOT_FOUND", retriable=True):
@@ -237,6 +253,10 @@ class DuplicateResource(CodedError, code=92, name="DUPLICATE_RESOURCE"):
 
 class UnacceptableCredential(CodedError, code=93, name="UNACCEPTABLE_CREDENTIAL"):
     """The credential's iterations, name, salt or size are not allowed, or no more users are."""
+
+
+class MismatchedEndpointType(CodedError, code=114, name="MISMATCHED_ENDPOINT_TYPE"):
+    """The request asks for controllers, and this is a broker."""
 
 
 def error_from_code(code: int, message: str | None = None) -> CodedError:

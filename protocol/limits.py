@@ -115,6 +115,9 @@ MAX_MEMBERS: Final = 10_000
 MAX_GROUP_PROTOCOLS: Final = 100
 """Protocols that a member of a group offers; clients know less than ten."""
 
+MAX_GROUP_FILTERS: Final = 100
+"""States, or types, of groups that a list is asked for; Kafka has less than ten of either."""
+
 MAX_GROUPS: Final = 10_000
 """Groups named in one request."""
 
@@ -127,6 +130,12 @@ up and encoded in one turn of the broker's loop, in the worst case in some 30 ms
 
 MAX_INTERVALS: Final = 100_000
 """Intervals of one count-by-time: every minute of two months. An answer takes 800 KB at most."""
+
+MAX_TRANSACTION_FILTERS: Final = 1_000
+"""States, or producers, that a list of transactions is asked for."""
+
+MAX_LISTED_PRODUCERS: Final = 1_000
+"""Producers of one partition in an answer that describes them."""
 
 MAX_ABORTED_TRANSACTIONS: Final = 1_000_000
 """Aborted transactions beside the messages of a fetched partition; each has left a marker there."""

@@ -60,6 +60,12 @@ class MetadataStore(Protocol):
         """As `Positions.forget`."""
         ...
 
+    def forget_some(
+        self, group: str, partitions: Sequence[tuple[str, int]]
+    ) -> asyncio.Future[None]:
+        """As `Positions.forget_some`."""
+        ...
+
     def used(self, group: str, at_ms: int) -> asyncio.Future[None]:
         """As `Positions.used`."""
         ...
@@ -90,6 +96,12 @@ class DirectStore(Changes):
 
     def forget(self, group: str) -> asyncio.Future[None]:
         return self._work.in_positions_thread(partial(self._positions.forget, group))
+
+    def forget_some(
+        self, group: str, partitions: Sequence[tuple[str, int]]
+    ) -> asyncio.Future[None]:
+        forget = partial(self._positions.forget_some, group, partitions)
+        return self._work.in_positions_thread(forget)
 
     def used(self, group: str, at_ms: int) -> asyncio.Future[None]:
         return self._work.in_positions_thread(partial(self._positions.used, group, at_ms))

@@ -39,6 +39,7 @@ from ..storage.metadata.records import (
     PositionsCommitted,
     PositionsForgotten,
     PositionsUsed,
+    SomeForgotten,
 )
 from ..storage.metadata.state_write import StateWrite
 from .changes import TopicChange
@@ -382,6 +383,24 @@ class ReplicatedStore:
         self._check_commits()
         if self.metadata.positions.has(group):
             await self._made(PositionsForgotten(group))
+
+    def forget_some(
+        self, group: str, partitions: Sequence[tuple[str, int]]
+    ) -> asyncio.Future[None]:
+        return self._work.start(self._forget_some(group, partitions))
+
+    async def _forget_some(self, group: str, partitions: Sequence[tuple[str, int]]) -> None:
+        self._check_commits()
+        topics, positions = self.metadata.state.topics, self.metadata.positions
+        gone = [
+            (topics[topic].topic_id, topic, partition)
+            for topic, partition in partitions
+            if topic in topics
+            # A commit that is on its way may make one that is not there yet.
+            and (group in self._committing or positions.get(group, topic, partition) is not None)
+        ]
+        if gone:
+            await self._made(SomeForgotten(group, gone))
 
     def used(self, group: str, at_ms: int) -> asyncio.Future[None]:
         return self._work.start(self._used(group, at_ms))

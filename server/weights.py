@@ -27,6 +27,7 @@ from ..protocol.api.kafka.refusals import answering_array
 from ..protocol.api.log.count_by_time import COUNT_BY_TIME
 from ..protocol.api.log.describe_log import DESCRIBE_LOG
 from ..protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
+from ..protocol.api.log.describe_producers import DESCRIBE_PRODUCERS
 from ..protocol.api.log.list_offsets import LIST_OFFSETS
 from ..protocol.api.log.produce import PRODUCE
 from ..protocol.api.schema import (
@@ -51,8 +52,14 @@ from ..protocol.api.topics.create_partitions import CREATE_PARTITIONS
 from ..protocol.api.topics.create_topics import CREATE_TOPICS
 from ..protocol.api.topics.delete_topics import DELETE_TOPICS
 from ..protocol.api.topics.describe_configs import BROKER_RESOURCE, DESCRIBE_CONFIGS
+from ..protocol.api.topics.elect_leaders import ELECT_LEADERS
 from ..protocol.api.topics.metadata import METADATA
-from ..protocol.limits import MAX_INTERVALS, MAX_LISTED, MAX_REQUEST_VALUES
+from ..protocol.limits import (
+    MAX_INTERVALS,
+    MAX_LISTED,
+    MAX_LISTED_PRODUCERS,
+    MAX_REQUEST_VALUES,
+)
 from ..values import value_class
 
 if TYPE_CHECKING:
@@ -90,6 +97,9 @@ _PARTITION_BYTES: Final = 700
 
 _SEGMENT_BYTES: Final = 900
 """A segment in an answer, with its times and the verdict of retention."""
+
+_PRODUCER_BYTES: Final = 500
+"""A producer in an answer."""
 
 _OFFSET_BYTES: Final = 50
 """An offset in an answer of the first version of list-offsets."""
@@ -350,6 +360,23 @@ def _described_logs(services: "Services", request: Any, version: int) -> int:
     return _SEGMENT_BYTES * _segments(services, request)
 
 
+def _refused_elections(services: "Services", request: Any, version: int) -> int:
+    if request.topic_partitions is not None:
+        return 0
+    return (_NUMBER_BYTES + _SENTENCE_BYTES) * _partitions(services, None)
+
+
+def _described_producers(services: "Services", request: Any, version: int) -> int:
+    total = 0
+    opened = services.directory.opened_log
+    for topic in request.topics:
+        for number in set(topic.partitions):
+            log = opened((topic.name, number))
+            if log is not None:
+                total += min(len(log.producers.states), MAX_LISTED_PRODUCERS)
+    return _PRODUCER_BYTES * total
+
+
 def _listed_offsets(services: "Services", request: Any, version: int) -> int:
     if version > 0:
         return 0
@@ -413,6 +440,8 @@ ANNOUNCED: Final[Mapping[int, Announced]] = MappingProxyType(
         METADATA.key: _metadata,
         DESCRIBE_LOG_DIRS.key: _log_dirs,
         DESCRIBE_LOG.key: _described_logs,
+        ELECT_LEADERS.key: _refused_elections,
+        DESCRIBE_PRODUCERS.key: _described_producers,
         LIST_OFFSETS.key: _listed_offsets,
         OFFSET_FETCH.key: _positions,
         DESCRIBE_GROUPS.key: _described_groups,

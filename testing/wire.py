@@ -59,7 +59,7 @@ class Wire:
         sent = []
         for body in bodies:
             api = apis[type(body)]
-            sent.append(self._numbered(api, self._newest(api), body))
+            sent.append(self._numbered(api, self.newest(api), body))
         self.writer.write(b"".join(data for _, data in sent))
         return [number for number, _ in sent]
 
@@ -68,7 +68,8 @@ class Wire:
         self._sent[number] = (api, version)
         return number, self._encoding.encode_request(api, version, number, self.client_id, body)
 
-    def _newest(self, api: Api) -> int:
+    def newest(self, api: Api) -> int:
+        """The version in which a request is sent where none is given."""
         return api.last_version(native=self._encoding.NATIVE)
 
     def send_bytes(self, data: bytes) -> None:
@@ -91,7 +92,7 @@ class Wire:
     async def call(self, body: object, version: int | None = None) -> Any:
         """Send a request, in its highest version by default, and return the answer's body."""
         api = next(api for api in APIS.values() if api.request is type(body))
-        sent = self.send(api, self._newest(api) if version is None else version, body)
+        sent = self.send(api, self.newest(api) if version is None else version, body)
         received, answer = await self.receive()
         assert received == sent
         return answer
@@ -109,10 +110,13 @@ class Wire:
 
 @asynccontextmanager
 async def wire(
-    address: str, encoding: Encoding = native, tls: ssl.SSLContext | None = None
+    address: str,
+    encoding: Encoding = native,
+    tls: ssl.SSLContext | None = None,
+    kind: type[Wire] = Wire,
 ) -> AsyncIterator[Wire]:
     """An open connection, closed in the end."""
-    client = await Wire.open(address, encoding=encoding, tls=tls)
+    client = await kind.open(address, encoding=encoding, tls=tls)
     try:
         yield client
     finally:

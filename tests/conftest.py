@@ -67,7 +67,18 @@ _BROWSER_MODULES = frozenset(
 """They take turns too: a browser has several processes, which draw without a graphics card."""
 
 _FIRST = (
-    *("clients", "elections", "replicas", "faults", "pages", "page", "cli", "guard", "bench"),
+    *(
+        "clients",
+        "ecosystem",
+        "elections",
+        "replicas",
+        "faults",
+        "pages",
+        "page",
+        "cli",
+        "guard",
+        "bench",
+    ),
     *("monitoring", "properties", "records"),
 )
 """Folders with modules that wait for other programs, or take long themselves: they go first, and
@@ -173,7 +184,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 raise pytest.UsageError(f"add {_module(item)} to _JAVA_MODULES in conftest.py")
             if not item.get_closest_marker("timeout"):
                 item.add_marker(pytest.mark.timeout(_FIRST_USE_S))
-    for mark in ("soak", "secure_clients", "elections"):
+    for mark in ("soak", "secure_clients", "elections", "ecosystem"):
         if mark not in config.option.markexpr:
             long = [item for item in items if item.get_closest_marker(mark)]
             config.hook.pytest_deselected(items=long)

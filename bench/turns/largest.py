@@ -33,6 +33,7 @@ from ...protocol.api.security.acls import DELETE_ACLS
 from ...protocol.api.security.client_quotas import DESCRIBE_CLIENT_QUOTAS
 from ...protocol.api.security.scram_credentials import DESCRIBE_USER_SCRAM_CREDENTIALS
 from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
+from ...protocol.api.topics.elect_leaders import ELECT_LEADERS, ElectLeadersRequest
 from ...protocol.api.topics.metadata import METADATA
 from ...testing.requests import produce_to
 from ..brokers import MIB, batch, sets
@@ -379,6 +380,9 @@ _SPECIAL: Final[Mapping[int, Mapping[str, Callable[[Size], Any]]]] = {
         "names": _of(OFFSET_FETCH, topics=None, listing="names"),
     },
     DESCRIBE_LOG_DIRS.key: {"all partitions": _of(DESCRIBE_LOG_DIRS, topics=None)},
+    ELECT_LEADERS.key: {
+        "all partitions": lambda size: ElectLeadersRequest(topic_partitions=None),
+    },
     DESCRIBE_CONFIGS.key: {"a broker many times": _brokers},
     DELETE_ACLS.key: {"filters for any rule": _any_rules},
     DESCRIBE_CLIENT_QUOTAS.key: {"all of them": _of(DESCRIBE_CLIENT_QUOTAS, components=[])},

@@ -106,6 +106,7 @@ def facts_of(rows: "DataFrame") -> DataFacts:
         sf.max(size),
         sf.sum(size),
         sf.count_if(sf.col("value").isNull()),
+        sf.count_if(sf.col("key").isNull()),
     ).collect()
     return DataFacts(
         rows=found[0],
@@ -115,6 +116,7 @@ def facts_of(rows: "DataFrame") -> DataFacts:
         largest_bytes=found[4] or 0,
         total_bytes=found[5] or 0,
         without_value=found[6],
+        without_key=found[7],
     )
 
 

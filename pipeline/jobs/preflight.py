@@ -18,6 +18,10 @@ _DIFFERENCE_NAMES: Final = (
 )
 """One setting: its name here, and Kafka's."""
 
+_DELETE: Final = "delete"
+_COMPACT: Final = "compact"
+"""In `cleanup.policy`."""
+
 _MANY_SEGMENTS: Final = 1000
 """More segments than this in a partition are worth a word: each has three or four files."""
 
@@ -39,6 +43,7 @@ class DataFacts:
     total_bytes: int
     """All keys and values."""
     without_value: int = 0
+    without_key: int = 0
 
 
 class Level(StrEnum):
@@ -88,7 +93,16 @@ def judge(
             "of the input",
         )
     yield from _about_times(topic_settings, facts, now_ms)
-    yield from _about_retention(topic_settings, facts, now_ms)
+    policies = topic_settings.text("cleanup.policy", _DELETE).split(",")
+    if _COMPACT in policies and facts.without_key:
+        yield Finding(
+            Level.REFUSED,
+            f"{facts.without_key} rows have null for a key, and the topic is compacted "
+            f"(cleanup.policy={','.join(policies)}): their sets would be refused",
+            "name another expression as the key, or load into a topic with cleanup.policy=delete",
+        )
+    if _DELETE in policies:
+        yield from _about_retention(topic_settings, facts, now_ms)
     yield from _about_sizes(topic_settings, facts)
 
 

@@ -12,6 +12,8 @@ from typing import Final
 from ...values import value_class
 from .broker.api_versions import API_VERSIONS
 from .broker.describe_broker import DESCRIBE_BROKER
+from .broker.describe_cluster import DESCRIBE_CLUSTER
+from .broker.describe_quorum import DESCRIBE_QUORUM
 from .cluster.describe_replicas import DESCRIBE_REPLICAS
 from .cluster.promote import PROMOTE
 from .cluster.replicate import REPLICATE
@@ -23,14 +25,17 @@ from .groups.join_group import JOIN_GROUP
 from .groups.leave_group import LEAVE_GROUP
 from .groups.list_groups import LIST_GROUPS
 from .groups.offset_commit import OFFSET_COMMIT
+from .groups.offset_delete import OFFSET_DELETE
 from .groups.offset_fetch import OFFSET_FETCH
 from .groups.sync_group import SYNC_GROUP
 from .log.count_by_time import COUNT_BY_TIME
 from .log.describe_log import DESCRIBE_LOG
 from .log.describe_log_dirs import DESCRIBE_LOG_DIRS
+from .log.describe_producers import DESCRIBE_PRODUCERS
 from .log.fetch import FETCH
 from .log.init_producer_id import INIT_PRODUCER_ID
 from .log.list_offsets import LIST_OFFSETS
+from .log.list_transactions import LIST_TRANSACTIONS
 from .log.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from .log.produce import PRODUCE
 from .security.acl_terms import Operation, ResourceType
@@ -49,7 +54,9 @@ from .topics.create_topics import CREATE_TOPICS
 from .topics.delete_records import DELETE_RECORDS
 from .topics.delete_topics import DELETE_TOPICS
 from .topics.describe_configs import DESCRIBE_CONFIGS
+from .topics.elect_leaders import ELECT_LEADERS
 from .topics.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
+from .topics.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
 from .topics.metadata import METADATA
 
 
@@ -192,6 +199,13 @@ RIGHTS: Final[Mapping[int, tuple[Need, ...]]] = MappingProxyType(
         ALTER_CLIENT_QUOTAS.key: (_whole(Operation.ALTER_CONFIGS, _CLUSTER),),
         DESCRIBE_USER_SCRAM_CREDENTIALS.key: _SEES_CLUSTER,
         ALTER_USER_SCRAM_CREDENTIALS.key: _CHANGES_CLUSTER,
+        ELECT_LEADERS.key: _CHANGES_CLUSTER,
+        LIST_PARTITION_REASSIGNMENTS.key: _SEES_CLUSTER,
+        OFFSET_DELETE.key: (_whole(Operation.DELETE, _GROUP), _each(Operation.READ, _TOPIC)),
+        DESCRIBE_QUORUM.key: _SEES_CLUSTER,
+        DESCRIBE_CLUSTER.key: _NOTHING,
+        DESCRIBE_PRODUCERS.key: (_each(Operation.READ, _TOPIC),),
+        LIST_TRANSACTIONS.key: _NOTHING,
         DESCRIBE_LOG.key: (_each(Operation.DESCRIBE, _TOPIC),),
         DESCRIBE_BROKER.key: _SEES_CLUSTER,
         COUNT_BY_TIME.key: (_whole(Operation.DESCRIBE, _TOPIC),),

@@ -38,6 +38,8 @@ _FIELDS: Final = "__horolog_fields__"
 _FLEXIBLE: Final = "__horolog_flexible__"
 """The attribute of a message class with the version from which on Kafka writes it in its compact
 encoding."""
+_PLAIN_HEAD: Final = "__horolog_plain_head__"
+"""The attribute of a response's class whose head has no tagged fields."""
 _VALUES: Final = "__horolog_values__"
 """The attribute of a request's class with how many values it may hold."""
 
@@ -335,6 +337,18 @@ def is_flexible(struct: type[Any], version: int) -> bool:
     """Whether a request or response has Kafka's compact encoding in this version."""
     since: int | None = getattr(struct, _FLEXIBLE, None)
     return since is not None and version >= since
+
+
+def plain_head(struct: type[T]) -> type[T]:
+    """Have the head of a response end without tagged fields in Kafka's compact encoding: clients
+    read the response before they know which versions the broker has."""
+    setattr(struct, _PLAIN_HEAD, True)
+    return struct
+
+
+def has_plain_head(struct: type[Any]) -> bool:
+    """Whether the head of a response has no tagged fields in any version."""
+    return getattr(struct, _PLAIN_HEAD, False)
 
 
 def holds_values(count: int) -> Callable[[type[T]], type[T]]:

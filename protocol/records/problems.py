@@ -2,9 +2,23 @@
 
 from typing import Final
 
-from ..errors import CodedError, CorruptMessage, MessageTooLarge, UnsupportedForMessageFormat
+from ..errors import (
+    CodedError,
+    CorruptMessage,
+    InvalidRecord,
+    MessageTooLarge,
+    UnsupportedForMessageFormat,
+)
 from .kernel import Walk, crc32, crc32c
-from .kernel.terms import BAD_END, BAD_FIELD, BAD_LENGTH, BAD_RECORD_OFFSET, BAD_TIME, Problem
+from .kernel.terms import (
+    BAD_END,
+    BAD_FIELD,
+    BAD_LENGTH,
+    BAD_RECORD_OFFSET,
+    BAD_TIME,
+    NO_KEY,
+    Problem,
+)
 from .layout import (
     ATTRIBUTES_AT,
     BATCH_ATTRIBUTES_AT,
@@ -35,9 +49,6 @@ def problem_error(buffer: Buffer, walked: Walk, end: int) -> CodedError:
     is_batch = len(view) - at > MAGIC_AT and view[at + MAGIC_AT] == BATCH_MAGIC
     where = f"the {'batch' if is_batch else 'message'} at byte {at}"
 
-    def unsigned(place: int, width: int) -> int:
-        return int.from_bytes(view[at + place : at + place + width], "big")
-
     match walked.problem:
         case Problem.PARTIAL:
             return CorruptMessage(f"{where} is incomplete: {end - at} bytes of it are there")
@@ -51,19 +62,10 @@ def problem_error(buffer: Buffer, walked: Walk, end: int) -> CodedError:
                 f" batch {BATCH_OVERHEAD - ENTRY_OVERHEAD}"
             )
         case Problem.CRC:
-            stop = at + ENTRY_OVERHEAD + unsigned(SIZE_AT, 4)
-            if is_batch:
-                stored = unsigned(BATCH_CRC_AT, 4)
-                computed = crc32c(view, at + BATCH_ATTRIBUTES_AT, stop)
-            else:
-                stored = unsigned(CRC_AT, 4)
-                computed = crc32(view[at + MAGIC_AT : stop])
-            return CorruptMessage(
-                f"{where} has CRC {stored:08x}, but its content gives {computed:08x}"
-            )
+            return _crc_error(view, at, where, is_batch=is_batch)
         case Problem.LENGTHS:
             return CorruptMessage(
-                f"{where}: key and value do not add up to its {unsigned(SIZE_AT, 4)} bytes"
+                f"{where}: key and value do not add up to its {_unsigned(view, at + SIZE_AT)} bytes"
             )
         case Problem.CODEC:
             place = BATCH_ATTRIBUTES_AT + 1 if is_batch else ATTRIBUTES_AT
@@ -78,11 +80,28 @@ def problem_error(buffer: Buffer, walked: Walk, end: int) -> CodedError:
                 f"{where} says that it has {records} records, and that the last one's offset delta"
                 f" is {delta}"
             )
+        case Problem.KEY:
+            return without_key(where)
         case _:
             offset = _signed(view, at, 8)
             return CorruptMessage(
                 f"{where} has offset {offset}, which does not follow {walked.last_offset}"
             )
+
+
+def _crc_error(view: memoryview, at: int, where: str, *, is_batch: bool) -> CorruptMessage:
+    stop = at + ENTRY_OVERHEAD + _unsigned(view, at + SIZE_AT)
+    if is_batch:
+        stored = _unsigned(view, at + BATCH_CRC_AT)
+        computed = crc32c(view, at + BATCH_ATTRIBUTES_AT, stop)
+    else:
+        stored = _unsigned(view, at + CRC_AT)
+        computed = crc32(view[at + MAGIC_AT : stop])
+    return CorruptMessage(f"{where} has CRC {stored:08x}, but its content gives {computed:08x}")
+
+
+def _unsigned(view: memoryview, at: int) -> int:
+    return int.from_bytes(view[at : at + 4], "big")
 
 
 def _signed(view: memoryview, at: int, width: int = 4) -> int:
@@ -93,6 +112,14 @@ def unsupported_magic(magic: int, where: str) -> UnsupportedForMessageFormat:
     """The refusal of a format that is not read here."""
     return UnsupportedForMessageFormat(
         f"{where} has magic {magic}; this version reads and writes magic 0, 1 and 2"
+    )
+
+
+def without_key(where: str) -> InvalidRecord:
+    """The refusal of a message that a compacted topic cannot keep."""
+    return InvalidRecord(
+        f"{where} has no key; the topic is compacted (cleanup.policy), and there each message needs"
+        " one: send a key, or set cleanup.policy=delete"
     )
 
 
@@ -129,12 +156,14 @@ _RECORD_PROBLEMS: Final = {
 }
 
 
-def record_error(problem: int, number: int, at: int, position: int) -> CorruptMessage:
+def record_error(problem: int, number: int, at: int, position: int) -> CodedError:
     """What is wrong with record `number` (from 0 on) of the batch at byte `position`.
 
     `problem` is as `RecordCursor.step` or `check_records` says it, `at` where the record begins in
     the decompressed records.
     """
+    if problem == NO_KEY:
+        return without_key(f"the batch at byte {position}: record {number}")
     return CorruptMessage(
         f"the batch at byte {position}: record {number}, at byte {at} of its content, is not"
         f" good: {_RECORD_PROBLEMS[problem]}"

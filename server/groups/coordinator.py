@@ -21,13 +21,16 @@ from ...protocol.errors import (
     UnknownMemberId,
 )
 from ...values import value_class
+from .given_ids import LEFT_OVER_MAX, GivenIds, size_bytes
 from .group import Group, GroupLimits
-from .member import MEMBER_BYTES, Joining, Member, Outcome, Token
+from .member import MEMBER_BYTES, IdGiven, Joining, Member, Outcome, Token
 from .shares import Shares
 from .states import State
 
-LEFT_OVER_MAX: Final = 100
-"""So many deadlines that do not count any more are no reason to clear up."""
+RETURN_DELAY_MS: Final = 3_000
+"""So long the first static member of a group waits for others that may come back from an earlier
+coordinator: they find the new one by a heartbeat, of which clients send one in three seconds. As
+much as any group waits in Kafka by default."""
 
 
 @value_class
@@ -60,9 +63,11 @@ class Coordinator:
         self._new_member_id = new_member_id
         self._on_change = on_change
         self._on_lost = on_lost
+        self._began = -inf
         self._bytes = 0
         self._byte_shares = Shares(limits.bytes_max, "bytes", "max.groups.bytes")
         self._group_shares = Shares(limits.groups_max, "groups", "max.groups")
+        self._given = GivenIds(self._id_resized)
         self._begun_by: dict[str, Joining] = {}
         """Whose first member a group has, or had, that is not empty."""
         self._replies: list[tuple[Token, Outcome]] = []
@@ -72,6 +77,11 @@ class Coordinator:
         self._due_at: dict[str, float] = {}
         self._empty: dict[str, None] = {}
         """Groups without members, the one that became so first first."""
+
+    def begin(self, now: float) -> None:
+        """The groups are looked after here from now on. For as long as their sessions last, static
+        members of an earlier coordinator come back, and have one rebalance together."""
+        self._began = now
 
     @property
     def size_bytes(self) -> int:
@@ -83,16 +93,34 @@ class Coordinator:
         replies, self._replies = self._replies, []
         return replies
 
-    def join(self, now: float, token: Token, name: str, member_id: str, joining: Joining) -> None:
+    def join(
+        self,
+        now: float,
+        token: Token,
+        name: str,
+        member_id: str,
+        joining: Joining,
+        *,
+        gives_id: bool = False,
+    ) -> None:
         """As `Group.join`; the first member makes the group.
 
-        Raises `InvalidSessionTimeout` and `PolicyViolation` too.
+        With `gives_id`, `token` of a new dynamic member gets `IdGiven` at once, and it joins with
+        that. Raises `InvalidSessionTimeout` and `PolicyViolation` too.
         """
         self._check_session(joining)
         group = self.groups.get(name)
-        member = None if group is None else group.members.get(member_id)
-        if member_id and member is None:
-            raise UnknownMemberId(f"group {name!r} has no member {member_id[:80]!r}")
+        if gives_id and not member_id and joining.instance_id is None:
+            self._give_id(now, token, name, joining)
+            return
+        given = bool(member_id) and self._given.has((name, member_id))
+        if given:
+            self._given.take((name, member_id))
+        member: Member | None
+        if member_id and not given:
+            member = self._of_member(name, member_id).known(member_id, joining.instance_id)
+        else:
+            member = None if group is None else group.to_replace(joining)
         self._check_bytes(
             joining,
             joining.size_bytes + (MEMBER_BYTES if member is None else -member.joining.size_bytes),
@@ -101,11 +129,11 @@ class Coordinator:
         if begins:
             self._group_shares.check(joining, 0, self._limits.groups_max - len(self._begun_by))
         if group is None:
-            group = self._create(name)
+            group = self._create(name, self._first_delay_ms(now, joining))
         self._waiting_in[token] = group
         try:
             with self._step(group, token):
-                group.join(now, token, member_id, joining)
+                group.join(now, token, member_id, joining, given=given)
             if begins and group.state is not State.EMPTY:
                 self._begun_by[name] = joining
                 self._group_shares.add(joining, 1)
@@ -113,6 +141,19 @@ class Coordinator:
             if not group.generation and group.state is State.EMPTY:
                 self.delete(name)  # It was made for this.
             raise
+
+    def _give_id(self, now: float, token: Token, name: str, joining: Joining) -> None:
+        group = self.groups.get(name)
+        if group is not None:
+            group.check_new(joining)
+        self._check_bytes(joining, size_bytes(joining))
+        member_id = self._new_member_id(joining)
+        self._given.give(now, (name, member_id), joining)
+        self._replies.append((token, IdGiven(member_id)))
+
+    def _id_resized(self, client: Joining, more_bytes: int) -> None:
+        self._bytes += more_bytes
+        self._byte_shares.add(client, more_bytes)
 
     def sync(
         self,
@@ -122,6 +163,7 @@ class Coordinator:
         member_id: str,
         generation: int,
         assignments: Mapping[str, bytes],
+        instance_id: str | None = None,
     ) -> None:
         """As `Group.sync`."""
         group = self._of_member(name, member_id)
@@ -131,24 +173,41 @@ class Coordinator:
             self._check_bytes(member.joining, added)
         self._waiting_in[token] = group
         with self._step(group, token):
-            group.sync(now, token, member_id, generation, assignments)
+            group.sync(now, token, member_id, generation, assignments, instance_id)
 
-    def heartbeat(self, now: float, name: str, member_id: str, generation: int) -> None:
+    def heartbeat(
+        self,
+        now: float,
+        name: str,
+        member_id: str,
+        generation: int,
+        instance_id: str | None = None,
+    ) -> None:
         """As `Group.heartbeat`."""
         # It only moves a deadline further away, so there is nothing to be arranged.
-        self._of_member(name, member_id).heartbeat(now, member_id, generation)
+        group = self._of_member(name, member_id)
+        group.heartbeat(now, member_id, generation, instance_id)
 
-    def leave(self, now: float, name: str, member_id: str) -> None:
-        """As `Group.leave`."""
+    def leave(self, now: float, name: str, member_id: str, instance_id: str | None = None) -> None:
+        """As `Group.leave`; a client that has its id only gives it up."""
+        if instance_id is None and self._given.take((name, member_id)):
+            return
         group = self._of_member(name, member_id)
         with self._step(group):
-            group.leave(now, member_id)
+            group.leave(now, member_id, instance_id)
 
-    def check_commit(self, now: float, name: str, member_id: str, generation: int) -> None:
+    def check_commit(
+        self,
+        now: float,
+        name: str,
+        member_id: str,
+        generation: int,
+        instance_id: str | None = None,
+    ) -> None:
         """As `Group.check_commit`; a group that is not known has no members."""
         group = self.groups.get(name)
         if group is not None:
-            group.check_commit(now, member_id, generation)
+            group.check_commit(now, member_id, generation, instance_id)
         elif generation >= 0:
             raise IllegalGeneration(f"group {name!r} has no members: join it again")
 
@@ -177,6 +236,7 @@ class Coordinator:
         for known in (self.groups, self._replies, self._waiting_in, self._due, self._due_at):
             known.clear()
         self._empty.clear()
+        self._given.clear()
         self._begun_by.clear()
         self._bytes = 0
         for shares in (self._byte_shares, self._group_shares):
@@ -184,6 +244,9 @@ class Coordinator:
 
     def next_deadline(self) -> float:
         """When `time_passed` may have something to do."""
+        return min(self._next_of_groups(), self._given.next_deadline())
+
+    def _next_of_groups(self) -> float:
         while self._due:
             at, name = self._due[0]
             if self._due_at.get(name) == at:
@@ -193,7 +256,8 @@ class Coordinator:
 
     def time_passed(self, now: float) -> None:
         """Do what is due in each group."""
-        while self.next_deadline() <= now:
+        self._given.time_passed(now)
+        while self._next_of_groups() <= now:
             _, name = heapq.heappop(self._due)
             del self._due_at[name]
             group = self.groups[name]
@@ -226,7 +290,11 @@ class Coordinator:
             raise UnknownMemberId(f"group {name!r} has no member {member_id[:80]!r}")
         return group
 
-    def _create(self, name: str) -> Group:
+    def _first_delay_ms(self, now: float, joining: Joining) -> int:
+        may_return = now - self._began < joining.session_timeout_ms / 1000
+        return RETURN_DELAY_MS if may_return and joining.instance_id is not None else 0
+
+    def _create(self, name: str, first_delay_ms: int) -> Group:
         limit = self._limits.groups_max
         if len(self.groups) >= limit:
             if not self._empty:
@@ -239,6 +307,7 @@ class Coordinator:
             on_change=self._changed,
             on_lost=self._on_lost,
             on_size=self._byte_shares.add,
+            first_delay_ms=first_delay_ms,
         )
         self._empty[name] = None
         return group

@@ -47,7 +47,12 @@ def set_up_groups(
         retention_minutes=settings.offsets_retention_minutes,
         settle_ms=settings.group_max_session_timeout_ms,
     )
-    service.taken_over = retention.begin
+
+    def begin() -> None:
+        service.begin()
+        retention.begin()
+
+    service.taken_over = begin
     maintenance.add(
         "offset_retention",
         lambda: retention.run(trusted_time.now_ms()),

@@ -6,10 +6,12 @@ there after each call, and calls `time_passed` when `next_deadline` is reached.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
 from math import inf
+from typing import Final
 
 from ...protocol.errors import (
+    FencedInstanceId,
     GroupMaxSizeReached,
     IllegalGeneration,
     InconsistentGroupProtocol,
@@ -21,6 +23,11 @@ from ...values import value_class
 from .member import Joined, Joining, Member, Outcome, Refused, Synced, Token
 from .roster import Roster
 from .states import RULES, Rejoin, State, Sync
+from .subscription import same_topics
+
+COMPARED_BYTES: Final = 64 * 1024
+"""Larger subscriptions count as changed unless they are equal byte by byte: they take long to
+read."""
 
 
 @value_class
@@ -46,9 +53,11 @@ class Group:
         on_change: Callable[["Group", State], None] = lambda group, before: None,
         on_lost: Callable[["Group", Member, str], None] = lambda group, member, why: None,
         on_size: Callable[[Joining, int], None] = lambda client, size_bytes: None,
+        first_delay_ms: int = 0,
     ) -> None:
         """`on_change` is called with every transition, `on_lost` why a member is one no more,
-        `on_size` as `Roster` does."""
+        `on_size` as `Roster` does. Before the first generation members are waited for at least
+        `first_delay_ms`."""
         self.name = name
         self.state = State.EMPTY
         self.generation = 0
@@ -62,6 +71,8 @@ class Group:
         self._new_member_id = new_member_id
         self._on_change = on_change
         self._on_lost = on_lost
+        self._delay_ms = max(limits.initial_delay_ms, first_delay_ms)
+        """How long the first members wait for others."""
         self._phase_ends_at = inf
         """When members are lost that have not joined (while preparing) or synced (after it)."""
         self._delay_left_ms: int | None = None
@@ -76,30 +87,107 @@ class Group:
 
     # What members ask for.
 
-    def join(self, now: float, token: Token, member_id: str, joining: Joining) -> None:
-        """Take in a new member (no id), or one that joins again; `token` gets `Joined`.
+    def join(
+        self,
+        now: float,
+        token: Token,
+        member_id: str,
+        joining: Joining,
+        *,
+        given: bool = False,
+    ) -> None:
+        """Take in a new member, or one that joins again; `token` gets `Joined`.
 
-        Raises `UnknownMemberId`, `InconsistentGroupProtocol`, `GroupMaxSizeReached`,
-        `PolicyViolation`; then nothing has changed.
+        A new member has no id, or one that it was `given` before. A static member without an id
+        takes the place of the one that has its instance id. Raises `UnknownMemberId`,
+        `FencedInstanceId`, `InconsistentGroupProtocol`, `GroupMaxSizeReached`, `PolicyViolation`;
+        then nothing has changed.
         """
-        known = self._known(member_id) if member_id or self.state is State.DEAD else None
-        self._check_protocols(joining, known)
-        self._check_room(joining, known)
-        if known is None:
-            self._take_in(now, token, joining)
-            return
+        new = (given or not member_id) and self.state is not State.DEAD
+        known = None if new else self.known(member_id, joining.instance_id)
+        before = self.to_replace(joining) if new else known
+        self._check_protocols(joining, before)
+        self._check_room(joining, before)
+        if known is not None:
+            self._join_again(now, token, known, joining)
+        elif before is not None:
+            self._take_over(now, token, before, joining)
+        else:
+            self._take_in(now, token, member_id, joining)
+
+    def known(self, member_id: str, instance_id: str | None = None) -> Member:
+        """The member with these ids. Raises `UnknownMemberId`, `FencedInstanceId`."""
+        if instance_id is not None and self._static(instance_id).member_id != member_id:
+            raise FencedInstanceId(
+                f"another member of group {self.name!r} has group.instance.id "
+                f"{instance_id[:80]!r}: each may be used by one consumer only"
+            )
+        member = self.members.get(member_id)
+        if member is None:
+            raise UnknownMemberId(f"group {self.name!r} has no member {member_id[:80]!r}")
+        return member
+
+    def to_replace(self, joining: Joining) -> Member | None:
+        """The static member whose place a client without a member id takes."""
+        if joining.instance_id is None:
+            return None
+        return self.members.of_instance(joining.instance_id)
+
+    def check_new(self, joining: Joining) -> None:
+        """Raise what `join` of a new member with this would."""
+        self._check_protocols(joining, None)
+        self._check_room(joining, None)
+
+    def _join_again(self, now: float, token: Token, known: Member, joining: Joining) -> None:
         rejoin = RULES[self.state].rejoin
         changed = known.joining.protocols != joining.protocols
-        self.members.renew(known, joining)
+        # A client that does not send its instance id stays the static member that it is.
+        self.members.renew(known, replace(joining, instance_id=known.joining.instance_id))
         known.seen(now)
         again = rejoin is Rejoin.ANSWERED or (
-            rejoin is Rejoin.LEADER_REBALANCES and member_id != self.leader
+            rejoin is Rejoin.LEADER_REBALANCES and known.member_id != self.leader
         )
         if again and not changed:
             self.replies.append((token, self._joined(known)))
             return
         self._wait_to_join(known, token)
         self._rebalance(now)
+
+    def _take_over(self, now: float, token: Token, before: Member, joining: Joining) -> None:
+        """Have a client that was restarted, or a second one, go on as a static member.
+
+        While the group is stable nobody has to join again for it, unless the protocol or its
+        topics are others now. The answer names the leader as it was: who was the leader does not
+        share out the work anew.
+        """
+        why = "a later member has the same group.instance.id"
+        for waiting in (before.join_token, before.sync_token):
+            if waiting is not None:
+                self.replies.append((waiting, Refused(FencedInstanceId, why)))
+        member = Member(self._new_member_id(joining), joining, answered=True, synced=before.synced)
+        self.members.replace(before, member)
+        self.members.assign(member, before.assignment)
+        member.seen(now)
+        leader = self.leader
+        if leader == before.member_id:
+            self.leader = member.member_id
+        self._on_lost(self, before, "replaced by a member with its instance id")
+        if self.state is State.STABLE and self._same_work(before, member):
+            assert leader is not None
+            joined = Joined(member.member_id, self.generation, self.protocol, leader, ())
+            self.replies.append((token, joined))
+            return
+        self._wait_to_join(member, token)
+        self._rebalance(now)
+
+    def _same_work(self, before: Member, member: Member) -> bool:
+        """Whether the shares of the group stay right with `member` in the place of `before`."""
+        first = self.members.get(self.leader or "")
+        assert first is not None
+        if self.members.choose_protocol(first) != self.protocol:
+            return False
+        brought, brings = before.metadata(self.protocol), member.metadata(self.protocol)
+        return same_topics(brought, brings, COMPARED_BYTES)
 
     def sync(
         self,
@@ -108,12 +196,14 @@ class Group:
         member_id: str,
         generation: int,
         assignments: Mapping[str, bytes],
+        instance_id: str | None = None,
     ) -> None:
         """`token` gets `Synced`; the leader's sync brings everybody's assignment.
 
-        Raises `UnknownMemberId`, `IllegalGeneration`, `RebalanceInProgress`, `PolicyViolation`.
+        Raises `UnknownMemberId`, `FencedInstanceId`, `IllegalGeneration`, `RebalanceInProgress`,
+        `PolicyViolation`.
         """
-        member = self._in_generation(member_id, generation)
+        member = self._in_generation(member_id, generation, instance_id)
         member.seen(now)
         match RULES[self.state].sync:
             case Sync.ANSWERED:
@@ -126,27 +216,38 @@ class Group:
             case refusal:
                 raise refusal(f"group {self.name!r} is in state {self.state}: join it again")
 
-    def heartbeat(self, now: float, member_id: str, generation: int) -> None:
+    def heartbeat(
+        self, now: float, member_id: str, generation: int, instance_id: str | None = None
+    ) -> None:
         """A sign of life.
 
-        Raises `UnknownMemberId`, `IllegalGeneration`; `RebalanceInProgress` when the member is to
-        join again.
+        Raises `UnknownMemberId`, `FencedInstanceId`, `IllegalGeneration`; `RebalanceInProgress`
+        when the member is to join again.
         """
-        member = self._in_generation(member_id, generation)
+        member = self._in_generation(member_id, generation, instance_id)
         member.seen(now)
         refusal = RULES[self.state].heartbeat
         if refusal is not None:
             raise refusal(f"group {self.name!r} is in state {self.state}: join it again")
 
-    def leave(self, now: float, member_id: str) -> None:
-        """Drop a member that says goodbye. Raises `UnknownMemberId`."""
-        self._remove(now, [self._known(member_id)], "left")
+    def leave(self, now: float, member_id: str, instance_id: str | None = None) -> None:
+        """Drop a member that says goodbye. A static one may be named by its instance id alone.
 
-    def check_commit(self, now: float, member_id: str, generation: int) -> None:
+        Raises `UnknownMemberId`, `FencedInstanceId`.
+        """
+        if instance_id is not None and not member_id:
+            member = self._static(instance_id)
+        else:
+            member = self.known(member_id, instance_id)
+        self._remove(now, [member], "left")
+
+    def check_commit(
+        self, now: float, member_id: str, generation: int, instance_id: str | None = None
+    ) -> None:
         """Whether this member may commit positions; one that may is seen by it.
 
         Who is no member (`generation` below 0) may while the group has none. Raises
-        `UnknownMemberId`, `IllegalGeneration`, `RebalanceInProgress`.
+        `UnknownMemberId`, `FencedInstanceId`, `IllegalGeneration`, `RebalanceInProgress`.
         """
         if generation < 0:
             if self.state is State.EMPTY:
@@ -156,7 +257,7 @@ class Group:
                     f"group {self.name!r} has {len(self.members)} members: only they may commit "
                     "for it; others may while it has none"
                 )
-        member = self._in_generation(member_id, generation)
+        member = self._in_generation(member_id, generation, instance_id)
         refusal = RULES[self.state].commit
         if refusal is not None:
             raise refusal(f"group {self.name!r} is in state {self.state}: sync first")
@@ -167,11 +268,11 @@ class Group:
     def gone(self, now: float, token: Token) -> None:
         """No client waits for the answer to `token` any more: its connection is closed.
 
-        A member that never got its id can never come back, so it is dropped at once instead of
-        holding up every rebalance until its session is over. Others may join again.
+        A dynamic member that never got its id can never come back, so it is dropped at once instead
+        of holding up every rebalance until its session is over. Others may join again.
         """
         for member in list(self.members.values()):
-            if member.join_token is token and not member.answered:
+            if member.join_token is token and not (member.answered or member.is_static):
                 member.join_token = None
                 self._remove(now, [member], "disconnected while joining")
 
@@ -196,7 +297,7 @@ class Group:
             late = [
                 each
                 for each in self.members.values()
-                if not each.synced and each.sync_token is None
+                if not each.synced and each.sync_token is None and self._is_needed(each)
             ]
             self._remove(now, late, "did not sync in time")
 
@@ -206,14 +307,16 @@ class Group:
 
     # Steps.
 
-    def _known(self, member_id: str) -> Member:
-        member = self.members.get(member_id)
+    def _static(self, instance_id: str) -> Member:
+        member = self.members.of_instance(instance_id)
         if member is None:
-            raise UnknownMemberId(f"group {self.name!r} has no member {member_id[:80]!r}")
+            raise UnknownMemberId(
+                f"group {self.name!r} has no member with group.instance.id {instance_id[:80]!r}"
+            )
         return member
 
-    def _in_generation(self, member_id: str, generation: int) -> Member:
-        member = self._known(member_id)
+    def _in_generation(self, member_id: str, generation: int, instance_id: str | None) -> Member:
+        member = self.known(member_id, instance_id)
         if generation != self.generation:
             raise IllegalGeneration(
                 f"group {self.name!r} is in generation {self.generation}, not in {generation}"
@@ -256,8 +359,8 @@ class Group:
                 "(group.max.bytes)"
             )
 
-    def _take_in(self, now: float, token: Token, joining: Joining) -> None:
-        member = Member(self._new_member_id(joining), joining, join_token=token)
+    def _take_in(self, now: float, token: Token, given_id: str, joining: Joining) -> None:
+        member = Member(given_id or self._new_member_id(joining), joining, join_token=token)
         member.seen(now)
         self.members.add(member)
         self._newcomers = True
@@ -285,7 +388,7 @@ class Group:
 
     def _begin_to_prepare(self, now: float) -> None:
         longest_ms = self._rebalance_timeout_ms()
-        delay_ms = min(self._limits.initial_delay_ms, longest_ms)
+        delay_ms = min(self._delay_ms, longest_ms)
         if self.state is State.EMPTY and delay_ms > 0:
             self._delay_left_ms = longest_ms - delay_ms
             self._newcomers = False
@@ -303,16 +406,19 @@ class Group:
             # Others are on their way: wait for them as well, all together no longer than a
             # rebalance may take.
             self._newcomers = False
-            delay_ms = min(self._limits.initial_delay_ms, left_ms)
+            delay_ms = min(self._delay_ms, left_ms)
             self._delay_left_ms = left_ms - delay_ms
             self._phase_ends_at = now + delay_ms / 1000
             return
         self._delay_left_ms = None
         late = [each for each in self.members.values() if each.join_token is None]
-        if late:
-            self._remove(now, late, "did not join in time")
+        self._remove(now, [each for each in late if not each.is_static], "did not join in time")
+        if self.state is not State.PREPARING:
+            return
+        if any(each.join_token is not None for each in self.members.values()):
+            self._complete(now)  # Static members that are late keep their places.
         else:
-            self._complete(now)
+            self._phase_ends_at = now + self._rebalance_timeout_ms() / 1000
 
     def _complete_if_all_joined(self, now: float) -> None:
         if self._delay_left_ms is not None and self.members:
@@ -321,8 +427,9 @@ class Group:
             self._complete(now)
 
     def _complete(self, now: float) -> None:
-        """Begin a new generation with those who joined: everybody who is left."""
+        """Begin a new generation with those who joined, and static members that have not yet."""
         self._delay_left_ms = None
+        self._delay_ms = self._limits.initial_delay_ms
         self.generation += 1
         if not self.members:
             self.leader = None
@@ -330,7 +437,7 @@ class Group:
             self._phase_ends_at = inf
             self._go_to(State.EMPTY)
             return
-        first = self.members.get(self.leader or "") or next(iter(self.members.values()))
+        first = self._elect()
         self.leader = first.member_id
         self.protocol = self.members.choose_protocol(first)
         self._phase_ends_at = now + self._rebalance_timeout_ms() / 1000
@@ -338,17 +445,32 @@ class Group:
         for member in self.members.values():
             token, member.join_token = member.join_token, None
             self.members.assign(member, b"")
+            if token is None:
+                assert member.is_static, "only who joined is in a new generation"
+                continue
             member.answered = True
             member.seen(now)
-            assert token is not None, "only who joined is in a new generation"
             self.replies.append((token, self._joined(member)))
+
+    def _elect(self) -> Member:
+        """The leader of a new generation: the one of the last one, or who joined first."""
+        joined = (each for each in self.members.values() if each.join_token is not None)
+        first = self.members.get(self.leader or "")
+        return first if first is not None and first.join_token is not None else next(joined)
+
+    def _is_needed(self, member: Member) -> bool:
+        """Whether a member that does not sync in time holds up others: a static one that is late
+        keeps its share until its session is over, unless it is to share out the work."""
+        shares_out = self.state is State.COMPLETING and member.member_id == self.leader
+        return shares_out or not member.is_static
 
     def _joined(self, member: Member) -> Joined:
         assert self.leader is not None
         members = []
         if member.member_id == self.leader:
             members = [
-                (each.member_id, each.metadata(self.protocol)) for each in self.members.values()
+                (each.member_id, each.joining.instance_id, each.metadata(self.protocol))
+                for each in self.members.values()
             ]
         return Joined(member.member_id, self.generation, self.protocol, self.leader, members)
 

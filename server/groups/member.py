@@ -40,13 +40,23 @@ class Joining:
     client_host: str = ""
     user: str = ""
     """The principal that logged in; empty for none."""
+    instance_id: str | None = None
+    """`group.instance.id` of a static member; `None` for a dynamic one."""
 
     @property
     def size_bytes(self) -> int:
         """What it takes to keep it, about."""
         texts = len(self.client_id) + len(self.client_host) + len(self.user)
+        texts += len(self.instance_id or "")
         objects = PROTOCOL_BYTES * max(len(self.protocols) - 1, 0)
         return texts + objects + sum(len(one.name) + len(one.metadata) for one in self.protocols)
+
+
+@value_class
+class IdGiven:
+    """Answer to a join: the client joins again with this member id."""
+
+    member_id: str
 
 
 @value_class
@@ -57,8 +67,8 @@ class Joined:
     generation: int
     protocol: str
     leader: str
-    members: Sequence[tuple[str, bytes]]
-    """Ids and metadata of all members, for the leader; empty for others."""
+    members: Sequence[tuple[str, str | None, bytes]]
+    """Ids, instance ids and metadata of all members, for the leader; empty for others."""
 
 
 @value_class
@@ -76,7 +86,7 @@ class Refused:
     why: str
 
 
-Outcome = Joined | Synced | Refused
+Outcome = IdGiven | Joined | Synced | Refused
 
 
 @dataclass(slots=True)
@@ -94,6 +104,11 @@ class Member:
     """Whether it got its assignment of this generation."""
     answered: bool = False
     """Whether a join of its was answered, so that it may know its id."""
+
+    @property
+    def is_static(self) -> bool:
+        """Whether only the end of its session, or a request to leave, ends it."""
+        return self.joining.instance_id is not None
 
     @property
     def waits(self) -> bool:

@@ -19,6 +19,8 @@ class Roster:
         self._on_size = on_size
         self._members: dict[str, Member] = {}
         self._offers: Counter[str] = Counter()
+        self._static: dict[str, Member] = {}
+        """Static members by their instance ids."""
         self.size_bytes = 0
         """What it takes to keep them all, about."""
 
@@ -34,20 +36,38 @@ class Roster:
     def get(self, member_id: str) -> Member | None:
         return self._members.get(member_id)
 
+    def of_instance(self, instance_id: str) -> Member | None:
+        """The static member with this `group.instance.id`."""
+        return self._static.get(instance_id)
+
     def values(self) -> ValuesView[Member]:
         return self._members.values()
 
     def add(self, member: Member) -> None:
         assert member.member_id not in self._members, "member ids are made anew"
         self._members[member.member_id] = member
+        if member.joining.instance_id is not None:
+            assert member.joining.instance_id not in self._static, "the first one is replaced"
+            self._static[member.joining.instance_id] = member
         self._count(member, 1)
 
     def remove(self, member: Member) -> None:
         del self._members[member.member_id]
+        if member.joining.instance_id is not None:
+            del self._static[member.joining.instance_id]
         self._count(member, -1)
+
+    def replace(self, member: Member, by: Member) -> None:
+        """Put a static member in the place of the one that had its instance id."""
+        order = list(self._members)
+        self.remove(member)
+        self.add(by)
+        renamed = (by.member_id if each == member.member_id else each for each in order)
+        self._members = {each: self._members[each] for each in renamed}
 
     def renew(self, member: Member, joining: Joining) -> None:
         """The member joined again, perhaps with other things than before."""
+        assert member.joining.instance_id == joining.instance_id, "a member stays what it is"
         self._count(member, -1)
         member.joining = joining
         self._count(member, 1)

@@ -23,7 +23,7 @@ members said meanwhile lies in their sockets, and a loop calls its timers before
 LOOK_SECONDS: Final = 0.01
 """Shortest time between two looks, for a clock that stands still at a deadline."""
 
-MAX_CLIENT_ID_IN_MEMBER_ID: Final = 100
+MAX_NAME_IN_MEMBER_ID: Final = 100
 """Characters. Member ids are in every request and in log lines."""
 
 Answer = asyncio.Future[Outcome | None]
@@ -64,38 +64,56 @@ class GroupService:
         self.coordinator = Coordinator(
             limits_of(settings), new_member_id, on_change=self._changed, on_lost=self._lost
         )
+        self.begin()
 
-    def join(self, name: str, member_id: str, joining: Joining) -> Answer:
+    def begin(self) -> None:
+        """As `Coordinator.begin`."""
+        self.coordinator.begin(self._now())
+
+    def join(
+        self, name: str, member_id: str, joining: Joining, *, gives_id: bool = False
+    ) -> Answer:
         """As `Coordinator.join`; the future's result is the answer. Who cancels it does not wait
         for it any more."""
         return self._ask(
-            lambda token: self.coordinator.join(self._now(), token, name, member_id, joining)
+            lambda token: self.coordinator.join(
+                self._now(), token, name, member_id, joining, gives_id=gives_id
+            )
         )
 
     def sync(
-        self, name: str, member_id: str, generation: int, assignments: Mapping[str, bytes]
+        self,
+        name: str,
+        member_id: str,
+        generation: int,
+        assignments: Mapping[str, bytes],
+        instance_id: str | None = None,
     ) -> Answer:
         """As `Coordinator.sync`; the future's result is the answer."""
         return self._ask(
             lambda token: self.coordinator.sync(
-                self._now(), token, name, member_id, generation, assignments
+                self._now(), token, name, member_id, generation, assignments, instance_id
             )
         )
 
-    def heartbeat(self, name: str, member_id: str, generation: int) -> None:
+    def heartbeat(
+        self, name: str, member_id: str, generation: int, instance_id: str | None = None
+    ) -> None:
         """As `Coordinator.heartbeat`."""
         self._check_running()
-        self.coordinator.heartbeat(self._now(), name, member_id, generation)
+        self.coordinator.heartbeat(self._now(), name, member_id, generation, instance_id)
 
-    def leave(self, name: str, member_id: str) -> None:
+    def leave(self, name: str, member_id: str, instance_id: str | None = None) -> None:
         """As `Coordinator.leave`."""
         self._check_running()
-        self.coordinator.leave(self._now(), name, member_id)
+        self.coordinator.leave(self._now(), name, member_id, instance_id)
         self._arrange()
 
-    def check_commit(self, name: str, member_id: str, generation: int) -> None:
+    def check_commit(
+        self, name: str, member_id: str, generation: int, instance_id: str | None = None
+    ) -> None:
         """As `Coordinator.check_commit`."""
-        self.coordinator.check_commit(self._now(), name, member_id, generation)
+        self.coordinator.check_commit(self._now(), name, member_id, generation, instance_id)
 
     def look(self) -> None:
         """Do what is due by the broker's clock, which may have been moved."""
@@ -222,4 +240,5 @@ def new_member_id(joining: Joining) -> str:
     """An id that no member had before: no member of an earlier broker is taken for this one."""
     from uuid import uuid4
 
-    return f"{joining.client_id[:MAX_CLIENT_ID_IN_MEMBER_ID]}-{uuid4()}"
+    name = joining.client_id if joining.instance_id is None else joining.instance_id
+    return f"{name[:MAX_NAME_IN_MEMBER_ID]}-{uuid4()}"

@@ -6,6 +6,8 @@ from typing import Final
 
 from ...protocol.api.broker.api_versions import API_VERSIONS
 from ...protocol.api.broker.describe_broker import DESCRIBE_BROKER
+from ...protocol.api.broker.describe_cluster import DESCRIBE_CLUSTER
+from ...protocol.api.broker.describe_quorum import DESCRIBE_QUORUM
 from ...protocol.api.cluster.describe_replicas import DESCRIBE_REPLICAS
 from ...protocol.api.cluster.promote import PROMOTE
 from ...protocol.api.cluster.replicate import REPLICATE
@@ -17,14 +19,17 @@ from ...protocol.api.groups.join_group import JOIN_GROUP
 from ...protocol.api.groups.leave_group import LEAVE_GROUP
 from ...protocol.api.groups.list_groups import LIST_GROUPS
 from ...protocol.api.groups.offset_commit import OFFSET_COMMIT
+from ...protocol.api.groups.offset_delete import OFFSET_DELETE
 from ...protocol.api.groups.offset_fetch import OFFSET_FETCH
 from ...protocol.api.groups.sync_group import SYNC_GROUP
 from ...protocol.api.log.count_by_time import COUNT_BY_TIME
 from ...protocol.api.log.describe_log import DESCRIBE_LOG
 from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
+from ...protocol.api.log.describe_producers import DESCRIBE_PRODUCERS
 from ...protocol.api.log.fetch import FETCH
 from ...protocol.api.log.init_producer_id import INIT_PRODUCER_ID
 from ...protocol.api.log.list_offsets import LIST_OFFSETS
+from ...protocol.api.log.list_transactions import LIST_TRANSACTIONS
 from ...protocol.api.log.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from ...protocol.api.log.produce import PRODUCE
 from ...protocol.api.security.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
@@ -42,7 +47,9 @@ from ...protocol.api.topics.create_topics import CREATE_TOPICS
 from ...protocol.api.topics.delete_records import DELETE_RECORDS
 from ...protocol.api.topics.delete_topics import DELETE_TOPICS
 from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
+from ...protocol.api.topics.elect_leaders import ELECT_LEADERS
 from ...protocol.api.topics.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
+from ...protocol.api.topics.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
 from ...protocol.api.topics.metadata import METADATA
 from .acls import create as create_acls
 from .acls import delete as delete_acls
@@ -52,6 +59,7 @@ from .base import Handler, HandlerOfMany, list_of_one
 from .counting import handle as count_by_time
 from .describe_broker import handle as describe_broker
 from .describe_log import handle as describe_log
+from .describe_producers import handle as describe_producers
 from .epochs import handle as offset_for_leader_epoch
 from .fetch import handle_many as fetch_many
 from .groups import find_coordinator, heartbeat
@@ -61,16 +69,19 @@ from .groups import sync as sync_group
 from .groups_admin import delete as delete_groups
 from .groups_admin import describe as describe_groups
 from .groups_admin import list_all as list_groups
+from .kafka_admin import describe_cluster, list_reassignments, list_transactions
 from .list_offsets import handle_many as list_offsets_many
 from .log_dirs import handle as describe_log_dirs
 from .logins import authenticate, handshake, sasl_authenticate
 from .metadata import handle as metadata
 from .positions import commit as commit_positions
+from .positions import delete as delete_positions
 from .positions import fetch as fetch_positions
 from .produce import handle_many as produce_many
 from .producer_ids import handle as init_producer_id
 from .quotas import alter as alter_quotas
 from .quotas import describe as describe_quotas
+from .refused import describe_quorum, elect_leaders
 from .repeats import answering_once, refusing_repeats
 from .replicas import describe as describe_replicas
 from .replicas import promote, replicate
@@ -125,7 +136,14 @@ HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
         DESCRIBE_GROUPS.key: describe_groups,
         LIST_GROUPS.key: list_groups,
         DELETE_GROUPS.key: delete_groups,
+        OFFSET_DELETE.key: delete_positions,
         API_VERSIONS.key: answer_api_versions,
+        ELECT_LEADERS.key: elect_leaders,
+        LIST_PARTITION_REASSIGNMENTS.key: list_reassignments,
+        DESCRIBE_QUORUM.key: describe_quorum,
+        DESCRIBE_CLUSTER.key: describe_cluster,
+        DESCRIBE_PRODUCERS.key: refusing_repeats(DESCRIBE_PRODUCERS, describe_producers),
+        LIST_TRANSACTIONS.key: list_transactions,
         DESCRIBE_LOG.key: refusing_repeats(DESCRIBE_LOG, describe_log),
         DESCRIBE_BROKER.key: describe_broker,
         COUNT_BY_TIME.key: count_by_time,

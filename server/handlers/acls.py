@@ -17,7 +17,7 @@ from ...protocol.api.security.acls import (
     DescribeAclsResponse,
     DescribedAcls,
 )
-from ...protocol.errors import CodedError
+from ...protocol.errors import CodedError, SecurityDisabled
 from ..outcomes import error_name
 from ..security.audit import DONE
 from .base import Call, Later, Services, in_turns
@@ -26,9 +26,22 @@ if TYPE_CHECKING:
     from ..security.acls import Acl
 
 
+def _disabled(services: Services) -> SecurityDisabled | None:
+    """What Kafka answers where no rule means anything; `None` where rules do."""
+    if services.security.authorization:
+        return None
+    return SecurityDisabled(
+        "authorization is off, so rules mean nothing here: set authorization=on and restart the "
+        "broker; `horolog acl` changes the rules in its data directory while it is stopped"
+    )
+
+
 def describe(
     services: Services, request: DescribeAclsRequest, call: Call
 ) -> DescribeAclsResponse | Later:
+    error = _disabled(services)
+    if error is not None:
+        return DescribeAclsResponse(error_code=error.code, error_message=error.message)
     return in_turns(services, _describing(services, request))
 
 
@@ -64,6 +77,10 @@ def create(
     services: Services, request: CreateAclsRequest, call: Call
 ) -> CreateAclsResponse | Later:
     """Those that can be rules, in one write; beside each of the others stands why not."""
+    error = _disabled(services)
+    if error is not None:
+        refused = AclCreationResult(error_code=error.code, error_message=error.message)
+        return CreateAclsResponse(results=[refused] * len(request.creations))
     return in_turns(services, _creating(services, request, call))
 
 
@@ -107,6 +124,10 @@ def delete(
     services: Services, request: DeleteAclsRequest, call: Call
 ) -> DeleteAclsResponse | Later:
     """What any of the filters means, in one write. A rule stands beside the first that means it."""
+    error = _disabled(services)
+    if error is not None:
+        refused = AclFilterResult(error_code=error.code, error_message=error.message)
+        return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
     return in_turns(services, _deleting(services, request, call))
 
 

@@ -1,14 +1,26 @@
 """api-versions: the table of requests."""
 
+import re
 from functools import cache
+from typing import Final
 
 from ...protocol.api.broker.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.api.registry import APIS
-from ...protocol.errors import UnsupportedVersion
+from ...protocol.errors import InvalidRequest, UnsupportedVersion
 from .base import Call, Services
+
+FIRST_VERSION_WITH_SOFTWARE: Final = 3
+"""Clients of it and later ones say which library they are."""
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""What the name and the version of a library look like, as in Kafka."""
 
 
 def handle(services: Services, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
+    """The table of requests. Raises `InvalidRequest`."""
+    if call.version >= FIRST_VERSION_WITH_SOFTWARE:
+        _check_software("client_software_name", request.client_software_name)
+        _check_software("client_software_version", request.client_software_version)
     several = services.cluster is not None
     return ApiVersionsResponse(api_keys=_table(native=not call.kafka, several=several))
 
@@ -18,6 +30,14 @@ def unknown_version(*, native: bool, several: bool) -> ApiVersionsResponse:
     code = UnsupportedVersion.code
     table = _table(native=native, several=several)
     return ApiVersionsResponse(error_code=code, api_keys=table)
+
+
+def _check_software(field: str, value: str) -> None:
+    if not _SOFTWARE.fullmatch(value):
+        raise InvalidRequest(
+            f"{field} is {value[:80]!r}; it must be letters, digits, `-` and `.`, with a letter or "
+            "a digit first and last"
+        )
 
 
 @cache

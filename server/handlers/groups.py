@@ -1,5 +1,7 @@
 """find-coordinator, join-group, sync-group, heartbeat, leave-group: what members of groups ask."""
 
+from typing import Final
+
 from ...protocol.api.groups.find_coordinator import (
     GROUP,
     TRANSACTION,
@@ -8,14 +10,31 @@ from ...protocol.api.groups.find_coordinator import (
 )
 from ...protocol.api.groups.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ...protocol.api.groups.join_group import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
-from ...protocol.api.groups.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ...protocol.api.groups.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    LeavingMember,
+    LeftMember,
+)
 from ...protocol.api.groups.sync_group import SyncGroupRequest, SyncGroupResponse
-from ...protocol.errors import InvalidRequest, NotCoordinator, UnsupportedVersion
+from ...protocol.api.pieces import Pieces
+from ...protocol.errors import (
+    InvalidRequest,
+    MemberIdRequired,
+    NotCoordinator,
+    UnsupportedVersion,
+)
 from ...storage.directory.positions import check_name
-from ..groups.member import Joined, Joining, Protocol, Refused, Synced
+from ..groups.member import IdGiven, Joined, Joining, Protocol, Refused, Synced
 from ..groups.service import Answer
 from ..security.session import ANONYMOUS
-from .base import Call, Later, Services
+from .base import Call, Later, Services, in_turns
+
+FIRST_VERSION_THAT_GIVES_IDS: Final = 4
+"""Of join-group: clients of it join again with the id that they get (KIP-394)."""
+
+FIRST_VERSION_OF_MANY: Final = 3
+"""Of leave-group: a request names all members that leave."""
 
 
 def find_coordinator(
@@ -33,7 +52,8 @@ def find_coordinator(
 
 
 def join(services: Services, request: JoinGroupRequest, call: Call) -> Later:
-    """Answered when all members have joined, or were waited for long enough."""
+    """Answered when all members have joined, or were waited for long enough; with a member id at
+    once where the client has to bring one."""
     check_name(request.group_id)
     timeout_ms = request.session_timeout_ms
     joining = Joining(
@@ -46,11 +66,15 @@ def join(services: Services, request: JoinGroupRequest, call: Call) -> Later:
         client_id=call.client_id or "",
         client_host=call.client_host,
         user="" if call.principal == ANONYMOUS else call.principal,
+        instance_id=request.group_instance_id,
     )
-    answer = services.groups.join(request.group_id, request.member_id, joining)
+    gives_id = call.version >= FIRST_VERSION_THAT_GIVES_IDS
+    answer = services.groups.join(request.group_id, request.member_id, joining, gives_id=gives_id)
 
     def make() -> JoinGroupResponse:
         joined = _outcome(answer)
+        if isinstance(joined, IdGiven):
+            return JoinGroupResponse(error_code=MemberIdRequired.code, member_id=joined.member_id)
         assert isinstance(joined, Joined)
         return JoinGroupResponse(
             generation_id=joined.generation,
@@ -58,8 +82,10 @@ def join(services: Services, request: JoinGroupRequest, call: Call) -> Later:
             leader=joined.leader,
             member_id=joined.member_id,
             members=[
-                JoinGroupMember(member_id=member_id, metadata=metadata)
-                for member_id, metadata in joined.members
+                JoinGroupMember(
+                    member_id=member_id, group_instance_id=instance_id, metadata=metadata
+                )
+                for member_id, instance_id, metadata in joined.members
             ],
         )
 
@@ -74,6 +100,7 @@ def sync(services: Services, request: SyncGroupRequest, call: Call) -> Later:
         request.member_id,
         request.generation_id,
         {each.member_id: each.assignment for each in request.assignments},
+        request.group_instance_id,
     )
 
     def make() -> SyncGroupResponse:
@@ -84,7 +111,7 @@ def sync(services: Services, request: SyncGroupRequest, call: Call) -> Later:
     return Later(answer, make, may_hurry=True)
 
 
-def _outcome(answer: Answer) -> Joined | Synced:
+def _outcome(answer: Answer) -> IdGiven | Joined | Synced:
     outcome = answer.result()
     if outcome is None:
         raise NotCoordinator("the connection ended before the other members had come")
@@ -95,11 +122,33 @@ def _outcome(answer: Answer) -> Joined | Synced:
 
 def heartbeat(services: Services, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
     check_name(request.group_id)
-    services.groups.heartbeat(request.group_id, request.member_id, request.generation_id)
+    services.groups.heartbeat(
+        request.group_id, request.member_id, request.generation_id, request.group_instance_id
+    )
     return HeartbeatResponse()
 
 
-def leave(services: Services, request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
+def leave(services: Services, request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse | Later:
+    """Drop a member, or each that the request names."""
     check_name(request.group_id)
+    if call.version >= FIRST_VERSION_OF_MANY:
+        return in_turns(services, _leaving(services, request))
     services.groups.leave(request.group_id, request.member_id)
     return LeaveGroupResponse()
+
+
+def _leaving(services: Services, request: LeaveGroupRequest) -> Pieces[LeaveGroupResponse]:
+    left: list[LeftMember] = []
+    for member in request.members:
+        left.append(_left(services, request.group_id, member))
+        yield
+    return LeaveGroupResponse(members=left)
+
+
+def _left(services: Services, group_id: str, member: LeavingMember) -> LeftMember:
+    left = LeftMember(member_id=member.member_id, group_instance_id=member.group_instance_id)
+    try:
+        services.groups.leave(group_id, member.member_id, member.group_instance_id)
+    except Exception as error:
+        left.error_code, _ = services.outcomes.of(error, api="leave-group")
+    return left

@@ -16,22 +16,32 @@ from ...protocol.api.groups.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from ...protocol.api.groups.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ...protocol.api.groups.list_groups import (
+    CLASSIC,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from ...protocol.api.operations import GROUP_OPERATIONS
+from ...protocol.api.security.acl_terms import ResourceType
 from ...protocol.errors import GroupIdNotFound
 from ...protocol.limits import MAX_LISTED
 from ...storage.directory.positions import check_name
 from ..groups.group import Group
 from ..groups.states import State
+from .allowed import allowed_bits
 from .base import Call, Later, Services
 
 
 def describe(services: Services, request: DescribeGroupsRequest, call: Call) -> Later:
     """State and members of each group that is named; one that does not exist is `Dead`."""
-    task = services.work.start(_describe(services, request))
+    task = services.work.start(_describe(services, request, call))
     return Later(task, task.result)
 
 
-async def _describe(services: Services, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+async def _describe(
+    services: Services, request: DescribeGroupsRequest, call: Call
+) -> DescribeGroupsResponse:
     described: list[DescribedGroup] = []
     turns = services.work.turns()
     for name in dict.fromkeys(request.groups):
@@ -42,6 +52,10 @@ async def _describe(services: Services, request: DescribeGroupsRequest) -> Descr
             known = services.directory.committed.has(name)
             state = State.EMPTY if known else State.DEAD
             described.append(DescribedGroup(group_id=name, group_state=state))
+        if request.include_authorized_operations:
+            described[-1].authorized_operations = allowed_bits(
+                services, call, ResourceType.GROUP, name, GROUP_OPERATIONS
+            )
         await turns.give_way()
     return DescribeGroupsResponse(groups=described)
 
@@ -56,6 +70,7 @@ def _described(group: Group) -> DescribedGroup:
         members=[
             DescribedGroupMember(
                 member_id=member.member_id,
+                group_instance_id=member.joining.instance_id,
                 client_id=member.joining.client_id,
                 client_host=member.joining.client_host,
                 member_metadata=member.metadata(group.protocol) if stable else b"",
@@ -67,22 +82,35 @@ def _described(group: Group) -> DescribedGroup:
 
 
 def list_all(services: Services, request: ListGroupsRequest, call: Call) -> Later:
-    """All groups, those with members first."""
-    task = services.work.start(_list(services))
+    """The groups that the filters let through, those with members first."""
+    task = services.work.start(_list(services, request))
     return Later(task, task.result)
 
 
-async def _list(services: Services) -> ListGroupsResponse:
+async def _list(services: Services, request: ListGroupsRequest) -> ListGroupsResponse:
+    if request.types_filter and CLASSIC not in map(str.lower, request.types_filter):
+        return ListGroupsResponse(groups=[])
+    wanted = frozenset(map(str.lower, request.states_filter))
     store = services.directory.committed
-    names = await services.work.in_storage_thread(partial(store.names, "", MAX_LISTED))
+    names: list[str] = []
+    if not wanted or State.EMPTY.lower() in wanted:
+        names = await services.work.in_storage_thread(partial(store.names, "", MAX_LISTED))
     groups = services.groups.coordinator.groups
-    with_members = {name for name, group in groups.items() if group.state is not State.EMPTY}
-    without = (groups.keys() | set(names)) - with_members
+    states = {
+        name: group.state
+        for name, group in groups.items()
+        if not wanted or group.state.lower() in wanted
+    }
+    with_members = {name for name, state in states.items() if state is not State.EMPTY}
+    without = {name for name in names if name not in groups} | (states.keys() - with_members)
     listed = [*sorted(with_members), *sorted(without)][:MAX_LISTED]
     return ListGroupsResponse(
         groups=[
             ListedGroup(
-                group_id=name, protocol_type=groups[name].protocol_type if name in groups else ""
+                group_id=name,
+                protocol_type=groups[name].protocol_type if name in groups else "",
+                group_state=states.get(name, State.EMPTY),
+                group_type=CLASSIC,
             )
             for name in listed
         ]

@@ -11,13 +11,14 @@ from ...protocol.api.log.list_offsets import (
     EARLIEST,
     LARGEST,
     LATEST,
+    OF_TIERS,
     ListOffsetsPartition,
     ListOffsetsPartitionResult,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResult,
 )
-from ...protocol.errors import InvalidRequest, UnsupportedForMessageFormat
+from ...protocol.errors import InvalidRequest, UnsupportedForMessageFormat, UnsupportedVersion
 from ...storage.log.log import Log
 from ...storage.read.search import Search
 from ...storage.read.time_lookup import Found
@@ -195,6 +196,12 @@ class _Listing:
 
 
 def _check_target(target: int) -> None:
+    tiered = OF_TIERS.get(target)
+    if tiered is not None:
+        raise UnsupportedVersion(
+            f"target {target} asks for {tiered}; there is no tiered storage in Horolog, ask for "
+            f"{EARLIEST}, the start, or {LATEST}, the end"
+        )
     if target < LARGEST:
         raise InvalidRequest(
             f"target {target} means nothing; it must be a time in ms from 0 on, {LATEST} for the "

@@ -1,6 +1,6 @@
-"""offset-commit and offset-fetch: named positions."""
+"""offset-commit, offset-fetch and offset-delete: named positions."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 from itertools import groupby
 
@@ -11,6 +11,12 @@ from ...protocol.api.groups.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitTopicResult,
 )
+from ...protocol.api.groups.offset_delete import (
+    OffsetDeletePartitionResult,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteTopicResult,
+)
 from ...protocol.api.groups.offset_fetch import (
     LIST_NAMES,
     LIST_POSITIONS,
@@ -20,12 +26,21 @@ from ...protocol.api.groups.offset_fetch import (
     OffsetFetchTopicResult,
 )
 from ...protocol.api.pieces import Pieces
-from ...protocol.errors import InvalidRequest, OffsetMetadataTooLarge
+from ...protocol.errors import (
+    GroupIdNotFound,
+    GroupSubscribedToTopic,
+    InvalidRequest,
+    NonEmptyGroup,
+    OffsetMetadataTooLarge,
+)
 from ...protocol.limits import MAX_LISTED
 from ...storage.directory.position_records import BROKERS, KEPT, NO_EPOCH
-from ...storage.directory.positions import Position
+from ...storage.directory.positions import Position, check_name
 from ...times import INT64_MAX
+from ..groups.group import Group
 from ..groups.states import State
+from ..groups.subscription import CONSUMER, NoSubscription, topics_of
+from ..work import Turns
 from .base import Call, Later, Services, in_turns
 
 FIRST_VERSION_WITH_ALL = 2
@@ -39,7 +54,9 @@ def commit(
 
     Raises what is wrong with the member that commits.
     """
-    services.groups.check_commit(request.group_id, request.member_id, request.generation_id)
+    services.groups.check_commit(
+        request.group_id, request.member_id, request.generation_id, request.group_instance_id
+    )
     return in_turns(services, _committing(services, request, _retention_ms(request, call)))
 
 
@@ -264,3 +281,86 @@ def _result(partition: int, position: Position | None) -> OffsetFetchPartitionRe
         timestamp_ms=position.timestamp_ms,
         commit_time_ms=position.commit_time_ms,
     )
+
+
+def delete(services: Services, request: OffsetDeleteRequest, call: Call) -> Later:
+    """Forget positions of a group, but for those in topics to which a member subscribes."""
+    task = services.work.start(_delete(services, request))
+    return Later(task, task.result)
+
+
+async def _delete(services: Services, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    """Raises `InvalidGroupId`, `GroupIdNotFound`, `NonEmptyGroup`, and what a commit of positions
+    may raise."""
+    name = request.group_id
+    check_name(name)
+    services.metadata.check_coordinates()
+    turns = services.work.turns()
+    asked = {topic.name: dict[int, None]() for topic in request.topics}
+    for topic in request.topics:
+        asked[topic.name] |= {each.partition: None for each in topic.partitions}
+        await turns.give_way()
+    subscribed = await _subscribed(services, name, asked, turns)
+    topics: list[OffsetDeleteTopicResult] = []
+    gone: list[tuple[str, int]] = []
+    for topic_name, partitions in asked.items():
+        results: list[OffsetDeletePartitionResult] = []
+        topics.append(OffsetDeleteTopicResult(name=topic_name, partitions=results))
+        for partition in partitions:
+            result = OffsetDeletePartitionResult(partition=partition)
+            results.append(result)
+            try:
+                services.logs.check_partition(topic_name, partition)
+                if subscribed is None or topic_name in subscribed:
+                    raise GroupSubscribedToTopic(
+                        f"a member of group {name!r} subscribes to topic {topic_name!r}"
+                    )
+                gone.append((topic_name, partition))
+            except Exception as error:
+                result.error_code, _ = services.outcomes.of(error, api="offset-delete")
+            await turns.give_way()
+    if gone:
+        await services.metadata.forget_some(name, gone)
+    return OffsetDeleteResponse(topics=topics)
+
+
+async def _subscribed(
+    services: Services, name: str, asked: Collection[str], turns: Turns
+) -> set[str] | None:
+    """Those of the topics to which members of a group subscribe; `None` where one does not say it.
+
+    Raises `GroupIdNotFound`, and `NonEmptyGroup` for members that are no consumers.
+    """
+    group = services.groups.coordinator.groups.get(name)
+    if group is None:
+        if not services.directory.committed.has(name):
+            raise GroupIdNotFound(f"there is no group {name!r}")
+        return set()
+    if group.state is State.EMPTY:
+        return set()
+    if group.protocol_type != CONSUMER:
+        raise NonEmptyGroup(
+            f"group {name!r} has {len(group.members)} members of the type "
+            f"{group.protocol_type[:80]!r}, of which it is not known what they read"
+        )
+    topics: set[str] = set()
+    for metadata in _subscriptions(group):
+        try:
+            for topic in topics_of(metadata):
+                if topic in asked:
+                    topics.add(topic)
+                await turns.give_way()
+        except NoSubscription:
+            return None
+        await turns.give_way()
+    return topics
+
+
+def _subscriptions(group: Group) -> list[bytes]:
+    """What the members brought for the protocol of the group; for all where none is chosen."""
+    return [
+        protocol.metadata
+        for member in group.members.values()
+        for protocol in member.joining.protocols
+        if protocol.name == group.protocol or not member.metadata(group.protocol)
+    ]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ...config.broker import BROKER_SETTINGS
+from ...config.setting import Kind
 from ...config.topic import TOPIC_SETTINGS, canonical_name, check_overrides, places, without_repeats
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.schema import replaced
@@ -258,12 +259,12 @@ def _altering(
             f"resource_type is {resource.resource_type}; it must be {TOPIC_RESOURCE} (topic)"
         )
     entry = services.logs.topic(resource.resource_name)
-    given = _named_once(resource)
+    defaults = services.settings.topic_defaults
+    given = _named_once(resource, lambda name: places(defaults, entry.overrides)[name][0][0])
     overrides = dict(entry.overrides) if incremental else {}
     for name in (name for name, value in given.items() if value is None):
         overrides.pop(canonical_name(name), None)
     asked = {name: value for name, value in given.items() if value is not None}
-    defaults = services.settings.topic_defaults
     overrides |= check_overrides(without_repeats(asked, defaults, entry.overrides))
     check_overrides(overrides)
     if validate_only:
@@ -274,8 +275,9 @@ def _altering(
     return altered
 
 
-def _named_once(resource: _Resource) -> dict[str, str | None]:
-    """The settings of `resource` by name, `None` for those to be unset.
+def _named_once(resource: _Resource, standing: Callable[[str], str]) -> dict[str, str | None]:
+    """The settings of `resource` by name, `None` for those to be unset; `standing` gives the value
+    that a setting has.
 
     Raises `InvalidRequest` where one is named twice. Two names of one setting may both have a
     value, on which others decide, or both be unset.
@@ -287,7 +289,7 @@ def _named_once(resource: _Resource) -> dict[str, str | None]:
             raise InvalidRequest(
                 f"the request names the setting {config.name[:100]!r} more than once; name it once"
             )
-        given[config.name] = _value(config)
+        given[config.name] = _value(config, standing)
         setting, is_unset = canonical_name(config.name), given[config.name] is None
         if unset.setdefault(setting, is_unset) != is_unset:
             raise InvalidRequest(
@@ -296,7 +298,9 @@ def _named_once(resource: _Resource) -> dict[str, str | None]:
     return given
 
 
-def _value(config: AlterableConfig | IncrementalConfig) -> str | None:
+def _value(
+    config: AlterableConfig | IncrementalConfig, standing: Callable[[str], str]
+) -> str | None:
     """What a setting is to be; `None`: unset. Raises `InvalidRequest`, `InvalidConfig`."""
     if isinstance(config, AlterableConfig):
         return config.value
@@ -309,10 +313,24 @@ def _value(config: AlterableConfig | IncrementalConfig) -> str | None:
         case incremental_alter_configs.DELETE:
             return None
         case incremental_alter_configs.APPEND | incremental_alter_configs.SUBTRACT:
-            raise InvalidConfig(
-                f"{name} is no list, so nothing can be appended to it or taken out of it; set it"
-            )
+            return _changed_list(config, name, standing)
     raise InvalidRequest(
         f"config_operation is {config.config_operation}; it must be 0 (set), 1 (delete), "
         "2 (append) or 3 (subtract)"
     )
+
+
+def _changed_list(config: IncrementalConfig, name: str, standing: Callable[[str], str]) -> str:
+    """A list with the items of `config` appended to it, each once, or without them. Raises
+    `InvalidRequest`, `InvalidConfig`."""
+    if TOPIC_SETTINGS[name].kind is not Kind.CHOICES:
+        raise InvalidConfig(
+            f"{name} is no list, so nothing can be appended to it or taken out of it; set it"
+        )
+    if config.value is None:
+        raise InvalidRequest(f"{name}: null can be neither appended nor taken out")
+    items = [item.strip() for item in config.value.split(",")]
+    before = standing(name).split(",")
+    if config.config_operation == incremental_alter_configs.APPEND:
+        return ",".join(dict.fromkeys([*before, *items]))
+    return ",".join(item for item in before if item not in items)

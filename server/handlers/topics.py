@@ -4,7 +4,7 @@ Topics are changed one after another, and the disk's part is done in a thread.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ...protocol.api.topics.create_partitions import (
     CreatePartitionsRequest,
@@ -73,12 +73,9 @@ def _creating(
                 "assignments come instead of num_partitions and replication_factor, which must "
                 f"then be -1; they are {partitions} and {topic.replication_factor}"
             )
-        partitions = _assigned_partitions(topic, services.settings.broker_id)
-    elif topic.replication_factor not in (1, DEFAULT):
-        raise InvalidReplicationFactor(
-            f"replication_factor is {topic.replication_factor}; each broker has all topics, so it "
-            "must be 1, or -1 for the default"
-        )
+        partitions = _assigned_partitions(topic, _broker_ids(services))
+    else:
+        _check_replication_factor(services, topic.replication_factor)
     if partitions == DEFAULT:
         partitions = services.settings.num_partitions
     entry = yield from services.metadata.topics.create(
@@ -89,23 +86,42 @@ def _creating(
     return entry
 
 
-def _assigned_partitions(topic: CreatableTopic, node_id: int) -> int:
-    """How many partitions the assignments name: each from 0 on once, each on this broker."""
+def _check_replication_factor(services: Services, factor: int) -> None:
+    """Raise `InvalidReplicationFactor`, as Kafka does, for more copies than there are brokers. For
+    any other number each of them has a copy."""
+    brokers = len(_broker_ids(services))
+    if factor != DEFAULT and not 1 <= factor <= brokers:
+        raise InvalidReplicationFactor(
+            f"replication_factor is {factor}; it must be 1 to {brokers}, the number of brokers on "
+            "record, or -1 for the default: each broker has all topics in any case"
+        )
+
+
+def _broker_ids(services: Services) -> Collection[int]:
+    """The brokers on record; all of them have every topic."""
+    cluster = services.cluster
+    return (services.settings.broker_id,) if cluster is None else cluster.standing.states()
+
+
+def _assigned_partitions(topic: CreatableTopic, known: Collection[int]) -> int:
+    """How many partitions the assignments name: each from 0 on once, on brokers on record."""
     partitions = sorted(assignment.partition for assignment in topic.assignments)
     if partitions != list(range(len(partitions))):
         raise InvalidReplicaAssignment(
             f"the assignments must name partitions 0 to {len(partitions) - 1}, each once"
         )
     for assignment in topic.assignments:
-        _check_assignment(assignment.partition, assignment.broker_ids, node_id)
+        _check_assignment(assignment.partition, assignment.broker_ids, known)
     return len(partitions)
 
 
-def _check_assignment(partition: int, broker_ids: Sequence[int], node_id: int) -> None:
-    if list(broker_ids) != [node_id]:
+def _check_assignment(partition: int, broker_ids: Sequence[int], known: Collection[int]) -> None:
+    named = set(broker_ids)
+    if not named or len(named) < len(broker_ids) or not named <= set(known):
+        there = ", ".join(map(str, sorted(known)))
+        there = f"is only broker {there}" if len(known) == 1 else f"are {there}, each at most once"
         raise InvalidReplicaAssignment(
-            f"partition {partition} is assigned to brokers {list(broker_ids[:10])}; there is only "
-            f"broker {node_id}"
+            f"partition {partition} is assigned to brokers {list(broker_ids[:10])}; there {there}"
         )
 
 
@@ -150,8 +166,9 @@ def _raising(
                 f"there are {len(topic.assignments)} assignments for {max(new, 0)} new partitions; "
                 "give one for each, or none at all"
             )
+        known = _broker_ids(services)
         for partition, assignment in enumerate(topic.assignments, start=present):
-            _check_assignment(partition, assignment.broker_ids, services.settings.broker_id)
+            _check_assignment(partition, assignment.broker_ids, known)
     changes = services.metadata.topics
     return (
         yield from changes.raise_partitions(topic.name, topic.count, validate_only=validate_only)

@@ -9,7 +9,7 @@ from ...protocol.api.topics.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from ...protocol.errors import InvalidRequest, OffsetOutOfRange
+from ...protocol.errors import InvalidRequest, OffsetOutOfRange, PolicyViolation
 from ...storage.log.log import Log
 from ..parking import Partition
 from ..syncing import synced_to
@@ -83,6 +83,11 @@ async def _trim(services: Services, topic: str, partition: int, offset: int) -> 
         raise OffsetOutOfRange(
             f"{topic}-{partition} cannot be trimmed to offset {offset}; it must be 0 to {end}, the "
             f"high watermark, or {ALL_READABLE} for just that"
+        )
+    if not log.settings.deletes:
+        raise PolicyViolation(
+            f"cleanup.policy of {topic} is {log.settings.cleanup_policy}; only a topic whose "
+            "cleanup.policy has delete in it can be trimmed"
         )
     if target > log.log_start_offset:
         services.directory.reserve.retrying(lambda: log.expiry.roll_before(target))

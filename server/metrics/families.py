@@ -209,6 +209,7 @@ def _logs(gauges: Gauges) -> Iterator[Family]:
     segments: dict[str, int] = {}
     unflushed: dict[str, int] = {}
     pinned: dict[str, int] = {}
+    not_cleaned: dict[str, int] = {}
 
     def ends() -> Iterator[Sample]:
         now_ms = gauges.retention_now_ms
@@ -221,6 +222,8 @@ def _logs(gauges: Gauges) -> Iterator[Family]:
                 (pinned, log.expiry.pinned_segments(now_ms)),
             ):
                 values[topic] = values.get(topic, 0) + number
+            if log.settings.compacts:
+                not_cleaned[topic] = not_cleaned.get(topic, 0) + log.size_bytes
             yield Sample((*_of(topic), ("partition", str(log.partition))), log.log_end_offset)
 
     yield Family(
@@ -239,6 +242,11 @@ def _logs(gauges: Gauges) -> Iterator[Family]:
             "Segments that retention.ms cannot delete yet because a message in them, or in an "
             "older one, has a time more than a minute in the future.",
             pinned,
+        ),
+        (
+            "horolog_not_cleaned_bytes",
+            "Bytes of compacted topics (cleanup.policy) that no cleaner has gone over yet.",
+            not_cleaned,
         ),
     ):
         yield Family(name, "gauge", text, ("topic",), _values(values))

@@ -103,6 +103,7 @@ def _settings(services: Services, name: str) -> dict[str, object]:
         "timestamp_type": settings.message_timestamp_type,
         "retention_ms": settings.retention_ms,
         "retention_bytes": settings.retention_bytes,
+        "cleanup_policy": settings.cleanup_policy,
         "segment_ms": settings.segment_ms,
         "segment_bytes": settings.segment_bytes,
     }

@@ -3,6 +3,10 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from ...config.address import split_address
+from ...protocol.api.broker.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+)
 from ...protocol.api.groups.find_coordinator import FindCoordinatorResponse
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.topics.metadata import MetadataBroker, MetadataResponse
@@ -29,7 +33,7 @@ class BrokerAddresses:
         """The answer of a broker that is alone, made that of one of several."""
         cluster = self._cluster
         me, leader = cluster.broker_id, self._leader_id()
-        addresses = {me: call.local_address, **self._others(call)}
+        addresses = self._all(call)
         response.brokers = [
             MetadataBroker(node_id=broker_id, host=host, port=port)
             for broker_id, (host, port) in sorted(addresses.items())
@@ -52,6 +56,15 @@ class BrokerAddresses:
                 seen += 1
                 if seen % _PARTITIONS_AT_ONCE == 0:
                     yield
+        return response
+
+    def brokers(self, response: DescribeClusterResponse, call: Call) -> DescribeClusterResponse:
+        """As `metadata`, of an answer without topics."""
+        response.brokers = [
+            DescribeClusterBroker(broker_id=broker_id, host=host, port=port)
+            for broker_id, (host, port) in sorted(self._all(call).items())
+        ]
+        response.controller_id = self._leader_id()
         return response
 
     def coordinator(self, call: Call) -> FindCoordinatorResponse:
@@ -77,6 +90,9 @@ class BrokerAddresses:
         leader_id = self._leader_id()
         known = self._cluster.decider.in_sync or self._cluster.fetcher.in_sync
         return sorted(known) or ([] if leader_id == NO_LEADER else [leader_id])
+
+    def _all(self, call: Call) -> dict[int, tuple[str, int]]:
+        return {self._cluster.broker_id: call.local_address, **self._others(call)}
 
     def _others(self, call: Call) -> dict[int, tuple[str, int]]:
         """The other brokers that are there, where clients of this protocol find them."""

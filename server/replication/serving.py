@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.api.broker.api_versions import API_VERSIONS
 from ...protocol.api.broker.describe_broker import DESCRIBE_BROKER
+from ...protocol.api.broker.describe_cluster import DESCRIBE_CLUSTER
+from ...protocol.api.broker.describe_quorum import DESCRIBE_QUORUM
 from ...protocol.api.cluster.describe_replicas import DESCRIBE_REPLICAS
 from ...protocol.api.cluster.promote import PROMOTE
 from ...protocol.api.cluster.replicate import REPLICATE
@@ -18,11 +20,13 @@ from ...protocol.api.groups.heartbeat import HEARTBEAT
 from ...protocol.api.groups.join_group import JOIN_GROUP
 from ...protocol.api.groups.leave_group import LEAVE_GROUP
 from ...protocol.api.groups.offset_commit import OFFSET_COMMIT
+from ...protocol.api.groups.offset_delete import OFFSET_DELETE
 from ...protocol.api.groups.offset_fetch import OFFSET_FETCH
 from ...protocol.api.groups.sync_group import SYNC_GROUP
 from ...protocol.api.log.describe_log import DESCRIBE_LOG
 from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
 from ...protocol.api.log.init_producer_id import INIT_PRODUCER_ID
+from ...protocol.api.log.list_transactions import LIST_TRANSACTIONS
 from ...protocol.api.schema import replaced
 from ...protocol.api.security.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from ...protocol.api.security.authenticate import AUTHENTICATE
@@ -34,6 +38,8 @@ from ...protocol.api.security.scram_credentials import (
     DESCRIBE_USER_SCRAM_CREDENTIALS,
 )
 from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
+from ...protocol.api.topics.elect_leaders import ELECT_LEADERS
+from ...protocol.api.topics.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
 from ...protocol.api.topics.metadata import METADATA, MetadataResponse
 from ...protocol.cluster_errors import CoordinatorLoading, NotLeader, OffsetNotAvailable
 from ...protocol.errors import CodedError, LeaderNotAvailable, NotCoordinator
@@ -58,6 +64,8 @@ EVERYWHERE: Final = frozenset(
         *(DESCRIBE_ACLS.key, CREATE_ACLS.key, DELETE_ACLS.key),
         *(DESCRIBE_USER_SCRAM_CREDENTIALS.key, ALTER_USER_SCRAM_CREDENTIALS.key),
         *(DESCRIBE_CLIENT_QUOTAS.key, ALTER_CLIENT_QUOTAS.key),
+        *(DESCRIBE_CLUSTER.key, LIST_PARTITION_REASSIGNMENTS.key, LIST_TRANSACTIONS.key),
+        *(DESCRIBE_QUORUM.key, ELECT_LEADERS.key),  # Which every broker refuses.
     }
 )
 """Requests that brokers answer whether they lead or not."""
@@ -72,7 +80,8 @@ KNOWN_S: Final = 5.0
 _OF_GROUPS: Final = frozenset(
     {
         *(HEARTBEAT.key, JOIN_GROUP.key, LEAVE_GROUP.key, SYNC_GROUP.key),
-        *(OFFSET_COMMIT.key, OFFSET_FETCH.key, DESCRIBE_GROUPS.key, DELETE_GROUPS.key),
+        *(OFFSET_COMMIT.key, OFFSET_FETCH.key, OFFSET_DELETE.key),
+        *(DESCRIBE_GROUPS.key, DELETE_GROUPS.key),
     }
 )
 
@@ -124,6 +133,7 @@ class Serving:
             for key, handler in handlers.items()
         }
         gated[METADATA.key] = self._metadata(handlers[METADATA.key])
+        gated[DESCRIBE_CLUSTER.key] = self._brokers(handlers[DESCRIBE_CLUSTER.key])
         gated[FIND_COORDINATOR.key] = self._coordinator(handlers[FIND_COORDINATOR.key])
         return gated
 
@@ -157,6 +167,15 @@ class Serving:
                 return in_turns(services, self._cluster.addresses.metadata(response, call))
 
             return then(handler(services, request, call), placed)
+
+        return handle
+
+    def _brokers(self, handler: Handler) -> Handler:
+        """All brokers that this one knows of, and which of them leads."""
+
+        def handle(services: Services, request: Any, call: Call) -> Any:
+            response = handler(services, request, call)
+            return self._cluster.addresses.brokers(response, call)
 
         return handle
 

@@ -7,6 +7,7 @@
                          which go on with [retention, used] where it is not kept for ever, and
                          with [retention, used, leader epoch] where that is known
     kind "forget":       no entries; drops all positions of the name
+    kind "forget-some":  entries [topic, partition, 0, -1, -1, ""]; drops these positions
     kind "forget-topic": no entries; `name` is a topic, dropped from under every name
 """
 
@@ -23,6 +24,7 @@ from ..names import MAX_TOPIC_NAME
 HEADER: Final = b"horolog positions 1\n"
 COMMIT: Final = "commit"
 FORGET: Final = "forget"
+FORGET_SOME: Final = "forget-some"
 FORGET_TOPIC: Final = "forget-topic"
 
 _FRAME = Struct(">II")
@@ -69,6 +71,11 @@ class Position(NamedTuple):
     """When its name was last seen in use after this commit; -1 when it was not."""
     leader_epoch: _Epoch = NO_EPOCH
     """Of the last message read (KIP-320); `NO_EPOCH` when it is not known."""
+
+
+def no_position(topic: str, partition: int) -> Position:
+    """What stands for a position that is dropped."""
+    return Position(topic, partition, 0, -1, -1, "")
 
 
 Read = Callable[[int, int], bytes]
@@ -153,7 +160,7 @@ def good_records(read: Read, size: int, start: int) -> Iterator[tuple[int, int, 
 
 _BODY: Final = msgspec.msgpack.Decoder(
     tuple[
-        Literal["commit", "forget", "forget-topic"],
+        Literal["commit", "forget", "forget-some", "forget-topic"],
         Annotated[str, msgspec.Meta(max_length=MAX_NAME_BYTES)],
         Annotated[list[Position], msgspec.Meta(max_length=_MAX_ENTRIES)],
     ]

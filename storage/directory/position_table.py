@@ -10,7 +10,7 @@ from operator import itemgetter
 from struct import Struct
 from typing import Final
 
-from .position_records import COMMIT, FORGET, Position, PositionChange
+from .position_records import COMMIT, FORGET, FORGET_SOME, KEPT, Position, PositionChange
 
 __all__ = ["NAME_BYTES", "POSITION_BYTES", "PositionTable"]
 
@@ -105,6 +105,8 @@ class PositionTable:
                 self._commit(name, entries)
         elif kind == FORGET:
             self._keep(name, {})
+        elif kind == FORGET_SOME:
+            self._drop(name, {entry[:2] for entry in entries})
         else:
             for owner, held in self._names.copy().items():
                 kept = {key: packed for key, packed in held.items() if key[0] != name}
@@ -121,6 +123,16 @@ class PositionTable:
             held[self._keys.setdefault(key, key)] = _pack(entry)
         self._count += count
         self.size_bytes += size_bytes
+
+    def _drop(self, name: str, gone: set[Key]) -> None:
+        """Leave those of the positions under `name` that are not `gone`. When the name was used
+        last stays known: they expire together."""
+        held = self._names.get(name, _NOTHING)
+        used_ms = max((_unpack(key, held[key]).used_ms for key in gone & held.keys()), default=-1)
+        self._keep(name, {key: packed for key, packed in held.items() if key not in gone})
+        kept = sorted(each for each in self.of(name) if each.retention_ms != KEPT)
+        if kept and used_ms > max(each.used_ms for each in kept):
+            self._commit(name, [kept[0]._replace(used_ms=used_ms)])
 
     def _keep(self, name: str, kept: dict[Key, bytes]) -> None:
         """Leave `kept` of the positions under `name`."""

@@ -10,7 +10,7 @@ because that was lowered, is read as any other; it takes what makes it no larger
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,7 @@ from .position_reading import MAX_POSITIONS, PositionReading
 from .position_records import (
     COMMIT,
     FORGET,
+    FORGET_SOME,
     FORGET_TOPIC,
     HEADER,
     KEPT,
@@ -31,6 +32,7 @@ from .position_records import (
     PositionChange,
     encode_change,
     good_records,
+    no_position,
 )
 from .position_rules import check_entry, check_name
 from .position_table import PositionTable
@@ -121,6 +123,15 @@ class Positions(PositionReading):
         with self._lock:
             if name in self._table:
                 self._write(PositionChange(FORGET, name, ()))
+
+    def forget_some(self, name: str, partitions: Iterable[tuple[str, int]]) -> None:
+        """Drop the positions of `name` in some partitions; durable on return. Raises
+        `StorageError`."""
+        with self._lock:
+            held = [each for each in partitions if self._table.get(name, *each) is not None]
+            if held:
+                gone = tuple(no_position(topic, partition) for topic, partition in held)
+                self._write(PositionChange(FORGET_SOME, name, gone))
 
     def expire(self, name: str, retention_ms: int, now_ms: int) -> int:
         """Forget `name` if it has expired, which a commit on its way may have changed; how many

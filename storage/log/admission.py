@@ -21,7 +21,7 @@ from ...protocol.records.layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, NO
 from ...protocol.records.messages.conversion import runs
 from ...protocol.records.messages.message import Entry, entries
 from ...protocol.records.messages.sets import set_append_time, set_offset, set_timestamp
-from ...protocol.records.problems import problem_error
+from ...protocol.records.problems import problem_error, without_key
 from ..files import Buffer
 from ..index.time_map import SetTimes
 from .admitted import LAST_FIRST_OFFSET, Admitted, LogEnd, check_entry_size, finished
@@ -41,8 +41,8 @@ def admit(record_set: Buffer, settings: TopicSettings, target: LogEnd) -> Admitt
 
     A buffer that is writable is changed in place, also when the set is refused. An incomplete
     message at the end is dropped, an incomplete batch is refused. Raises `CorruptMessage`,
-    `MessageTooLarge`, `InvalidTimestamp`, `UnsupportedForMessageFormat`, and `InvalidRequest` where
-    the log is at the end of all offsets.
+    `MessageTooLarge`, `InvalidTimestamp`, `InvalidRecord`, `UnsupportedForMessageFormat`, and
+    `InvalidRequest` where the log is at the end of all offsets.
     """
     if target.next_offset > LAST_FIRST_OFFSET:
         raise InvalidRequest(
@@ -67,6 +67,7 @@ def admit(record_set: Buffer, settings: TopicSettings, target: LogEnd) -> Admitt
         magic=target.magic,
         segment_offset=target.segment_offset,
         segment_position=target.segment_position,
+        keyed=settings.compacts,
     )
     _check_walk(data, found, settings)
     if not found.count and not found.batches:
@@ -212,7 +213,9 @@ def _admit_compressed(
             walked = walk(inner, 0, len(inner), check_crc=False, now_ms=target.now_ms)
         else:
             (wrapper,) = entries(data, start, end, verify_crc=False)
-            inner, walked, for_all_readers = _open_wrapper(wrapper, budget_bytes, target.now_ms)
+            inner, walked, for_all_readers = _open_wrapper(
+                wrapper, budget_bytes, target.now_ms, keyed=settings.compacts
+            )
             keeps_payload = walked.literal and for_all_readers
             budget_bytes -= len(inner)
         check_timestamps(inner, walked, settings, target.now_ms, wrapper)
@@ -294,7 +297,9 @@ def _target_codec(settings: TopicSettings, source: Codec, magic: int | None) -> 
     return Codec.GZIP if codec is Codec.ZSTD and older else codec
 
 
-def _open_wrapper(wrapper: Entry, budget_bytes: int, now_ms: int) -> tuple[bytes, Walk, bool]:
+def _open_wrapper(
+    wrapper: Entry, budget_bytes: int, now_ms: int, *, keyed: bool
+) -> tuple[bytes, Walk, bool]:
     """The set inside of a wrapper, with every message of it checked, and whether all clients read
     it as it is compressed."""
     if wrapper.value is None:
@@ -302,8 +307,10 @@ def _open_wrapper(wrapper: Entry, budget_bytes: int, now_ms: int) -> tuple[bytes
     inner, for_all_readers = open_sent(
         wrapper.codec, wrapper.value, magic=wrapper.magic, max_bytes=max(budget_bytes, 0)
     )
-    walked = walk(inner, 0, len(inner), now_ms=now_ms)
+    walked = walk(inner, 0, len(inner), now_ms=now_ms, keyed=keyed)
     where = f"inside the compressed message at byte {wrapper.position} of the set"
+    if walked.problem is Problem.KEY:
+        raise without_key(f"{where}: the message at byte {walked.problem_position}")
     if walked.problem is not Problem.NONE:
         raise CorruptMessage(f"{where}: {problem_error(inner, walked, len(inner)).message}")
     if not walked.count:

@@ -48,7 +48,11 @@ def check_batches(
     position = 0
     while position < end:
         checked = check_batch(
-            data, position, max_decompressed_bytes=max(budget_bytes, 0), now_ms=now_ms
+            data,
+            position,
+            max_decompressed_bytes=max(budget_bytes, 0),
+            now_ms=now_ms,
+            keyed=settings.compacts,
         )
         header = checked.header
         if header.is_transactional:

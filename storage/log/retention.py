@@ -175,6 +175,8 @@ def _kept_because(
     high_watermark: int,
     behind: int | None,
 ) -> str:
+    if not settings.deletes:
+        return f"cleanup.policy is {settings.cleanup_policy}, so it stays; it is not cleaned yet"
     expires_ms = _expires_ms(segment, settings)
     if expires_ms is None or now_ms < expires_ms:
         limit = "retention.ms is off" if expires_ms is None else f"until {format_time(expires_ms)}"

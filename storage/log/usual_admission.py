@@ -68,6 +68,7 @@ def admit_usual(
         close_ms=CLOSE_MS,
         block_bytes=BLOCK_BYTES if active.time_map.makes else 0,
         block_since_bytes=active.time_map.since_bytes,
+        keyed=settings.compacts,
     )
     if found is None:
         return None

@@ -6,20 +6,24 @@ from dataclasses import replace
 from ..directory.position_records import (
     COMMIT,
     FORGET,
+    FORGET_SOME,
     FORGET_TOPIC,
     KEPT,
     Position,
     PositionChange,
+    no_position,
 )
 from ..directory.position_table import PositionTable
 from ..directory.topics import TopicEntry
 from .records import (
     MetadataRecord,
     PartitionsAdded,
+    PositionRecord,
     PositionsCommitted,
     PositionsForgotten,
     PositionsUsed,
     SettingsAltered,
+    SomeForgotten,
     TopicCreated,
     TopicDeleted,
 )
@@ -41,7 +45,7 @@ class MetadataState:
 
     def apply(self, record: MetadataRecord) -> str | None:
         """Take in a record; the topic that is not what it was, if one is."""
-        if isinstance(record, PositionsCommitted | PositionsUsed | PositionsForgotten):
+        if isinstance(record, PositionRecord):
             self._move(record)
             return None
         if isinstance(record, TopicCreated):
@@ -53,7 +57,7 @@ class MetadataState:
         fits = entry.topic_id == record.topic_id
         return record.name if fits and self._change(entry, record) else None
 
-    def _move(self, record: PositionsCommitted | PositionsUsed | PositionsForgotten) -> None:
+    def _move(self, record: PositionRecord) -> None:
         match record:
             case PositionsCommitted(group, positions):
                 kept = [each for topic_id, each in positions if self._has(topic_id, each)]
@@ -65,6 +69,10 @@ class MetadataState:
                 change = PositionChange(COMMIT, group, used)
             case PositionsForgotten(group):
                 change = PositionChange(FORGET, group, ())
+            case SomeForgotten(group, partitions):
+                places = ((each[0], no_position(each[1], each[2])) for each in partitions)
+                gone = [each for topic_id, each in places if self._has(topic_id, each)]
+                change = PositionChange(FORGET_SOME, group, gone)
         self.positions.apply(change)
 
     def _change(

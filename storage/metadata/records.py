@@ -8,10 +8,12 @@
     "positions"    group, [position, ...]                        positions were committed
     "used"         group, time in ms                             the group has members still
     "forgotten"    group                                         all positions of a group are gone
+    "some gone"    group, [[topic, topic id, partition], ...]    these positions of a group are gone
 
 A position is `[topic, topic id, partition, offset, time of the last message read, leader epoch of
 that message, commit time, text, retention, time of the last use]`; times in ms. The leader epoch is
--1 where it is not known. What a record says is all or nothing.
+-1 where it is not known. What a record says is all or nothing. A record of "some gone" has version
+2, all others have version 1.
 
 A later version may add kinds and put more behind a position. It gives its records another version
 then, and a broker that does not know that stops at them: it cannot know what it would leave out.
@@ -31,6 +33,7 @@ from ..directory.topics import TopicEntry
 from ..names import is_topic_name
 
 VERSION: Final = 1
+"""Of a record, where `_LATER` has no other for its kind."""
 
 MAX_RECORD_BYTES: Final = 16 << 20
 """A commit of 100,000 positions without texts takes 9 MiB; a request is smaller than this."""
@@ -48,11 +51,16 @@ DELETED: Final = "deleted"
 POSITIONS: Final = "positions"
 USED: Final = "used"
 FORGOTTEN: Final = "forgotten"
+SOME_GONE: Final = "some gone"
+
+_LATER: Final[Mapping[str, int]] = {SOME_GONE: 2}
+"""The versions of kinds that were added later."""
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 _INT32_MAX: Final = 2**31 - 1
 _POSITION_FIELDS: Final = 10
+_PLACE_FIELDS: Final = 3
 
 
 class MalformedRecord(ValueError):
@@ -109,21 +117,28 @@ class PositionsForgotten(NamedTuple):
     group: str
 
 
-MetadataRecord = (
-    TopicCreated
-    | PartitionsAdded
-    | SettingsAltered
-    | TopicDeleted
-    | PositionsCommitted
-    | PositionsUsed
-    | PositionsForgotten
-)
+class SomeForgotten(NamedTuple):
+    """Some positions of a group are gone."""
+
+    group: str
+    partitions: Sequence[tuple[str, str, int]]
+    """Topic id, topic and partition of each."""
+
+
+PositionRecord = PositionsCommitted | PositionsUsed | PositionsForgotten | SomeForgotten
+
+MetadataRecord = TopicCreated | PartitionsAdded | SettingsAltered | TopicDeleted | PositionRecord
 
 
 def encode_record(record: MetadataRecord) -> bytes:
     """The bytes of a record."""
-    packed: bytes = msgpack.packb([VERSION, *_fields(record)])
+    fields = _fields(record)
+    packed: bytes = msgpack.packb([_version_of(fields[0]), *fields])
     return packed
+
+
+def _version_of(kind: Any) -> int:
+    return _LATER.get(kind, VERSION) if isinstance(kind, str) else VERSION
 
 
 def _fields(record: MetadataRecord) -> list[Any]:
@@ -143,6 +158,9 @@ def _fields(record: MetadataRecord) -> list[Any]:
             return [USED, group, used_ms]
         case PositionsForgotten(group):
             return [FORGOTTEN, group]
+        case SomeForgotten(group, partitions):
+            places = [[topic, topic_id, number] for topic_id, topic, number in partitions]
+            return [SOME_GONE, group, places]
 
 
 def _position_fields(topic_id: str, position: Position) -> list[Any]:
@@ -164,11 +182,13 @@ def decode_record(data: bytes | None) -> MetadataRecord:
     if not isinstance(fields, list) or len(fields) < 2 or type(fields[0]) is not int:
         raise MalformedRecord("it is not a list that begins with version and kind")
     version, kind, *rest = fields
-    if version != VERSION:
+    if version not in (VERSION, *_LATER.values()):
         raise MalformedRecord(
-            f"it has version {version}, this Horolog knows {VERSION}; start the version that "
-            "wrote it, or a later one"
+            f"it has version {version}, this Horolog knows {VERSION} to {max(_LATER.values())}; "
+            "start the version that wrote it, or a later one"
         )
+    if version != _version_of(kind):
+        raise MalformedRecord(f"it has version {version}, and its kind is {str(kind)[:40]!r}")
     decode = _DECODERS.get(kind) if isinstance(kind, str) else None
     if decode is None:
         raise MalformedRecord(f"its kind is {str(kind)[:40]!r}, which is none")
@@ -220,6 +240,21 @@ def _forgotten(group: Any) -> PositionsForgotten:
     return PositionsForgotten(_group(group))
 
 
+def _some_gone(group: Any, partitions: Any) -> SomeForgotten:
+    if not isinstance(partitions, list):
+        raise MalformedRecord("partitions are not a list")
+    return SomeForgotten(_group(group), tuple(_place(each) for each in partitions))
+
+
+def _place(fields: Any) -> tuple[str, str, int]:
+    if not isinstance(fields, list) or len(fields) != _PLACE_FIELDS:
+        raise MalformedRecord(f"a partition is not a list of {_PLACE_FIELDS}")
+    topic, topic_id, partition = fields
+    if type(partition) is not int or not 0 <= partition <= _INT32_MAX:
+        raise MalformedRecord(f"partition {str(partition)[:40]} is not 0 to {_INT32_MAX}")
+    return _id(topic_id), _name(topic), partition
+
+
 _DECODERS: Final[Mapping[str, Callable[..., MetadataRecord]]] = {
     TOPIC: _topic,
     PARTITIONS: _partitions,
@@ -228,6 +263,7 @@ _DECODERS: Final[Mapping[str, Callable[..., MetadataRecord]]] = {
     POSITIONS: _committed,
     USED: _used,
     FORGOTTEN: _forgotten,
+    SOME_GONE: _some_gone,
 }
 
 

@@ -8,6 +8,7 @@ Batches that belong to transactions, which only other brokers store, are followe
 transaction that has not ended begins, and which have been aborted.
 """
 
+import heapq
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -55,6 +56,11 @@ class SentBatch(NamedTuple):
         return self.first_offset + self.messages - 1
 
     @property
+    def last_sequence(self) -> int:
+        """The number of its last message."""
+        return (self.first_sequence + self.messages - 1) % SEQUENCES
+
+    @property
     def next_sequence(self) -> int:
         """The number of the message after its last."""
         return (self.first_sequence + self.messages) % SEQUENCES
@@ -96,7 +102,6 @@ class ProducerStates:
         self.aborted: list[AbortedTransaction] = []
         """In the order in which they ended."""
         self.open_count = 0
-        """How many producers have a transaction that has not ended."""
         """How many producers have a transaction that has not ended."""
         self._size_bytes = 0
         self._room: ProducerBudget | None = None
@@ -140,6 +145,12 @@ class ProducerStates:
     def items(self) -> Iterator[tuple[int, Producer]]:
         """Producer ids and what is known of them."""
         return chain(self._handed_out.items(), self._self_chosen.items())
+
+    def newest(self, count: int) -> list[tuple[int, Producer]]:
+        """Up to so many producers, those that sent last first."""
+        each = (reversed(self._handed_out.items()), reversed(self._self_chosen.items()))
+        merged = heapq.merge(*each, key=lambda item: -item[1].seen_ms)
+        return list(islice(merged, count))
 
     def get(self, producer_id: int) -> Producer | None:
         return self._like(producer_id).get(producer_id)

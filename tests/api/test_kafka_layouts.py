@@ -12,6 +12,8 @@ TOPIC_ERROR_TEXTS = "[name string, error_code int16, error_message nullable stri
 CONFIGS = "[name string, value nullable string]"
 RESOURCE = "resource_type int8, resource_name string"
 MEMBERSHIP = "generation_id int32, member_id string"
+INSTANCE = "group_instance_id nullable string"
+NAMED_PARTITIONS = "[name string, partitions [int32]]"
 JOINED = (
     "error_code int16, generation_id int32, protocol_name string, leader string, member_id "
     "string, members [member_id string, metadata bytes]"
@@ -33,6 +35,7 @@ OFFLINE = ", offline_replicas [int32]"
 ACL = "principal string, host string, operation int8, permission_type int8"
 ACL_FILTER = "principal nullable string, host nullable string, operation int8, permission_type int8"
 ERROR_TEXT = "error_code int16, error_message nullable string"
+QUORUM_REPLICA = "log_end_offset int64, last_fetch_timestamp int64, last_caught_up_timestamp int64"
 API_RANGES = "[api_key int16, min_version int16, max_version int16]"
 
 # Kafka's layouts, written down from its protocol and not from our declarations.
@@ -108,6 +111,13 @@ KAFKA_LAYOUTS = [
         "int32, current_leader_epoch int32, timestamp int64]]",
         id="list-offsets-4",
     ),
+    pytest.param(
+        2,
+        (5, 6, 7),
+        "replica_id int32, isolation_level int8, topics [name string, partitions [partition "
+        "int32, current_leader_epoch int32, timestamp int64]]",
+        id="list-offsets-5",
+    ),
     # Null is for all topics from version 1 on; before, null is no list at all.
     pytest.param(3, (0, 1, 2, 3), "topics nullable [name string]", id="metadata"),
     pytest.param(
@@ -169,6 +179,14 @@ KAFKA_LAYOUTS = [
         id="offset-commit-6",
     ),
     pytest.param(
+        8,
+        (7,),
+        f"group_id string, {MEMBERSHIP}, {INSTANCE}, topics [name string, partitions [partition "
+        "int32, committed_offset int64, committed_leader_epoch int32, committed_metadata nullable "
+        "string]]",
+        id="offset-commit-7",
+    ),
+    pytest.param(
         9,
         (0, 1, 2, 3, 4, 5),
         "group_id string, topics nullable [name string, partitions [int32]]",
@@ -185,23 +203,91 @@ KAFKA_LAYOUTS = [
     ),
     pytest.param(
         11,
-        (1, 2, 3),
+        (1, 2, 3, 4),
         "group_id string, session_timeout_ms int32, rebalance_timeout_ms int32, member_id string, "
         "protocol_type string, protocols [name string, metadata bytes]",
         id="join-group-1",
     ),
+    pytest.param(
+        11,
+        (5,),
+        "group_id string, session_timeout_ms int32, rebalance_timeout_ms int32, member_id string, "
+        f"{INSTANCE}, protocol_type string, protocols [name string, metadata bytes]",
+        id="join-group-5",
+    ),
     pytest.param(12, (0, 1, 2), f"group_id string, {MEMBERSHIP}", id="heartbeat"),
+    pytest.param(12, (3,), f"group_id string, {MEMBERSHIP}, {INSTANCE}", id="heartbeat-3"),
     pytest.param(13, (0, 1, 2), "group_id string, member_id string", id="leave-group"),
+    pytest.param(
+        13, (3,), f"group_id string, members [member_id string, {INSTANCE}]", id="leave-group-3"
+    ),
     pytest.param(
         14,
         (0, 1, 2),
         f"group_id string, {MEMBERSHIP}, assignments [member_id string, assignment bytes]",
         id="sync-group",
     ),
+    pytest.param(
+        14,
+        (3,),
+        f"group_id string, {MEMBERSHIP}, {INSTANCE}, assignments [member_id string, assignment "
+        "bytes]",
+        id="sync-group-3",
+    ),
     pytest.param(15, (0, 1, 2), "groups [string]", id="describe-groups"),
-    pytest.param(16, (0, 1, 2), "", id="list-groups"),
+    pytest.param(
+        15,
+        (3, 4),
+        "groups [string], include_authorized_operations boolean",
+        id="describe-groups-3",
+    ),
+    pytest.param(16, (0, 1, 2, 3), "", id="list-groups"),
+    pytest.param(16, (4,), "states_filter [string]", id="list-groups-4"),
+    pytest.param(16, (5,), "states_filter [string], types_filter [string]", id="list-groups-5"),
     pytest.param(42, (0, 1), "groups_names [string]", id="delete-groups"),
     pytest.param(18, (0, 1, 2), "", id="api-versions"),
+    pytest.param(
+        18,
+        (3,),
+        "client_software_name string, client_software_version string",
+        id="api-versions-3",
+    ),
+    pytest.param(
+        43,
+        (1,),
+        "election_type int8, topic_partitions nullable [topic string, partitions [int32]], "
+        "timeout_ms int32",
+        id="elect-leaders",
+    ),
+    pytest.param(
+        46,
+        (0,),
+        "timeout_ms int32, topics nullable [name string, partition_indexes [int32]]",
+        id="list-reassignments",
+    ),
+    pytest.param(
+        47,
+        (0,),
+        "group_id string, topics [name string, partitions [partition int32]]",
+        id="offset-delete",
+    ),
+    pytest.param(
+        55,
+        (0, 1, 2),
+        "topics [topic_name string, partitions [partition_index int32]]",
+        id="describe-quorum",
+    ),
+    pytest.param(60, (0,), "include_cluster_authorized_operations boolean", id="describe-cluster"),
+    pytest.param(
+        60,
+        (1,),
+        "include_cluster_authorized_operations boolean, endpoint_type int8",
+        id="describe-cluster-1",
+    ),
+    pytest.param(61, (0,), f"topics {NAMED_PARTITIONS}", id="describe-producers"),
+    pytest.param(
+        66, (0,), "state_filters [string], producer_id_filters [int64]", id="list-transactions"
+    ),
     pytest.param(
         19,
         (0,),
@@ -422,7 +508,7 @@ KAFKA_RESPONSE_LAYOUTS = [
     ),
     pytest.param(
         2,
-        (4,),
+        (4, 5, 6, 7),
         f"{THROTTLE}, topics [name string, partitions [partition int32, error_code int16, "
         "timestamp int64, offset int64, leader_epoch int32]]",
         id="list-offsets-4",
@@ -471,7 +557,7 @@ KAFKA_RESPONSE_LAYOUTS = [
         )
     ),
     pytest.param(8, (0, 1, 2), COMMITTED, id="offset-commit"),
-    pytest.param(8, (3, 4, 5, 6), f"{THROTTLE}, {COMMITTED}", id="offset-commit-3"),
+    pytest.param(8, (3, 4, 5, 6, 7), f"{THROTTLE}, {COMMITTED}", id="offset-commit-3"),
     pytest.param(
         9,
         (0, 1),
@@ -512,23 +598,57 @@ KAFKA_RESPONSE_LAYOUTS = [
         id="coordinator-1",
     ),
     pytest.param(11, (0, 1), JOINED, id="join-group"),
-    pytest.param(11, (2, 3), f"{THROTTLE}, {JOINED}", id="join-group-2"),
+    pytest.param(11, (2, 3, 4), f"{THROTTLE}, {JOINED}", id="join-group-2"),
+    pytest.param(
+        11,
+        (5,),
+        f"{THROTTLE}, {JOINED.replace('metadata', f'{INSTANCE}, metadata')}",
+        id="join-group-5",
+    ),
     pytest.param(12, (0,), "error_code int16", id="heartbeat"),
-    pytest.param(12, (1, 2), f"{THROTTLE}, error_code int16", id="heartbeat-1"),
+    pytest.param(12, (1, 2, 3), f"{THROTTLE}, error_code int16", id="heartbeat-1"),
     pytest.param(13, (0,), "error_code int16", id="leave-group"),
     pytest.param(13, (1, 2), f"{THROTTLE}, error_code int16", id="leave-group-1"),
+    pytest.param(
+        13,
+        (3,),
+        f"{THROTTLE}, error_code int16, members [member_id string, {INSTANCE}, error_code int16]",
+        id="leave-group-3",
+    ),
     pytest.param(14, (0,), "error_code int16, assignment bytes", id="sync-group"),
-    pytest.param(14, (1, 2), f"{THROTTLE}, error_code int16, assignment bytes", id="sync-group-1"),
+    pytest.param(
+        14, (1, 2, 3), f"{THROTTLE}, error_code int16, assignment bytes", id="sync-group-1"
+    ),
     pytest.param(15, (0,), GROUPS, id="describe-groups"),
     pytest.param(15, (1, 2), f"{THROTTLE}, {GROUPS}", id="describe-groups-1"),
+    *(
+        pytest.param(
+            15,
+            (version,),
+            f"{THROTTLE}, {GROUPS.replace('client_id', member).removesuffix(']')}, "
+            "authorized_operations int32]",
+            id=f"describe-groups-{version}",
+        )
+        for version, member in ((3, "client_id"), (4, f"{INSTANCE}, client_id"))
+    ),
     pytest.param(
         16, (0,), "error_code int16, groups [group_id string, protocol_type string]", id="list-0"
     ),
     pytest.param(
         16,
-        (1, 2),
+        (1, 2, 3),
         f"{THROTTLE}, error_code int16, groups [group_id string, protocol_type string]",
         id="list-1",
+    ),
+    *(
+        pytest.param(
+            16,
+            (version,),
+            f"{THROTTLE}, error_code int16, groups [group_id string, protocol_type string, "
+            f"group_state string{group_type}]",
+            id=f"list-{version}",
+        )
+        for version, group_type in ((4, ""), (5, ", group_type string"))
     ),
     pytest.param(
         42,
@@ -539,9 +659,77 @@ KAFKA_RESPONSE_LAYOUTS = [
     pytest.param(18, (0,), f"error_code int16, api_keys {API_RANGES}", id="api-versions"),
     pytest.param(
         18,
-        (1, 2),
+        (1, 2, 3),
         f"error_code int16, api_keys {API_RANGES}, {THROTTLE}",
         id="api-versions-1",
+    ),
+    pytest.param(
+        43,
+        (1,),
+        f"{THROTTLE}, error_code int16, topics [topic string, partitions [partition int32, "
+        f"{ERROR_TEXT}]]",
+        id="elect-leaders",
+    ),
+    pytest.param(
+        46,
+        (0,),
+        f"{THROTTLE}, {ERROR_TEXT}, topics [name string, partitions [partition_index int32, "
+        "replicas [int32], adding_replicas [int32], removing_replicas [int32]]]",
+        id="list-reassignments",
+    ),
+    pytest.param(
+        47,
+        (0,),
+        f"error_code int16, {THROTTLE}, topics [name string, partitions [partition int32, "
+        "error_code int16]]",
+        id="offset-delete",
+    ),
+    *(
+        pytest.param(
+            55,
+            (version,),
+            f"error_code int16, {text}topics [topic_name string, partitions [partition_index "
+            f"int32, error_code int16, {text}leader_id int32, leader_epoch int32, high_watermark "
+            f"int64, current_voters [{voter}], observers [{voter}]]]{nodes}",
+            id=f"describe-quorum-{version}",
+        )
+        for version, text, voter, nodes in (
+            (0, "", "replica_id int32, log_end_offset int64", ""),
+            (1, "", f"replica_id int32, {QUORUM_REPLICA}", ""),
+            (
+                2,
+                "error_message nullable string, ",
+                "replica_id int32, replica_directory_high int64, replica_directory_low int64, "
+                f"{QUORUM_REPLICA}",
+                ", nodes [node_id int32, listeners [name string, host string, port int16]]",
+            ),
+        )
+    ),
+    *(
+        pytest.param(
+            60,
+            (version,),
+            f"{THROTTLE}, {ERROR_TEXT}, {endpoint}cluster_id string, controller_id int32, brokers "
+            "[broker_id int32, host string, port int32, rack nullable string], "
+            "cluster_authorized_operations int32",
+            id=f"describe-cluster-{version}",
+        )
+        for version, endpoint in ((0, ""), (1, "endpoint_type int8, "))
+    ),
+    pytest.param(
+        61,
+        (0,),
+        f"{THROTTLE}, topics [name string, partitions [partition int32, {ERROR_TEXT}, "
+        "active_producers [producer_id int64, producer_epoch int32, last_sequence int32, "
+        "last_timestamp int64, coordinator_epoch int32, current_txn_start_offset int64]]]",
+        id="describe-producers",
+    ),
+    pytest.param(
+        66,
+        (0,),
+        f"{THROTTLE}, error_code int16, unknown_state_filters [string], transaction_states "
+        "[transactional_id string, producer_id int64, transaction_state string]",
+        id="list-transactions",
     ),
     pytest.param(19, (0,), f"topics {TOPIC_ERRORS}", id="create-topics"),
     pytest.param(19, (1,), f"topics {TOPIC_ERROR_TEXTS}", id="create-topics-1"),

@@ -245,7 +245,7 @@ def test_the_hashes_of_all_texts_are_computed_in_pieces(monkeypatch: pytest.Monk
         MetadataTopicResult(error_code=0, name=HashedText("x" * 32_000), partitions=[])
         for _ in range(200)
     ]
-    members = [HashedText("m" * 16_000) for _ in range(200)]
+    members: list[str] = [HashedText("m" * 16_000) for _ in range(200)]
     for message, whole_bytes in (
         (
             MetadataResponse(brokers=[], topics=of_topics, cluster_id=HashedText("c")),

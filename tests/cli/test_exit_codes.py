@@ -101,7 +101,7 @@ WRONG_SETTINGS = [
     "retention.ms=x",
     "segment.bytes=1",
     "listen=x",
-    "cleanup.policy=compact",
+    "cleanup.policy=keep",
 ]
 
 TIME_OPTIONS = [

@@ -106,6 +106,68 @@ def test_when_age_deletes_nothing(horolog_broker: BrokerThread, ask: Run) -> Non
     assert "retention.bytes is 4.0 KiB" in told
 
 
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_a_compacted_topic_is_not_cleaned_yet(
+    horolog_broker: BrokerThread, ask: Run, policy: str
+) -> None:
+    """By `explain retention`, `topic describe` and a metric."""
+    size = 'horolog_not_cleaned_bytes{topic="clicks"} '
+    ask("topic", "create", "clicks", "--set", f"cleanup.policy={policy}")
+    ask("topic", "create", "plain")
+    deletes = "delete" in policy
+    (segment,) = ask("explain", "retention", "clicks", "--json").objects
+    assert (segment["cleanup_policy"], segment["not_cleaned_yet"]) == (policy, True)
+    assert (segment["worst_case_ms"] is not None) == deletes
+    told = ask("explain", "retention", "clicks").out
+    assert f"cleanup.policy is {policy}: not cleaned yet" in told
+    assert ("A message can get" in told) == deletes
+    assert ("Nothing goes because of its age" in told) != deletes
+    told = ask("topic", "describe", "clicks").out
+    assert f"cleanup.policy is {policy}: not cleaned yet" in told
+    for topic, compacted in (("clicks", True), ("plain", False)):
+        (described,) = ask("topic", "describe", topic, "--json").objects
+        assert described["not_cleaned_yet"] is compacted
+    metrics = horolog_broker._broker.metrics_text().decode()
+    assert size in metrics
+    assert size.replace("clicks", "plain") not in metrics
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_messages_without_a_key_are_counted(
+    horolog_broker: BrokerThread, ask: Run, policy: str
+) -> None:
+    """Decision 43: those that were stored before the topic was compacted stay."""
+    ask("topic", "create", "clicks", "--partitions", "2")
+    append(horolog_broker, 0, 0, 0)
+    ask("topic", "alter", "clicks", "--set", f"cleanup.policy={policy}")
+
+    async def send_keyed() -> None:
+        async with horolog.Producer(horolog_broker.address) as producer:
+            await producer.send("clicks", b"value", key=b"key", partition=0)
+            await producer.send("clicks", b"value", key=b"", partition=1)
+
+    asyncio.run(send_keyed())
+    counts = ask("explain", "compaction", "clicks", "--json").objects
+    assert [one["partition"] for one in counts] == [0, 1]
+    assert sum(one["messages"] for one in counts) == 5
+    assert sum(one["without_key"] for one in counts) == 3
+    assert {(one["cleanup_policy"], one["not_cleaned_yet"]) for one in counts} == {(policy, True)}
+    (second,) = ask("explain", "compaction", "clicks", "--partition", "1", "--json").objects
+    assert second == counts[1]
+    told = ask("explain", "compaction", "clicks").out
+    assert f"cleanup.policy is {policy}: not cleaned yet" in told
+    assert f"clicks-1: {second['messages']} message" in told
+
+
+def test_keys_are_counted_where_none_is_needed(horolog_broker: BrokerThread, ask: Run) -> None:
+    append(horolog_broker, 0)
+    ask("topic", "create", "empty")
+    told = ask("explain", "compaction", "clicks").out
+    assert "cleanup.policy is delete: messages need no key." in told
+    assert "clicks-0: 1 message, 1 without a key." in told
+    assert "empty-0: 0 messages, 0 without a key." in ask("explain", "compaction", "empty").out
+
+
 def test_a_topic_that_does_not_exist(ask: Run) -> None:
     told = ask("explain", "retention", "nowhere", code=1).err
     assert "nowhere" in told

@@ -94,7 +94,7 @@ def test_a_refusal_is_one_line_with_the_name_of_the_error(
     ("arguments", "text"),
     [
         (["topic", "create", "t", "--set", "segment.bytes=1"], "from 14 to"),
-        (["topic", "create", "t", "--set", "cleanup.policy=compact"], "compact"),
+        (["topic", "create", "t", "--set", "cleanup.policy=keep"], "delete, compact"),
         (["topic", "alter", "taken", "--set", "listen=x"], "of the broker"),
     ],
 )

@@ -148,6 +148,9 @@ class ApacheTools(Client):
         rows = [line.split() for line in said.splitlines() if line.startswith(group)]
         return {(row[1], int(row[2])): (int(row[3]), int(row[4])) for row in rows}
 
+    def delete_positions(self, group: str, topic: str) -> None:
+        self._run(_GROUPS, "--delete-offsets", "--group", group, "--topic", topic)
+
     def _command(self, tool: str, *arguments: str) -> list[str]:
         return _java(tool, "--bootstrap-server", self.address, *self._let_in(tool), *arguments)
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from horolog.tests.ecosystem.page import lines as ecosystem_lines
+
 from .apache_tools import ApacheTools, version
 from .client import Client
 from .kafka_js import SOURCES, KafkaJs
@@ -66,12 +68,30 @@ _TAIL: Final = """\
 - **Transactions** are not there. A producer with a `transactional.id` ends when it starts: with
   `UnsupportedVersionException` in Java (so in Flink and Kafka Streams), `_UNSUPPORTED_FEATURE` in
   librdkafka, `UNSUPPORTED_VERSION` (35) in others. Leave `transactional.id` out, and choose
-  at-least-once where a framework asks; `enable.idempotence` is served.
+  at-least-once where a framework asks; `enable.idempotence` is served. In Java the text is "Cannot
+  create a v0 FindCoordinator request because we require features supported only in 2 or later": it
+  is about this, not about a network. FindCoordinator 2 stays out, because with it librdkafka would
+  try again for its whole time-out instead of ending at once.
 - **Topics that do not exist** are made when a client produces to them or asks about them
   (`auto.create.topics.enable`), whichever broker of several it asks: a follower has its leader make
   them. Whether the client may create a topic is decided by the rules of the broker that it asked.
-- **Not there** either: the group protocol of Kafka 4 (`group.protocol=consumer`), commits to a
-  group whose name is empty, which Kafka 2.1 still takes.
+- **Compacted topics** (`cleanup.policy=compact`) are accepted, not cleaned yet: every message
+  stays, and a message without a key is refused. Programs that keep their state in such topics work;
+  their topics grow, and a program that starts without its state reads all of it again.
+- **Copies.** A broker alone refuses a replication factor above 1, as a Kafka of one broker does:
+  Connect (`config.storage.replication.factor` and its siblings), MirrorMaker 2 and goka ask for
+  more unless told so. [Several brokers](replication/README.md#how-many-copies-there-are) accept up
+  to their number.
+- **`batch.size`** matters where every batch waits for a sync: with `acks=all` a batch is answered
+  once it is on the disk, so a producer that sends one small batch at a time sends one a sync.
+  Larger batches (`batch.size`, `linger.ms`) and several requests under way share it.
+- **kminion** reads offsets by the topic `__consumer_offsets` unless told otherwise, and there is
+  none: set `consumerGroups.scrapeMode: adminApi`.
+- **streamz** (`from_kafka_batched`) loses its first message where its group rebalances at once:
+  set `group.initial.rebalance.delay.ms` above 0, as Kafka has it; here it is 0 by default.
+- **Not there** either: the group protocol of Kafka 4, commits to a group whose name is empty, which
+  Kafka 2.1 still takes. With `group.protocol=consumer` librdkafka gets nothing and says nothing for
+  15 seconds; leave it at `classic`.
 """
 
 
@@ -98,6 +118,8 @@ def lines() -> Iterator[str]:
     yield ""
     names = ", ".join(kind.name for kind in OLD_CLIENTS)
     yield f"The last row has three more readers and writers: {names}."
+    yield ""
+    yield from ecosystem_lines()
     yield ""
     yield from _TAIL.splitlines()
 

@@ -21,6 +21,10 @@ WITHOUT_EFFECT = {
     "preallocate",
     "unclean.leader.election.enable",
     "message.downconversion.enable",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "max.compaction.lag.ms",
+    "delete.retention.ms",
 }
 
 DEFAULTS = {
@@ -38,6 +42,10 @@ DEFAULTS = {
     "retention.ms": "604800000",
     "retention.bytes": "-1",
     "cleanup.policy": "delete",
+    "min.cleanable.dirty.ratio": "0.5",
+    "min.compaction.lag.ms": "0",
+    "max.compaction.lag.ms": "9223372036854775807",
+    "delete.retention.ms": "86400000",
     "max.message.bytes": "1000012",
     "max.decompressed.bytes": "16777216",
     "file.delete.delay.ms": "60000",
@@ -108,8 +116,16 @@ def test_the_bounds_are_those_of_the_specification(name: str, minimum: int, maxi
         pytest.param("segment.index.bytes", "12", "from 24 to 2147483647", id="tc118-12"),
         pytest.param("segment.index.bytes", "23", "from 24 to 2147483647", id="tc118-23"),
         pytest.param("segment.ms", "0", "from 1 to", id="KAFKA-6637"),
-        pytest.param("cleanup.policy", "compact", "compact", id="compact-by-name"),
-        pytest.param("cleanup.policy", "compact,delete", "compact", id="compact-in-a-list"),
+        pytest.param("cleanup.policy", "keep", "any of delete, compact", id="unknown-policy"),
+        pytest.param("cleanup.policy", "compact,keep", "any of delete, compact", id="one-unknown"),
+        pytest.param("cleanup.policy", "compact,compact", "any of delete", id="policy-twice"),
+        pytest.param("cleanup.policy", "", "any of delete, compact", id="no-policy"),
+        pytest.param("cleanup.policy", "compact,", "any of delete, compact", id="empty-policy"),
+        pytest.param("min.cleanable.dirty.ratio", "1.01", "from 0 to 1", id="above-1"),
+        pytest.param("min.cleanable.dirty.ratio", "-0.1", "from 0 to 1", id="below-0"),
+        pytest.param("min.cleanable.dirty.ratio", "nan", "from 0 to 1", id="nan"),
+        pytest.param("min.cleanable.dirty.ratio", "half", "from 0 to 1", id="no-number"),
+        pytest.param("max.compaction.lag.ms", "0", "from 1 to", id="lag-of-0"),
         pytest.param("message.format.version", "0.10", "0.10.2", id="tc161-MG-6"),
         pytest.param("message.format.version", "0.11", "0.11.0", id="MG-6-v2"),
         pytest.param("message.timestamp.type", "createtime", "CreateTime", id="exact-case"),
@@ -152,7 +168,9 @@ def test_a_refused_value_is_answered_with_name_value_and_range(
         pytest.param("", "is not a setting", id="empty"),
         pytest.param("x" * 10_000, "is not a setting", id="long"),
         pytest.param("num.partitions", "of the broker, not of a topic", id="broker-setting"),
-        pytest.param("delete.retention.ms", "compaction", id="compaction-setting"),
+        pytest.param(
+            "leader.replication.throttled.replicas", "Kafka's replication", id="of-Kafka-alone"
+        ),
     ],
 )
 def test_an_unknown_name_is_refused(name: str, says: str) -> None:
@@ -328,3 +346,38 @@ def test_names_are_declared_once() -> None:
 def test_append_time_follows_the_timestamp_type() -> None:
     assert not topic_settings({}, {}).stamps_append_time
     assert topic_settings({}, {"message.timestamp.type": "LogAppendTime"}).stamps_append_time
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact", "compact,delete", "delete,compact"])
+@pytest.mark.parametrize("name", ["cleanup.policy", "log.cleanup.policy"])
+def test_the_three_cleanup_policies(policy: str, name: str) -> None:
+    """Decision 43."""
+    for view in (topic_settings({}, {name: policy}), topic_settings({name: policy}, {})):
+        assert view.cleanup_policy == policy
+        assert view.compacts == ("compact" in policy)
+        assert view.deletes == ("delete" in policy)
+
+
+def test_where_nothing_is_deleted_both_limits_are_off() -> None:
+    limits = {"retention.ms": "5", "retention.bytes": "6"}
+    off = topic_settings(limits, {"cleanup.policy": "compact"})
+    assert (off.retention_ms, off.retention_bytes) == (-1, -1)
+    on = topic_settings(limits, {"cleanup.policy": "compact,delete"})
+    assert (on.retention_ms, on.retention_bytes) == (5, 6)
+
+
+@pytest.mark.parametrize(
+    ("given", "value"), [("0", "0.0"), ("1", "1.0"), ("0.25", "0.25"), (".5", "0.5"), ("1.", "1.0")]
+)
+def test_the_ratio_of_a_dirty_log(given: str, value: str) -> None:
+    assert check_overrides({"log.cleaner.min.cleanable.ratio": given}) == {
+        "min.cleanable.dirty.ratio": value
+    }
+
+
+def test_a_message_cannot_have_to_wait_longer_for_a_cleaner_than_it_may() -> None:
+    lags = {"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"}
+    for check in (check_overrides, check_defaults):
+        with pytest.raises(InvalidConfig, match=r"at most max\.compaction\.lag\.ms, which is 5"):
+            check(lags)
+        assert check({**lags, "min.compaction.lag.ms": "5"})

@@ -69,6 +69,22 @@ def test_forgetting(tmp_path: Path, files: SystemFiles) -> None:
         store.close()
 
 
+def test_when_a_name_was_used_outlives_its_positions(tmp_path: Path, files: SystemFiles) -> None:
+    positions = Positions(files, tmp_path, ignore_events)
+    places = [
+        position(1, topic)._replace(retention_ms=60_000, commit_time_ms=5)
+        for topic in ("a", "b", "c")
+    ]
+    positions.commit("one", places)
+    positions.used("one", 70)
+    positions.forget_some("one", [("a", 0), ("b", 0)])
+    positions.forget_some("one", [("a", 0)])
+    for store in (positions, Positions(files, tmp_path, ignore_events)):
+        assert [(each.topic, each.used_ms) for each in store.of("one")] == [("c", 70)]
+        assert store.expires_ms("one", 0) == 60_070
+        store.close()
+
+
 def test_an_empty_commit_changes_nothing(tmp_path: Path, files: SystemFiles) -> None:
     positions = Positions(files, tmp_path, ignore_events)
     positions.commit("job", [])
@@ -135,6 +151,14 @@ COMMITS = st.lists(
         ),
         st.tuples(st.just("forget"), st.sampled_from(["one", "two"]), st.just([])),
         st.tuples(st.just("forget-topic"), st.sampled_from(["a", "b"]), st.just([])),
+        st.tuples(
+            st.just("forget-some"),
+            st.sampled_from(["one", "two"]),
+            st.lists(
+                st.builds(position, st.just(0), st.sampled_from(["a", "b"]), st.integers(0, 2)),
+                max_size=3,
+            ),
+        ),
     ),
     max_size=8,
 )
@@ -145,6 +169,11 @@ def apply(model: State, kind: str, name: str, entries: list[Position]) -> None:
         model.setdefault(name, {}).update({(p.topic, p.partition): p for p in entries})
     elif kind == "forget":
         model.pop(name, None)
+    elif kind == "forget-some":
+        for each in entries:
+            model.get(name, {}).pop((each.topic, each.partition), None)
+        if not model.get(name):
+            model.pop(name, None)
     else:
         for owner in list(model):
             kept = {key: value for key, value in model[owner].items() if key[0] != name}
@@ -171,6 +200,8 @@ def test_a_crash_at_any_byte_keeps_every_whole_commit(
             positions.commit(name, entries)
         elif kind == "forget":
             positions.forget(name)
+        elif kind == "forget-some":
+            positions.forget_some(name, [(each.topic, each.partition) for each in entries])
         else:
             positions.forget_topic(name)
         apply(model, kind, name, entries)

@@ -85,7 +85,7 @@ def test_folder_names_stay_within_what_file_systems_take(tmp_path: Path) -> None
     ("overrides", "text"),
     [
         ({"retention.ms": "x"}, "retention.ms"),
-        ({"cleanup.policy": "compact"}, "compact"),
+        ({"cleanup.policy": "keep"}, "delete, compact"),
         ({"no.such.thing": "1"}, "no.such.thing"),
         ({"segment.index.bytes": "23"}, "24"),
     ],

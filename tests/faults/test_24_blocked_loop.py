@@ -33,7 +33,8 @@ async def joined(client: Wire) -> HeartbeatRequest:
             member_id="",
             protocol_type="consumer",
             protocols=protocols,
-        )
+        ),
+        3,
     )
     assert answer.error_code == 0
     shares = [SyncGroupAssignment(member_id=answer.member_id, assignment=b"all")]

@@ -21,6 +21,7 @@ def joining(
     client_id: str = "c",
     user: str = "",
     host: str = "127.0.0.1",
+    instance_id: str | None = None,
 ) -> Joining:
     """What a member brings; `range` when no protocol is named."""
     return Joining(
@@ -33,6 +34,7 @@ def joining(
         client_id=client_id,
         client_host=host,
         user=user,
+        instance_id=instance_id,
     )
 
 
@@ -58,18 +60,26 @@ class Service:
         return number
 
     def sync(
-        self, member_id: str, generation: int, assignments: dict[str, bytes] | None = None
+        self,
+        member_id: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        instance_id: str | None = None,
     ) -> int:
         number = next(self._numbers)
-        self.group.sync(self.now, number, member_id, generation, assignments or {})
+        shares = assignments or {}
+        self.group.sync(self.now, number, member_id, generation, shares, instance_id)
         self._collect()
         return number
 
-    def heartbeat(self, member_id: str, generation: int) -> None:
-        self.group.heartbeat(self.now, member_id, generation)
+    def heartbeat(self, member_id: str, generation: int, instance_id: str | None = None) -> None:
+        self.group.heartbeat(self.now, member_id, generation, instance_id)
 
-    def leave(self, member_id: str) -> None:
-        self.group.leave(self.now, member_id)
+    def commit(self, member_id: str, generation: int, instance_id: str | None = None) -> None:
+        self.group.check_commit(self.now, member_id, generation, instance_id)
+
+    def leave(self, member_id: str, instance_id: str | None = None) -> None:
+        self.group.leave(self.now, member_id, instance_id)
         self._collect()
 
     def gone(self, number: int) -> None:

@@ -5,8 +5,12 @@ from typing import Any
 
 from horolog.protocol.api.groups.find_coordinator import FindCoordinatorRequest
 from horolog.protocol.api.groups.heartbeat import HeartbeatRequest
-from horolog.protocol.api.groups.join_group import JoinGroupProtocol, JoinGroupRequest
-from horolog.protocol.api.groups.leave_group import LeaveGroupRequest
+from horolog.protocol.api.groups.join_group import (
+    JOIN_GROUP,
+    JoinGroupProtocol,
+    JoinGroupRequest,
+)
+from horolog.protocol.api.groups.leave_group import LEAVE_GROUP, LeaveGroupRequest
 from horolog.protocol.api.groups.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitRequest,
@@ -15,13 +19,24 @@ from horolog.protocol.api.groups.offset_commit import (
 from horolog.protocol.api.groups.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
 from horolog.protocol.api.groups.sync_group import SyncGroupAssignment, SyncGroupRequest
 from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.schema import Api
 from horolog.testing.wire import Wire, wire
+
+OLDER = {JOIN_GROUP.key: 3, LEAVE_GROUP.key: 2}
+"""The last versions in which the first request to join makes a member, and one member leaves."""
+
+
+class OlderClient(Wire):
+    """Sends requests in their highest versions, but for those in `OLDER`."""
+
+    def newest(self, api: Api) -> int:
+        return OLDER.get(api.key, super().newest(api))
 
 
 def kafka_client(address: str | None) -> AbstractAsyncContextManager[Wire]:
     """A connection to the port of Kafka's clients."""
     assert address is not None
-    return wire(address, kafka)
+    return wire(address, kafka, kind=OlderClient)
 
 
 def coordinator(name: str, key_type: int = 0) -> FindCoordinatorRequest:

@@ -47,15 +47,24 @@ class Clients(RuleBasedStateMachine):
         self.seen: set[int] = set()
         self.leaders: dict[int, str] = {}
         self.ids: list[str] = []
+        self.before: dict[str, str] = {}
+        """Of a static member, whose place it took."""
+        self.kept: set[tuple[str, int]] = set()
+        """Members that took over shares, in which generations."""
         self.generation = 0
         for _ in range(members):
             self._join("", ("range", "sticky"))
             self.wait(delay_ms / 1000)
             self.all_join_but_one(members)
 
-    @rule(target=numbers, protocols=PROTOCOLS)
-    def come(self, protocols: tuple[str, ...]) -> object:
-        return self._join("", protocols)
+    @rule(
+        target=numbers,
+        protocols=PROTOCOLS,
+        instance_id=st.sampled_from([None, None, "a", "b"]),
+        metadata=st.sampled_from([b"", b"other"]),
+    )
+    def come(self, protocols: tuple[str, ...], instance_id: str | None, metadata: bytes) -> object:
+        return self._join("", protocols, metadata, instance_id)
 
     @precondition(lambda self: self.ids)
     @rule(
@@ -67,22 +76,50 @@ class Clients(RuleBasedStateMachine):
     def come_again(self, pick: int, protocols: tuple[str, ...], metadata: bytes) -> object:
         return self._join(self.ids[pick % len(self.ids)], protocols, metadata)
 
-    def _join(self, member_id: str, protocols: tuple[str, ...], metadata: bytes = b"") -> object:
+    def _join(
+        self,
+        member_id: str,
+        protocols: tuple[str, ...],
+        metadata: bytes = b"",
+        instance_id: str | None = None,
+    ) -> object:
         brings = joining(
             *protocols,
             session_ms=1000 * SESSION_SECONDS,
             rebalance_ms=1000 * REBALANCE_SECONDS,
             metadata=metadata,
+            instance_id=instance_id,
         )
-        before = self._snapshot()
+        members = self.service.group.members
+        earlier = members.of_instance(instance_id) if instance_id else None
+        before, generation = self._snapshot(), self.service.group.generation
         try:
             number = self.service.join(member_id, brings)
         except HorologError:
             assert self._snapshot() == before, "a refusal changes nothing"
             return multiple()
         self.joins.add(number)
+        if earlier is not None:
+            assert instance_id is not None
+            later = members.of_instance(instance_id)
+            assert later is not None
+            self.before[later.member_id] = earlier.member_id
+            if number in self.service.answers and self.service.group.generation == generation:
+                self.kept.add((later.member_id, generation))
         self._look()
         return number
+
+    def _first(self, member_id: str) -> str:
+        """The first of the members that a static one took the place of."""
+        while member_id in self.before:
+            member_id = self.before[member_id]
+        return member_id
+
+    def _share_of(self, member_id: str, generation: int) -> str:
+        """Who was given the share that a member has."""
+        while (member_id, generation) in self.kept:
+            member_id = self.before[member_id]
+        return member_id
 
     @precondition(lambda self: self.ids)
     @rule(late=st.integers(0, 3))
@@ -160,15 +197,16 @@ class Clients(RuleBasedStateMachine):
                     self._check_joined(joined)
                 case Synced(assignment):
                     member_id, generation = self.syncs[number]
-                    assert assignment == f"{generation} {member_id}".encode(), "its own share"
+                    owner = self._share_of(member_id, generation)
+                    assert assignment == f"{generation} {owner}".encode(), "its own share"
                 case Refused():
                     pass
 
     def _check_joined(self, joined: Joined) -> None:
         leader = self.leaders.setdefault(joined.generation, joined.leader)
-        assert joined.leader == leader, "one leader in a generation"
-        if joined.member_id == leader:
-            ids = [each for each, _ in joined.members]
+        assert self._first(joined.leader) == self._first(leader), "one leader in a generation"
+        if joined.member_id == joined.leader:
+            ids = [each for each, _, _ in joined.members]
             assert joined.member_id in ids
             assert len(set(ids)) == len(ids)
         else:

@@ -1,22 +1,35 @@
 """Groups of a running broker, over Kafka's protocol; its clock is moved by hand."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from horolog.protocol.api.groups.delete_groups import DeleteGroupsRequest
 from horolog.protocol.api.groups.describe_groups import DescribeGroupsRequest
+from horolog.protocol.api.groups.join_group import JOIN_GROUP
+from horolog.protocol.api.groups.leave_group import LeaveGroupRequest, LeavingMember
 from horolog.protocol.api.groups.list_groups import ListGroupsRequest
+from horolog.protocol.api.groups.offset_delete import (
+    OffsetDeletePartition,
+    OffsetDeleteRequest,
+    OffsetDeleteTopic,
+)
 from horolog.protocol.api.groups.offset_fetch import LIST_POSITIONS, OffsetFetchRequest
+from horolog.protocol.api.operations import NOT_ASKED
+from horolog.protocol.api.schema import replaced
 from horolog.protocol.api.topics.create_topics import CreatableTopic, CreateTopicsRequest
 from horolog.protocol.errors import (
+    FencedInstanceId,
     GroupIdNotFound,
     GroupMaxSizeReached,
+    GroupSubscribedToTopic,
     IllegalGeneration,
     InvalidGroupId,
     InvalidRequest,
     InvalidSessionTimeout,
+    MemberIdRequired,
     NonEmptyGroup,
     NotCoordinator,
     OffsetMetadataTooLarge,
@@ -417,3 +430,180 @@ async def test_a_start_gives_members_time_to_come_back(tmp_path: Path, clock: Ma
         await time_passes(broker, clock, MINUTE_MS)
         await time_passes(broker, clock, MINUTE_MS)
         assert result(await client.call(committed("g", "a"))).committed_offset == -1
+
+
+async def test_a_new_client_joins_with_the_id_that_it_is_given(client: Wire) -> None:
+    """KIP-394, from version 4 of join-group on."""
+    first = await client.call(join("g"), 4)
+    assert first.error_code == MemberIdRequired.code
+    assert first.member_id.startswith("wire-")
+    assert first.generation_id == -1
+    second = await client.call(join("g", first.member_id), 4)
+    assert (second.error_code, second.member_id) == (0, first.member_id)
+    again = await client.call(join("g", "made up"), 4)
+    assert again.error_code == UnknownMemberId.code
+
+
+async def test_an_id_that_is_not_used_is_forgotten(
+    broker: Broker, client: Wire, clock: ManualClock
+) -> None:
+    first = await client.call(join("g"), 5)
+    await time_passes(broker, clock, 10_000)
+    late = await client.call(join("g", first.member_id), 5)
+    assert late.error_code == UnknownMemberId.code
+
+
+async def test_static_members(broker: Broker, client: Wire, clock: ManualClock) -> None:
+    """A restart, a second member with the same id, and a tool that takes members out."""
+    await time_passes(broker, clock, 10_000)  # Nobody comes back from an earlier broker any more.
+    asks: dict[str, Any] = {"group_instance_id": "cell-1"}
+    joined = await client.call(replaced(join("g"), **asks), 5)
+    assert (joined.error_code, joined.generation_id) == (0, 1)
+    assert [each.group_instance_id for each in joined.members] == ["cell-1"]
+    first = joined.member_id
+    assert first.startswith("cell-1-")
+    await client.call(replaced(sync("g", first, 1, {first: b"all"}), **asks))
+    async with kafka_client(broker.addresses.kafka) as other:
+        joined = await other.call(replaced(join("g"), **asks), 5)
+        second = joined.member_id
+        assert (joined.error_code, joined.generation_id, joined.members) == (0, 1, [])
+        synced = await other.call(replaced(sync("g", second, 1), **asks))
+        assert synced.assignment == b"all"
+    fenced = FencedInstanceId.code
+    assert (await client.call(replaced(heartbeat("g", first, 1), **asks))).error_code == fenced
+    assert (await client.call(replaced(sync("g", first, 1), **asks))).error_code == fenced
+    assert (await client.call(replaced(join("g", first), **asks), 5)).error_code == fenced
+    await create(client, "a")
+    late = replaced(commit("g", "a", 1, member_id=first, generation=1), **asks)
+    assert result(await client.call(late)).error_code == fenced
+    (described,) = (await client.call(DescribeGroupsRequest(groups=["g"]))).groups
+    (member,) = described.members
+    assert (member.member_id, member.group_instance_id) == (second, "cell-1")
+    leaving = [
+        LeavingMember(member_id=first, group_instance_id="cell-1"),
+        LeavingMember(member_id="", group_instance_id="cell-1"),
+        LeavingMember(member_id="", group_instance_id="cell-2"),
+        LeavingMember(member_id="made up", group_instance_id=None),
+    ]
+    left = await client.call(LeaveGroupRequest(group_id="g", members=leaving), 3)
+    assert left.error_code == 0
+    assert [(each.group_instance_id, each.error_code) for each in left.members] == [
+        ("cell-1", fenced),
+        ("cell-1", 0),
+        ("cell-2", UnknownMemberId.code),
+        (None, UnknownMemberId.code),
+    ]
+
+
+async def test_static_members_that_come_back_to_a_broker_have_one_rebalance(
+    broker: Broker, client: Wire, clock: ManualClock
+) -> None:
+    async with kafka_client(broker.addresses.kafka) as other:
+        for each, name in ((client, "cell-1"), (other, "cell-2")):
+            each.send(JOIN_GROUP, 5, replaced(join("g"), group_instance_id=name))
+        await until(lambda: broker.services.groups.figures().members == 2)
+        await time_passes(broker, clock, 3_000)
+        await time_passes(broker, clock, 3_000)
+        answers = [(await each.receive())[1] for each in (client, other)]
+        assert [each.generation_id for each in answers] == [1, 1]
+    assert broker.services.groups.figures().rebalances == 1
+
+
+async def test_lists_by_state_and_type(client: Wire) -> None:
+    await create(client, "a")
+    await stable(client, "busy")
+    await client.call(commit("positions", "a", 5))
+
+    async def listed(*states: str, types: Sequence[str] = ()) -> list[tuple[str, str, str]]:
+        answer = await client.call(
+            ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        )
+        return [(each.group_id, each.group_state, each.group_type) for each in answer.groups]
+
+    busy, idle = ("busy", "Stable", "classic"), ("positions", "Empty", "classic")
+    assert await listed() == [busy, idle]
+    assert await listed("Stable") == [busy]
+    assert await listed("empty") == [idle]
+    assert await listed("EMPTY", "stable", "Unknown") == [busy, idle]
+    assert await listed("Dead") == []
+    assert await listed(types=["Classic"]) == [busy, idle]
+    assert await listed(types=["consumer"]) == []
+    older = await client.call(ListGroupsRequest(), 2)
+    assert [each.group_id for each in older.groups] == ["busy", "positions"]
+
+
+async def test_what_a_client_may_do_with_a_group_is_said_where_it_asks(client: Wire) -> None:
+    ask = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
+    (group,) = (await client.call(ask)).groups
+    assert group.authorized_operations == 1 << 3 | 1 << 6 | 1 << 8
+    (group,) = (await client.call(DescribeGroupsRequest(groups=["g"]))).groups
+    assert group.authorized_operations == NOT_ASKED
+
+
+def positions_of(group: str, *places: tuple[str, int]) -> OffsetDeleteRequest:
+    """Asks to delete them."""
+    return OffsetDeleteRequest(
+        group_id=group,
+        topics=[
+            OffsetDeleteTopic(name=topic, partitions=[OffsetDeletePartition(partition=number)])
+            for topic, number in places
+        ],
+    )
+
+
+def codes_of(answer: Any) -> dict[str, list[int]]:
+    return {topic.name: [each.error_code for each in topic.partitions] for topic in answer.topics}
+
+
+async def test_some_positions_of_a_group_are_deleted(tmp_path: Path, clock: ManualClock) -> None:
+    async with (
+        running_broker(tmp_path, clock, **settings()) as broker,  # type: ignore[arg-type]
+        kafka_client(broker.addresses.kafka) as client,
+    ):
+        await create(client, "a", "b")
+        for topic in ("a", "b"):
+            await client.call(commit("g", topic, 5))
+        answer = await client.call(
+            positions_of("g", ("a", 0), ("a", 0), ("a", 7), ("none", 0), ("b", 0))
+        )
+        unknown = UnknownTopicOrPartition.code
+        assert answer.error_code == 0
+        assert codes_of(answer) == {"a": [0, unknown], "none": [unknown], "b": [0]}
+        await client.call(commit("g", "b", 6))
+        assert codes_of(await client.call(positions_of("g", ("a", 0)))) == {"a": [0]}
+    async with (
+        running_broker(tmp_path, clock, **settings()) as broker,  # type: ignore[arg-type]
+        kafka_client(broker.addresses.kafka) as client,
+    ):
+        assert result(await client.call(committed("g", "a"))).committed_offset == -1
+        assert result(await client.call(committed("g", "b"))).committed_offset == 6
+        assert codes_of(await client.call(positions_of("g", ("b", 0)))) == {"b": [0]}
+        gone = await client.call(positions_of("g", ("b", 0)))
+        assert (gone.error_code, gone.topics) == (GroupIdNotFound.code, [])
+        assert (await client.call(positions_of("", ("b", 0)))).error_code == InvalidGroupId.code
+
+
+async def test_positions_of_topics_that_a_member_reads_are_kept(client: Wire) -> None:
+    await create(client, "a", "b")
+    subscription = b"\0\1\0\0\0\1\0\1a\xff\xff\xff\xff"
+    member_id, generation = await stable(client, "g", metadata=subscription)
+    for topic in ("a", "b"):
+        await client.call(commit("g", topic, 5, member_id=member_id, generation=generation))
+    answer = await client.call(positions_of("g", ("a", 0), ("b", 0)))
+    assert codes_of(answer) == {"a": [GroupSubscribedToTopic.code], "b": [0]}
+    assert result(await client.call(committed("g", "a"))).committed_offset == 5
+    assert result(await client.call(committed("g", "b"))).committed_offset == -1
+    await client.call(leave("g", member_id))
+    assert codes_of(await client.call(positions_of("g", ("a", 0)))) == {"a": [0]}
+
+
+async def test_what_members_read_is_not_guessed(client: Wire) -> None:
+    await create(client, "a")
+    member_id, generation = await stable(client, "g")  # which brings b"topics"
+    await client.call(commit("g", "a", 5, member_id=member_id, generation=generation))
+    answer = await client.call(positions_of("g", ("a", 0)))
+    assert codes_of(answer) == {"a": [GroupSubscribedToTopic.code]}
+    workers = replaced(join("connect"), protocol_type="connect")
+    assert (await client.call(workers)).error_code == 0
+    answer = await client.call(positions_of("connect", ("a", 0)))
+    assert (answer.error_code, answer.topics) == (NonEmptyGroup.code, [])

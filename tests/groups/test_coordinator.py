@@ -5,10 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from horolog.protocol.errors import PolicyViolation
-from horolog.server.groups.coordinator import LEFT_OVER_MAX, Coordinator, CoordinatorLimits
+from horolog.protocol.errors import InconsistentGroupProtocol, PolicyViolation, UnknownMemberId
+from horolog.server.groups.coordinator import Coordinator, CoordinatorLimits
+from horolog.server.groups.given_ids import LEFT_OVER_MAX
 from horolog.server.groups.group import GroupLimits
-from horolog.server.groups.member import Joined
+from horolog.server.groups.member import IdGiven, Joined, Joining
 from horolog.server.groups.states import State
 
 from .conftest import joining
@@ -171,3 +172,103 @@ def test_a_user_leaves_groups_to_others() -> None:
 def test_many_protocols_are_counted_as_what_they_take() -> None:
     many = joining(*[str(number) for number in range(100)])
     assert many.size_bytes > 100 * 200
+
+
+def give(groups: Coordinator, name: str, brings: Joining | None = None, now: float = 0.0) -> str:
+    """The member id that a client of join-group 4 or later gets first."""
+    groups.join(now, "ask", name, "", brings or joining(), gives_id=True)
+    ((token, given),) = groups.take_replies()
+    assert token == "ask"
+    assert isinstance(given, IdGiven)
+    return given.member_id
+
+
+def test_a_client_joins_with_the_id_that_it_got() -> None:
+    groups = coordinator()
+    member_id = give(groups, "g")
+    assert groups.groups == {}, "it is no member yet"
+    groups.join(1, "join", "g", member_id, joining())
+    ((_, joined),) = groups.take_replies()
+    assert isinstance(joined, Joined)
+    assert (joined.member_id, joined.leader) == (member_id, member_id)
+    before = groups.size_bytes
+    groups.leave(2, "g", member_id)
+    assert (before > 0, groups.size_bytes) == (True, 0)
+
+
+def test_an_id_counts_for_one_member_of_its_group_until_its_session_would_be_over() -> None:
+    groups = coordinator()
+    used, left, late = (give(groups, "g") for _ in range(3))
+    with pytest.raises(UnknownMemberId):
+        groups.join(1, "join", "other", used, joining())
+    groups.join(1, "join", "g", used, joining())
+    groups.leave(1, "g", used)
+    with pytest.raises(UnknownMemberId):
+        groups.join(1, "again", "g", used, joining())
+    groups.leave(1, "g", left)
+    with pytest.raises(UnknownMemberId):
+        groups.join(1, "join", "g", left, joining())
+    assert groups.next_deadline() == 10
+    assert groups.size_bytes > 0
+    groups.time_passed(10)
+    assert (groups.size_bytes, groups.next_deadline()) == (0, float("inf"))
+    with pytest.raises(UnknownMemberId):
+        groups.join(10, "join", "g", late, joining())
+
+
+def test_an_id_only_is_no_member() -> None:
+    groups = coordinator()
+    member_id = give(groups, "g")
+    with pytest.raises(UnknownMemberId):
+        groups.heartbeat(0, "g", member_id, 1)
+    with pytest.raises(UnknownMemberId):
+        groups.sync(0, "sync", "g", member_id, 1, {})
+
+
+def test_a_static_member_joins_at_once() -> None:
+    groups = coordinator()
+    groups.join(0, "join", "g", "", joining(instance_id="a"), gives_id=True)
+    ((_, joined),) = groups.take_replies()
+    assert isinstance(joined, Joined)
+
+
+def test_no_id_is_given_to_a_client_that_may_not_join() -> None:
+    groups = coordinator()
+    enter(groups, "g")
+    with pytest.raises(InconsistentGroupProtocol):
+        give(groups, "g", joining("other"))
+    assert groups.next_deadline() == 10
+
+
+def test_ids_take_room_of_groups() -> None:
+    groups = coordinator(bytes_max=4000)
+    for _ in range(3):
+        give(groups, "g", joining(user=ALICE))
+    with pytest.raises(PolicyViolation, match=r"max\.groups\.bytes"):
+        give(groups, "g", joining(user=BOB))
+    groups.time_passed(10)
+    give(groups, "g", joining(user=BOB), now=10)
+    groups.forget_all()
+    assert (groups.size_bytes, groups.next_deadline()) == (0, float("inf"))
+    for _ in range(3):
+        give(groups, "g", joining(user=BOB), now=10)
+
+
+def test_ids_that_were_used_leave_nothing_behind() -> None:
+    groups = coordinator()
+    last = give(groups, "g", joining(session_ms=100))
+    for _ in range(3 * LEFT_OVER_MAX):
+        groups.leave(0, "g", give(groups, "g"))
+    assert len(groups._given._due) <= LEFT_OVER_MAX + 2
+    groups.time_passed(0.1)
+    with pytest.raises(UnknownMemberId):
+        groups.join(0.1, "join", "g", last, joining())
+    assert (groups.size_bytes, groups.next_deadline()) == (0, float("inf"))
+
+
+def test_an_unknown_member_is_told_so_where_all_groups_take_all_room() -> None:
+    groups = coordinator(bytes_max=1000)
+    with pytest.raises(UnknownMemberId):
+        groups.join(0, "join", "g", "made up", joining())
+    with pytest.raises(PolicyViolation):
+        groups.join(0, "join", "g", "", joining())

@@ -24,7 +24,7 @@ def test_one_member_is_leader_of_the_first_generation(service: Service) -> None:
     assert answer.generation == 1
     assert answer.leader == answer.member_id
     assert answer.protocol == "range"
-    assert answer.members == [(answer.member_id, b"range")]
+    assert answer.members == [(answer.member_id, None, b"range")]
     number = service.sync(answer.member_id, 1, {answer.member_id: b"all"})
     assert service.answers[number] == Synced(b"all")
     assert service.states == [State.PREPARING, State.COMPLETING, State.STABLE]
@@ -41,7 +41,7 @@ def test_a_second_member_waits_until_the_first_joins_again(service: Service) -> 
     second = service.joined(waiting)
     assert (again.generation, second.generation) == (2, 2)
     assert again.leader == second.leader == first
-    assert [each for each, _ in again.members] == [first, second.member_id]
+    assert [each for each, _, _ in again.members] == [first, second.member_id]
     assert second.members == []
     early = service.sync(second.member_id, 2)
     assert early not in service.answers
@@ -149,7 +149,7 @@ def test_new_subscriptions_of_a_follower_are_a_rebalance(service: Service) -> No
     first, second = service.stable(2)
     changed = service.join(second, joining(metadata=b"other topics"))
     assert changed not in service.answers
-    assert (second, b"other topics") in service.joined(service.join(first)).members
+    assert (second, None, b"other topics") in service.joined(service.join(first)).members
 
 
 def test_a_lost_answer_is_told_again(service: Service) -> None:

@@ -317,3 +317,19 @@ async def test_one_producer_too_many_is_refused_by_name(tmp_path: Path) -> None:
             await client.call(DeleteTopicsRequest(topic_names=["b"]))
             got = result(await client.call(produce("a", numbered(0, producer_id=8)), 7))
             assert (got.error_code, got.base_offset) == (0, 2), "what is deleted makes room"
+
+
+async def test_a_message_without_a_key_is_refused_by_a_compacted_topic(
+    client: Wire, own_client: Wire
+) -> None:
+    """By the code that the client's version knows."""
+    await client.call(create_topic("a", cleanup_policy="compact"))
+    for magic, version in ((0, 0), (1, 2), (2, 3), (2, 7)):
+        sent = [NewRecord(b"v", b"k"), NewRecord(b"v", None)]
+        bad = bytes(build_set(sent, magic=magic))
+        got = result(await client.call(produce("a", bad), version))
+        assert (got.error_code, got.base_offset) == (CorruptMessage.code, -1)
+        got = result(await own_client.call(produce("a", bad)))
+        assert (got.error_code, got.base_offset) == (InvalidRecord.code, -1)
+        assert "has no key" in got.error_message
+    assert result(await client.call(list_offsets("a", (0, LATEST)), 1)).offset == 0

@@ -13,48 +13,75 @@ from horolog.protocol.api.broker.api_versions import (
     ApiVersionsResponse,
 )
 from horolog.protocol.api.broker.describe_broker import DescribeBrokerRequest
+from horolog.protocol.api.broker.describe_cluster import DescribeClusterRequest
+from horolog.protocol.api.broker.describe_quorum import DescribeQuorumRequest
 from horolog.protocol.api.groups.find_coordinator import FIND_COORDINATOR
 from horolog.protocol.api.kafka import frames as kafka
+from horolog.protocol.api.log.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersTopic,
+)
 from horolog.protocol.api.log.fetch import FetchRequest
 from horolog.protocol.api.log.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from horolog.protocol.api.log.list_transactions import ListTransactionsRequest
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.native.frames import ResponseHead
+from horolog.protocol.api.operations import NOT_ASKED
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.schema import replaced
+from horolog.protocol.api.topics.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
+from horolog.protocol.api.topics.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopic,
+)
 from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataTopic
-from horolog.protocol.errors import UnsupportedVersion
+from horolog.protocol.errors import (
+    InvalidRequest,
+    MismatchedEndpointType,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
+from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.kernel import RecordEncoder
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker
-from horolog.testing.requests import create_topic, fetch, message_set, produce, result
+from horolog.testing.requests import (
+    create_topic,
+    fetch,
+    list_offsets,
+    message_set,
+    produce,
+    result,
+)
 from horolog.testing.wire import Wire, wire
 
 SET = message_set(1_500_000_000_000, 1_500_000_001_000)
 ENTRY = message_set(1_500_000_000_000)
 
-# Kafka 2.1's table without what is not served here; create-topics as of 2.4, find-coordinator as of
-# before transactions, changes of some settings as of 2.4, users' credentials
-# as of 2.7.
+# Kafka 2.1's table without what is not served here; find-coordinator as of before transactions;
+# create-topics, changes of some settings, and members of groups as of 2.4; users' credentials as of
+# 2.7, lists of groups as of 3.8; and what Kafka's tools ask for, once each.
 SERVED = {
     0: (0, 7),
     1: (0, 10),
-    2: (0, 4),
+    2: (0, 7),
     3: (0, 7),
-    8: (0, 6),
+    8: (0, 7),
     9: (0, 5),
     10: (0, 0),
-    11: (0, 3),
-    12: (0, 2),
-    13: (0, 2),
-    14: (0, 2),
-    15: (0, 2),
-    16: (0, 2),
+    11: (0, 5),
+    12: (0, 3),
+    13: (0, 3),
+    14: (0, 3),
+    15: (0, 4),
+    16: (0, 5),
     17: (0, 1),
-    18: (0, 2),
+    18: (0, 3),
     19: (0, 4),
     20: (0, 3),
     21: (0, 1),
@@ -69,22 +96,54 @@ SERVED = {
     36: (0, 1),
     37: (0, 1),
     42: (0, 1),
+    43: (1, 1),
     44: (0, 1),
+    46: (0, 0),
+    47: (0, 0),
     48: (0, 1),
     49: (0, 1),
     50: (0, 0),
     51: (0, 0),
+    55: (0, 2),
+    60: (0, 1),
+    61: (0, 0),
+    66: (0, 0),
 }
 
 
-@pytest.mark.parametrize("version", [0, 1, 2])
-async def test_the_versions_are_those_of_kafka_2_1(client: Wire, version: int) -> None:
-    response = await client.call(ApiVersionsRequest(), version)
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+async def test_the_versions_are_those_of_kafka(client: Wire, version: int) -> None:
+    asks = ApiVersionsRequest(client_software_name="wire", client_software_version="1.0-rc.1")
+    response = await client.call(asks, version)
     served = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
     assert (response.error_code, served) == (0, SERVED)
 
 
-@pytest.mark.parametrize("version", [3, 4, 77, -1])
+async def test_an_answer_in_version_3_has_a_plain_head(client: Wire) -> None:
+    """As librdkafka and Java send it, and read the answer before they know what the broker has."""
+    head = struct.pack(">hhih7s", API_VERSIONS.key, 3, 9, 7, b"rdkafka") + b"\x00"
+    body = head + b"\x0blibrdkafka\x062.0.0\x00"
+    client.send_bytes(len(body).to_bytes(4, "big") + body)
+    frame = await client.frame()
+    count = len(SERVED) + 1
+    assert frame[:7] == struct.pack(">ihB", 9, 0, count)
+    first = struct.pack(">hhh", 0, *SERVED[0]) + b"\x00"
+    assert frame[7:14] == first
+    assert frame[-5:] == bytes(5), "the throttle time and no tagged fields"
+    assert len(frame) == 7 + 7 * len(SERVED) + 5
+
+
+@pytest.mark.parametrize(
+    ("name", "version"), [("", "1"), ("a", ""), ("-a", "1"), ("a", "1."), ("a b", "1"), ("a", "ä")]
+)
+async def test_what_names_no_software_is_refused(client: Wire, name: str, version: str) -> None:
+    asks = ApiVersionsRequest(client_software_name=name, client_software_version=version)
+    response = await client.call(asks, 3)
+    assert (response.error_code, response.api_keys) == (InvalidRequest.code, [])
+    assert (await client.call(asks, 2)).error_code == 0
+
+
+@pytest.mark.parametrize("version", [4, 77, -1])
 async def test_newer_api_versions_are_answered_in_version_0_and_the_connection_stays(
     client: Wire, version: int
 ) -> None:
@@ -97,7 +156,7 @@ async def test_newer_api_versions_are_answered_in_version_0_and_the_connection_s
     response = kafka.decode_response(ApiVersionsResponse, 0, raw)
     assert response.error_code == UnsupportedVersion.code
     assert {api.api_key for api in response.api_keys} == set(SERVED)
-    assert (await client.call(ApiVersionsRequest())).error_code == 0
+    assert (await client.call(ApiVersionsRequest(), 2)).error_code == 0
 
 
 @pytest.mark.parametrize("version", range(8))
@@ -425,3 +484,98 @@ def test_every_request_of_the_table_is_registered() -> None:
         if (offered := api.offered(native=False))
     } == SERVED
     assert FIND_COORDINATOR.versions(native=False) == range(3)
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+async def test_the_largest_time_in_every_version_of_list_offsets(
+    client: Wire, version: int
+) -> None:
+    await client.call(produce("t", SET))
+    found = result(await client.call(list_offsets("t", (0, -3)), version))
+    assert (found.error_code, found.offset, found.timestamp) == (0, 1, 1_500_000_001_000)
+    assert found.leader_epoch == -1
+
+
+@pytest.mark.parametrize(("target", "named"), [(-4, "earliest-local"), (-5, "latest-tiered")])
+async def test_targets_of_tiered_storage_are_refused_by_name(
+    client: Wire, own_client: Wire, target: int, named: str
+) -> None:
+    await client.call(produce("t", SET))
+    found = result(await client.call(list_offsets("t", (0, target)), 7))
+    assert (found.error_code, found.offset) == (UnsupportedVersion.code, -1)
+    found = result(await own_client.call(list_offsets("t", (0, target))))
+    assert found.error_code == UnsupportedVersion.code
+    assert named in found.error_message
+
+
+async def test_the_cluster_without_topics(broker: Broker, client: Wire) -> None:
+    metadata = await client.call(MetadataRequest(topics=[]), 7)
+    found = await client.call(DescribeClusterRequest())
+    assert (found.error_code, found.cluster_id) == (0, metadata.cluster_id)
+    assert found.controller_id == metadata.controller_id
+    assert [(each.broker_id, each.host, each.port) for each in found.brokers] == [
+        (each.node_id, each.host, each.port) for each in metadata.brokers
+    ]
+    assert found.cluster_authorized_operations == NOT_ASKED
+    found = await client.call(DescribeClusterRequest(include_cluster_authorized_operations=True))
+    assert found.endpoint_type == 1
+    refused = await client.call(DescribeClusterRequest(endpoint_type=2))
+    assert (refused.error_code, refused.brokers) == (MismatchedEndpointType.code, [])
+    assert "controllers" in refused.error_message
+    every = sum(1 << number for number in (5, 7, 8, 9, 10, 11, 12))
+    assert found.cluster_authorized_operations == every
+
+
+async def test_no_partition_is_reassigned_and_no_transaction_goes_on(client: Wire) -> None:
+    topics = [ListPartitionReassignmentsTopic(name="t", partition_indexes=[0])]
+    for asked in (None, topics):
+        moved = await client.call(ListPartitionReassignmentsRequest(topics=asked))
+        assert (moved.error_code, moved.error_message, moved.topics) == (0, None, [])
+    listed = await client.call(
+        ListTransactionsRequest(state_filters=["Ongoing", "x", "x"], producer_id_filters=[1])
+    )
+    assert (listed.error_code, listed.transaction_states) == (0, [])
+    assert listed.unknown_state_filters == ["x"]
+
+
+async def test_producers_of_a_partition(client: Wire) -> None:
+    await client.call(create_topic("t", 2))
+    encoder = RecordEncoder()
+    for _ in range(5):
+        encoder.add(b"hello", None, 1_500_000_000_000, ())
+    sent = bytes(finish_batch(encoder, producer_id=7, producer_epoch=3, base_sequence=0))
+    answer = result(await client.call(produce("t", sent), 7))
+    assert answer.error_code == 0
+    topics = [
+        DescribeProducersTopic(name="t", partitions=[0, 1, 9]),
+        DescribeProducersTopic(name="none", partitions=[0]),
+    ]
+    found = await client.call(DescribeProducersRequest(topics=topics))
+    known, empty, unknown = found.topics[0].partitions
+    (producer,) = known.active_producers
+    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (7, 3, 4)
+    assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (-1, -1)
+    assert producer.last_timestamp > 0
+    assert (empty.error_code, empty.active_producers) == (0, [])
+    assert unknown.error_code == UnknownTopicOrPartition.code
+    assert found.topics[1].partitions[0].error_code == UnknownTopicOrPartition.code
+
+
+async def test_elections_and_quorums_are_refused_by_name(client: Wire) -> None:
+    topics = [ElectLeadersTopic(topic="t", partitions=[1, 0, 1])]
+    refused = await client.call(ElectLeadersRequest(topic_partitions=topics))
+    assert refused.error_code == 0, "Java's admin shows the sentences then"
+    results = refused.topics[0].partitions
+    assert [(each.partition, each.error_code) for each in results] == [(1, 35), (0, 35)]
+    assert "horolog cluster promote" in results[0].error_message
+    refused = await client.call(ElectLeadersRequest(topic_partitions=None))
+    assert (refused.error_code, refused.topics) == (UnsupportedVersion.code, [])
+    await client.call(create_topic("t", 2))
+    refused = await client.call(ElectLeadersRequest(topic_partitions=None))
+    assert refused.error_code == 0
+    codes = {each.partition: each.error_code for each in refused.topics[0].partitions}
+    assert codes == {0: 35, 1: 35}
+    for version in range(3):
+        refused = await client.call(DescribeQuorumRequest(topics=[]), version)
+        assert refused.error_code == UnsupportedVersion.code
+    assert "horolog cluster status" in refused.error_message

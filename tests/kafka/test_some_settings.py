@@ -85,9 +85,12 @@ async def test_what_is_named_changes_and_the_rest_stays(
         (("no.such", SET, "1"), InvalidConfig, "no.such"),
         (("no.such", DELETE, None), InvalidConfig, "no.such"),
         (("segment.ms", SET, None), InvalidRequest, "set to null"),
-        (("cleanup.policy", APPEND, "delete"), InvalidConfig, "is no list"),
-        (("cleanup.policy", SUBTRACT, "delete"), InvalidConfig, "is no list"),
-        (("cleanup.policy", SET, "compact"), InvalidConfig, "compact"),
+        (("segment.ms", APPEND, "5"), InvalidConfig, "is no list"),
+        (("segment.ms", SUBTRACT, "5"), InvalidConfig, "is no list"),
+        (("cleanup.policy", SET, "keep"), InvalidConfig, "delete, compact"),
+        (("cleanup.policy", APPEND, "keep"), InvalidConfig, "delete, compact"),
+        (("cleanup.policy", SUBTRACT, "delete"), InvalidConfig, "delete, compact"),
+        (("cleanup.policy", APPEND, None), InvalidRequest, "null"),
         (("segment.ms", 4, "1"), InvalidRequest, "config_operation is 4"),
         (("segment.ms", -1, "1"), InvalidRequest, "config_operation is -1"),
         (("retention.ms", SET, "9"), InvalidRequest, "more than once"),
@@ -137,3 +140,19 @@ async def test_a_topic_that_is_named_twice(
     (refused,) = await altered(speaker, *twice)
     assert refused.error_code == InvalidRequest.code
     assert overrides(broker, "a") == {}
+
+
+async def test_a_list_is_appended_to_and_taken_out_of(
+    broker: Broker, client: Wire, speaker: tuple[Wire, int]
+) -> None:
+    """What is appended comes behind the value in force, the broker's or the default too."""
+    await client.call(create_topic("a"))
+    for operation, items, policy in (
+        (APPEND, "compact", "delete,compact"),
+        (APPEND, "compact, delete", "delete,compact"),
+        (SUBTRACT, "delete", "compact"),
+        (SUBTRACT, "delete", "compact"),
+    ):
+        (made,) = await altered(speaker, of_topic("a", ("cleanup.policy", operation, items)))
+        assert made.error_code == 0, made.error_message
+        assert overrides(broker, "a") == {"cleanup.policy": policy}

@@ -16,10 +16,12 @@ from horolog.storage.metadata.metadata_log import MetadataLog
 from horolog.storage.metadata.records import (
     MetadataRecord,
     PartitionsAdded,
+    PositionRecord,
     PositionsCommitted,
     PositionsForgotten,
     PositionsUsed,
     SettingsAltered,
+    SomeForgotten,
     TopicCreated,
     TopicDeleted,
 )
@@ -52,7 +54,7 @@ class Plain:
 
     def apply(self, record: MetadataRecord) -> None:
         match record:
-            case PositionsCommitted() | PositionsUsed() | PositionsForgotten():
+            case PositionsCommitted() | PositionsUsed() | PositionsForgotten() | SomeForgotten():
                 self._move(record)
             case TopicCreated(entry):
                 own = (entry.topic_id, entry.partitions, tuple(sorted(entry.overrides.items())))
@@ -66,7 +68,7 @@ class Plain:
                 del self.topics[name]
                 self.held = {key: own for key, own in self.held.items() if key[1] != name}
 
-    def _move(self, record: PositionsCommitted | PositionsUsed | PositionsForgotten) -> None:
+    def _move(self, record: PositionRecord) -> None:
         match record:
             case PositionsCommitted(group, positions):
                 for known, each in positions:
@@ -82,6 +84,21 @@ class Plain:
                     self.held[key] = (offset, text, retention_ms, used_ms)
             case PositionsForgotten(group):
                 self.held = {key: own for key, own in self.held.items() if key[0] != group}
+            case SomeForgotten(group, partitions):
+                self._drop(
+                    group,
+                    {(group, topic, n) for known, topic, n in partitions if self._is(topic, known)},
+                )
+
+    def _drop(self, group: str, places: set[tuple[str, str, int]]) -> None:
+        gone = {key: own for key, own in self.held.items() if key in places}
+        for key in gone:
+            del self.held[key]
+        used_ms = max((own[3] for own in gone.values()), default=-1)
+        kept = sorted(key for key, own in self.held.items() if key[0] == group and own[2] >= 0)
+        if kept and used_ms > max(self.held[key][3] for key in kept):
+            offset, text, retention_ms, _ = self.held[kept[0]]
+            self.held[kept[0]] = (offset, text, retention_ms, used_ms)
 
     def _is(self, name: str, known: str) -> bool:
         return name in self.topics and self.topics[name][0] == known
@@ -238,8 +255,11 @@ def some_record(random: Random, state: dict[str, TopicEntry]) -> MetadataRecord:
         case 5:
             return TopicDeleted(name, random.choice([known, known, stale]))
         case 6:
-            if random.random() < 0.5:
+            if random.random() < 0.3:
                 return PositionsForgotten(random.choice(GROUPS))
+            if random.random() < 0.5:
+                places = [(random.choice([known, stale]), name, number) for number in range(2)]
+                return SomeForgotten(random.choice(GROUPS), places)
             return PositionsUsed("g", random.randint(0, 9))
         case _:
             some = [

@@ -23,6 +23,7 @@ from horolog.storage.metadata.records import (
     PositionsForgotten,
     PositionsUsed,
     SettingsAltered,
+    SomeForgotten,
     TopicCreated,
     TopicDeleted,
     decode_record,
@@ -60,6 +61,11 @@ RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
     ),
     st.builds(PositionsUsed, GROUPS, INT64),
     st.builds(PositionsForgotten, GROUPS),
+    st.builds(
+        SomeForgotten,
+        GROUPS,
+        st.lists(st.tuples(IDS, NAMES, st.integers(0, 2**31 - 1)), max_size=3).map(tuple),
+    ),
 )
 
 
@@ -92,7 +98,10 @@ WRONG: list[tuple[Any, str]] = [
     (7, "not a list"),
     ([VERSION], "not a list"),
     (["1", "deleted", "t", ID], "begins with version"),
-    ([VERSION + 1, "deleted", "t", ID], f"version {VERSION + 1}, this Horolog knows {VERSION}"),
+    ([3, "deleted", "t", ID], "version 3, this Horolog knows 1 to 2"),
+    ([2, "deleted", "t", ID], "version 2, and its kind is 'deleted'"),
+    ([VERSION, "some gone", "g", []], "version 1, and its kind is 'some gone'"),
+    ([2, ["some gone"], "g", []], "version 2, and its kind is"),
     ([0, "deleted", "t", ID], "version 0"),
     ([VERSION, "renamed", "t", ID], "kind is 'renamed'"),
     ([VERSION, ["deleted"], "t", ID], "which is none"),
@@ -123,6 +132,12 @@ WRONG: list[tuple[Any, str]] = [
     ([VERSION, "used", "g", 2**63], "64 bits"),
     ([VERSION, "used", "g", 1.5], "64 bits"),
     ([VERSION, "forgotten", 5], "group"),
+    ([2, "some gone", 5, []], "group"),
+    ([2, "some gone", "g", {}], "not a list"),
+    ([2, "some gone", "g", [["t", ID]]], "list of 3"),
+    ([2, "some gone", "g", [["t", ID, -1]]], "partition -1"),
+    ([2, "some gone", "g", [["t", ID, True]]], "partition True"),
+    ([2, "some gone", "g", [["t", "short", 0]]], "not a topic id"),
 ]
 
 

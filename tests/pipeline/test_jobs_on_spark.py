@@ -179,7 +179,8 @@ def test_rows_without_value_column_are_json(spark: SparkSession) -> None:
         [("2016-11-14 14:00:00", 1), ("1479132000000", 2)], "timestamp string, n int"
     )
     nulls = messages(rows, Mapped(value="if(n = 1, null, n)"), 2)
-    assert (facts_of(nulls).rows, facts_of(nulls).without_value) == (2, 1)
+    facts = facts_of(nulls)
+    assert (facts.rows, facts.without_value, facts.without_key) == (2, 1, 2)
     first, second = messages(rows, Mapped(), 2).orderBy("value").collect()
     assert bytes(first.value) == b'{"timestamp":"1479132000000","n":2}'
     assert first.timestamp == second.timestamp

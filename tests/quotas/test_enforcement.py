@@ -299,6 +299,7 @@ def test_every_answer_that_can_tells_the_time() -> None:
         "count-by-time",
         "describe-broker",
         "describe-log",
+        "describe-quorum",
         "describe-replicas",
         "promote",
         "replicate",

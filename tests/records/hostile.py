@@ -239,6 +239,7 @@ def _walk(kernel: ModuleType, these: Drawn) -> Any:
         largest_ms=these.time_ms,
         segment_offset=these.offset,
         segment_position=these.count if 0 <= these.count <= INT32_MAX else 0,
+        keyed=bool(these.count & 1),
     )
     return found, bytes(data)
 
@@ -285,6 +286,7 @@ def _take_usual(kernel: ModuleType, these: Drawn) -> Any:
         # There is no room for the times of more than 16 blocks.
         block_bytes=0 if these.cut & 128 else len(these.data) // 8 + 1,
         block_since_bytes=these.count % (len(these.data) // 4 + 1),
+        keyed=these.flag,
     )
     if found is None:
         return None
@@ -658,6 +660,7 @@ CALLS: Final[dict[str, Call]] = {
         *(these.records, min(these.start, 500), len(these.records) + these.end),
         base_timestamp_ms=these.number,
         now_ms=these.other,
+        keyed=these.flag,
     ),
     "columns_for": _columns_for,
     "packed_fault": _packed,

@@ -70,6 +70,7 @@ TERMS: Final = {
     "END_WRONG": terms.BAD_END,
     "OFFSET_WRONG": terms.BAD_RECORD_OFFSET,
     "TIME_WRONG": terms.BAD_TIME,
+    "KEY_MISSING": terms.NO_KEY,
     "SMALLEST": terms.SMALLEST_RECORD,
     "MOST_RECORD_OVERHEAD": terms.MOST_OVERHEAD,
     "MOST_FIELDS": terms.MOST_FIELDS,

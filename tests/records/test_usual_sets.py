@@ -132,6 +132,7 @@ def take(
     close_ms: int = 0,
     block_bytes: int = 0,
     block_since_bytes: int = 0,
+    keyed: bool = False,
 ) -> UsualSets | None:
     return take_usual(
         list(sets),
@@ -153,12 +154,13 @@ def take(
         close_ms=close_ms,
         block_bytes=block_bytes,
         block_since_bytes=block_since_bytes,
+        keyed=keyed,
     )
 
 
-def taken(sets: Sequence[bytes | bytearray], **limits: int) -> int:
+def taken(sets: Sequence[bytes | bytearray], *, keyed: bool = False, **limits: Any) -> int:
     """How many sets are taken."""
-    found = take(sets, **limits)
+    found = take(sets, keyed=keyed, **limits)
     return 0 if found is None else len(found.first_offsets)
 
 
@@ -336,7 +338,7 @@ def test_their_spans_are_those_of_their_entries(
         for one in sent
     ]
     since = data.draw(st.integers(0, block_bytes - 1))
-    block: dict[str, int] = {"block_bytes": block_bytes, "block_since_bytes": since}
+    block: dict[str, Any] = {"block_bytes": block_bytes, "block_since_bytes": since}
     found = take(each, lowest_ms=0, close_ms=close_ms, **block)
     if found is None:
         return
@@ -389,3 +391,19 @@ def test_a_set_that_is_not_taken_leaves_no_times() -> None:
         assert found is not None
         assert alone is not None
         assert found.spans == alone.spans is not None
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("place", [0, 1, 5, 999])
+def test_where_messages_are_to_be_keyed_one_without_a_key_is_not_usual(
+    magic: int, place: int
+) -> None:
+    """A key of no bytes is one; a message without a value has one too."""
+    at_ms = NOW_MS if magic else -1
+    keyed = [NewRecord(b"v", b"key", at_ms), NewRecord(None, b"", at_ms)] * 500
+    without = [*keyed[:place], NewRecord(b"v", None, at_ms), *keyed[place:]]
+    sets = [bytes(build_set(one, magic=magic)) for one in (keyed, keyed, without, keyed)]
+    assert taken(sets, interval_bytes=10**6) == 4
+    assert taken(sets, keyed=True, interval_bytes=10**6) == 2
+    assert taken(sets[2:], keyed=True) == 0
+    assert taken([bytearray(sets[2])], keyed=True) == 0

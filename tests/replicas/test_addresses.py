@@ -10,11 +10,29 @@ from kafka.errors import KafkaConnectionError
 
 from horolog import Admin, Consumer, Producer
 from horolog.client.cluster.any_replica import AnyReplica
+from horolog.protocol.api.broker.describe_cluster import DescribeClusterRequest
 from horolog.protocol.api.groups.find_coordinator import FindCoordinatorRequest
+from horolog.protocol.api.groups.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+)
+from horolog.protocol.api.groups.offset_delete import (
+    OffsetDeletePartition,
+    OffsetDeleteRequest,
+    OffsetDeleteTopic,
+)
 from horolog.protocol.api.kafka import frames as kafka_frames
+from horolog.protocol.api.topics.create_topics import (
+    CreatableAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
+from horolog.protocol.errors import InvalidReplicationFactor, NotCoordinator
 from horolog.server.replication import followers
 from horolog.testing.free_ports import free_port
+from horolog.testing.requests import result
 from horolog.testing.wire import wire
 
 from .members import Member, eventually, members
@@ -108,7 +126,39 @@ async def test_what_each_broker_says_of_the_others(place: Path) -> None:
             response = await client.call(FindCoordinatorRequest(key="g"), 0)
         assert (response.error_code, response.node_id) == (0, 1)
         assert f"{response.host}:{response.port}" == kafka[0]
+        for address in kafka:
+            async with wire(address, kafka_frames) as client:
+                described = await client.call(DescribeClusterRequest())
+            assert described.controller_id == 1
+            ports = {one.broker_id: f"{one.host}:{one.port}" for one in described.brokers}
+            assert ports == {1: kafka[0], 2: kafka[1]}
         assert epoch > 0
+
+
+async def test_the_leader_deletes_positions_of_a_group(place: Path) -> None:
+    """A follower refuses it as it refuses commits, and forgets with the leader."""
+    async with members(place, kafka_listen="127.0.0.1:0") as all_:
+        await all_.start()
+        first, second = all_[1], all_[2]
+        async with Admin(first.address) as admin:
+            await admin.create_topic(TOPIC)
+        await all_.in_sync(first)
+        asked = OffsetDeleteRequest(
+            group_id="g",
+            topics=[OffsetDeleteTopic(name=TOPIC, partitions=[OffsetDeletePartition(partition=0)])],
+        )
+        stored = OffsetCommitPartition(partition=0, committed_offset=5)
+        commit = OffsetCommitRequest(
+            group_id="g", topics=[OffsetCommitTopic(name=TOPIC, partitions=[stored])]
+        )
+        held = second.cluster.directory.committed
+        kafka = [str(one.broker.addresses.kafka) for one in (first, second) if one.broker]
+        async with wire(kafka[0], kafka_frames) as leads, wire(kafka[1], kafka_frames) as follows:
+            assert result(await leads.call(commit)).error_code == 0
+            await eventually(lambda: held.get("g", TOPIC, 0) is not None)
+            assert (await follows.call(asked)).error_code == NotCoordinator.code
+            assert result(await leads.call(asked)).error_code == 0
+            await eventually(lambda: held.get("g", TOPIC, 0) is None)
 
 
 def _by_librdkafka(bootstrap: str) -> tuple[int, set[int], int]:
@@ -201,3 +251,31 @@ def _by_kafka_python(bootstrap: str) -> tuple[int, list[int], list[int], list[in
         return partition["leader_id"], brokers, partition["replica_nodes"], partition["isr_nodes"]
     finally:
         admin.close()
+
+
+async def test_as_many_copies_as_there_are_brokers_may_be_asked_for(place: Path) -> None:
+    """Each broker has every topic, whatever number of copies is asked for."""
+    async with members(place, kafka_listen="127.0.0.1:0") as all_:
+        await all_.start()
+        first = all_[1]
+        await all_.in_sync(first)
+        async with Admin(first.address) as admin:
+            for factor in (-1, 1, 2):
+                await admin.create_topic(f"copies{factor}", replication_factor=factor)
+            for factor in (0, 3):
+                with pytest.raises(InvalidReplicationFactor, match="it must be 1 to 2"):
+                    await admin.create_topic("none", replication_factor=factor)
+        async with wire(first.address) as client:
+            told = await client.call(MetadataRequest(topics=None))
+            replicas = {
+                topic.name: topic.partitions[0].replica_nodes
+                for topic in told.topics
+                if topic.name.startswith("copies")
+            }
+            assert replicas == {f"copies{factor}": [1, 2] for factor in (-1, 1, 2)}
+            for ids, code in (([1, 2], 0), ([2], 0), ([1, 3], 39), ([1, 1], 39), ([], 39)):
+                assignment = CreatableAssignment(partition=0, broker_ids=ids)
+                topic = CreatableTopic(name="assigned", assignments=[assignment])
+                request = CreateTopicsRequest(topics=[topic], validate_only=True)
+                (made,) = (await client.call(request)).topics
+                assert made.error_code == code, (ids, made.error_message)

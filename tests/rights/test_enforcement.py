@@ -32,13 +32,19 @@ from horolog.protocol.api.security.acls import (
     AclFilter,
     CreateAclsRequest,
     DeleteAclsRequest,
+    DescribeAclsRequest,
 )
 from horolog.protocol.api.topics.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
-from horolog.protocol.errors import CodedError, GroupAuthorizationFailed, InvalidRequest
+from horolog.protocol.errors import (
+    CodedError,
+    GroupAuthorizationFailed,
+    InvalidRequest,
+    SecurityDisabled,
+)
 from horolog.server.broker import Broker
 from horolog.server.security.acl_store import Acls
 from horolog.storage.files import SystemFiles
@@ -347,6 +353,34 @@ async def test_without_authorization_rules_are_kept_and_not_looked_at(strict: St
         broker.security.acls.add([rule((Op.ALL, TOPIC), permission=Permission.DENY)])
         assert result(await client.call(produce("t", message_set(5)))).error_code == 0
         assert broker.dispatcher._guard is None
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+async def test_without_authorization_rules_are_neither_shown_nor_changed(
+    strict: Strict, encoding: Encoding
+) -> None:
+    """As by Kafka without an authorizer."""
+    about: dict[str, Any] = {"resource_type": 2, "principal": "User:x", "host": "*", "operation": 3}
+    added = AclCreation(resource_name="t", permission_type=3, **about)
+    meant = AclFilter(resource_name="t", permission_type=3, **about)
+    shown = DescribeAclsRequest(
+        resource_type=1,
+        resource_name=None,
+        pattern_type=1,
+        principal=None,
+        host=None,
+        operation=1,
+        permission_type=1,
+    )
+    async with strict(authorization="off") as broker, connection(broker, encoding) as client:
+        kept = rule((Op.READ, TOPIC), "t", principal="User:x")
+        broker.security.acls.add([kept])
+        made = (await client.call(CreateAclsRequest(creations=[added, added]))).results
+        gone = (await client.call(DeleteAclsRequest(filters=[meant, meant]))).filter_results
+        told = await client.call(shown)
+        assert [one.error_code for one in (*made, *gone, told)] == [SecurityDisabled.code] * 5
+        assert "authorization=on" in told.error_message
+        assert list(broker.security.acls.table.acls) == [kept]
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

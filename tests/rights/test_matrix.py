@@ -8,6 +8,8 @@ import pytest
 
 from horolog.protocol.api.broker.api_versions import ApiVersionsRequest
 from horolog.protocol.api.broker.describe_broker import DescribeBrokerRequest
+from horolog.protocol.api.broker.describe_cluster import DescribeClusterRequest
+from horolog.protocol.api.broker.describe_quorum import DescribeQuorumRequest
 from horolog.protocol.api.cluster.describe_replicas import DescribeReplicasRequest
 from horolog.protocol.api.cluster.promote import PromoteRequest
 from horolog.protocol.api.cluster.replicate import ReplicateRequest, Says
@@ -24,6 +26,11 @@ from horolog.protocol.api.groups.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitTopic,
 )
+from horolog.protocol.api.groups.offset_delete import (
+    OffsetDeletePartition,
+    OffsetDeleteRequest,
+    OffsetDeleteTopic,
+)
 from horolog.protocol.api.groups.offset_fetch import (
     LIST_NAMES,
     LIST_POSITIONS,
@@ -34,7 +41,12 @@ from horolog.protocol.api.groups.sync_group import SyncGroupRequest
 from horolog.protocol.api.log.count_by_time import CountByTimeRequest
 from horolog.protocol.api.log.describe_log import DescribeLogRequest, DescribeLogTopic
 from horolog.protocol.api.log.describe_log_dirs import DescribeLogDirsRequest
+from horolog.protocol.api.log.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersTopic,
+)
 from horolog.protocol.api.log.init_producer_id import InitProducerIdRequest
+from horolog.protocol.api.log.list_transactions import ListTransactionsRequest
 from horolog.protocol.api.log.offset_for_leader_epoch import (
     OffsetForLeaderEpochPartition,
     OffsetForLeaderEpochRequest,
@@ -83,9 +95,13 @@ from horolog.protocol.api.topics.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
+from horolog.protocol.api.topics.elect_leaders import ElectLeadersRequest
 from horolog.protocol.api.topics.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
+)
+from horolog.protocol.api.topics.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
 )
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.errors import CodedError
@@ -203,6 +219,15 @@ CASES = [
         ListGroupsRequest(),
         describe(GROUP) | any_of(CLUSTER, *DESCRIBES),
         shows=lambda answer: [each.group_id for each in answer.groups] == ["g"],
+    ),
+    Case(
+        "offset-delete",
+        OffsetDeleteRequest(
+            group_id="g",
+            topics=[OffsetDeleteTopic(name="t", partitions=[OffsetDeletePartition(partition=1)])],
+        ),
+        (),  # of the group and of the topic
+        29,
     ),
     Case("delete-groups", DeleteGroupsRequest(groups_names=["none"]), any_of(GROUP, Op.DELETE), 30),
     Case("sasl-handshake", SaslHandshakeRequest(mechanism="PLAIN"), EVERY),
@@ -372,6 +397,22 @@ CASES = [
         describe(TOPIC),
         29,
     ),
+    Case("elect-leaders", ElectLeadersRequest(topic_partitions=[]), any_of(CLUSTER, Op.ALTER), 31),
+    Case(
+        "list-partition-reassignments",
+        ListPartitionReassignmentsRequest(),
+        describe(CLUSTER),
+        31,
+    ),
+    Case("describe-quorum", DescribeQuorumRequest(topics=[]), describe(CLUSTER), 31),
+    Case("describe-cluster", DescribeClusterRequest(), EVERY),
+    Case(
+        "describe-producers",
+        DescribeProducersRequest(topics=[DescribeProducersTopic(name="t", partitions=[0])]),
+        any_of(TOPIC, Op.READ),
+        29,
+    ),
+    Case("list-transactions", ListTransactionsRequest(), EVERY),
     Case("authenticate", AuthenticateRequest(), EVERY),
     Case(
         "replicate",

@@ -36,6 +36,7 @@ from horolog.protocol.errors import (
     InvalidReplicaAssignment,
     InvalidRequest,
     OffsetOutOfRange,
+    PolicyViolation,
     StorageError,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
@@ -133,6 +134,14 @@ def trimming(*places: tuple[int, int], topic: str = "a") -> DeleteRecordsRequest
     """`places` are (partition, offset)."""
     partitions = [DeleteRecordsPartition(partition=at, offset=offset) for at, offset in places]
     return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=partitions)])
+
+
+async def test_a_topic_that_is_only_compacted_is_not_trimmed(client: Wire) -> None:
+    """As by Kafka."""
+    for policy, code in (("compact", PolicyViolation.code), ("compact,delete", 0)):
+        await client.call(create_topic(policy[-6:], cleanup_policy=policy))
+        got = result(await client.call(trimming((0, 0), topic=policy[-6:])))
+        assert got.error_code == code, got.error_message
 
 
 async def test_what_is_trimmed_is_gone_for_good(broker: Broker, client: Wire) -> None:

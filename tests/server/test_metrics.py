@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from horolog.config.topic import TopicSettings, topic_settings
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts
 from horolog.server.groups.figures import GroupFigures
 from horolog.server.groups.states import State
@@ -25,6 +26,11 @@ class SomeLog:
     size_bytes: int
     segment_count: int
     unflushed_messages: int = 0
+    cleanup_policy: str = "delete"
+
+    @property
+    def settings(self) -> TopicSettings:
+        return topic_settings({}, {"cleanup.policy": self.cleanup_policy})
 
     @property
     def expiry(self) -> "SomeLog":
@@ -164,6 +170,16 @@ def test_logs_by_topic_and_end_offsets_by_partition(
     assert found("horolog_log_size_bytes", topic="a") == 1500
     assert found("horolog_log_segments", topic="a") == 3
     assert found("horolog_pinned_segments", topic="a") == 1
+
+
+def test_the_bytes_of_compacted_topics_are_not_cleaned_yet(
+    logs: list[SomeLog], figures: Figures, gauges: Gauges
+) -> None:
+    logs += [SomeLog("a", 0, 10, 1000, 1), SomeLog("b", 0, 10, 700, 1, cleanup_policy="compact")]
+    logs.append(SomeLog("b", 1, 10, 30, 1, cleanup_policy="compact"))
+    found = scrape(figures, gauges)
+    assert found("horolog_not_cleaned_bytes", topic="b") == 730
+    assert found.labels("horolog_not_cleaned_bytes", "topic") == {"b"}
 
 
 def test_a_deleted_topic_vanishes(figures: Figures, gauges: Gauges) -> None:

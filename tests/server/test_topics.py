@@ -152,10 +152,10 @@ def config(name: str, value: str | None) -> CreatableConfig:
             id="40-out-of-bounds",
         ),
         pytest.param(
-            CreatableTopic(name="x", configs=[config("cleanup.policy", "compact")]),
+            CreatableTopic(name="x", configs=[config("cleanup.policy", "keep")]),
             InvalidConfig,
-            "compact",
-            id="40-decision-19-compact",
+            "delete, compact",
+            id="40-unknown-policy",
         ),
         pytest.param(
             CreatableTopic(name="x", configs=[config("retention.ms", None)]),

@@ -220,3 +220,13 @@ def test_transactions_that_nobody_can_end_are_aborted() -> None:
     assert states.expire(8, 7) == 2
     states.add(3, 0, SentBatch(0, 1, 40, -1), 0, opens=True)
     assert states.open_offset == 40
+
+
+def test_those_that_sent_last_are_named_first() -> None:
+    states = ProducerStates()
+    for seen_ms, number in enumerate((1, 2 | SELF_CHOSEN, 3, 4 | SELF_CHOSEN, 1)):
+        states.add(number, 0, SentBatch(7, 3, 10 * seen_ms, -1), seen_ms)
+    newest = states.newest(3)
+    assert [number for number, _ in newest] == [1, 4 | SELF_CHOSEN, 3]
+    assert [each.batches[-1].last_sequence for _, each in newest] == [9, 9, 9]
+    assert len(states.newest(9)) == 4

@@ -3,12 +3,18 @@
 from typing import Final
 
 from ...limits import MAX_APIS
-from ..schema import Api, array, int16, int32, message
+from ..schema import Api, array, flexible_since, int16, int32, message, plain_head, string
 
 
+@flexible_since(3)
 @message
 class ApiVersionsRequest:
-    """Nothing to say."""
+    client_software_name: str = string(
+        since=3, default="", doc="Name of the client's library: letters, digits, `-` and `.`."
+    )
+    client_software_version: str = string(
+        since=3, default="", doc="Its version, of the same characters."
+    )
 
 
 @message
@@ -18,6 +24,8 @@ class ApiVersion:
     max_version: int = int16(doc="Highest version served.")
 
 
+@plain_head
+@flexible_since(3)
 @message
 class ApiVersionsResponse:
     error_code: int = int16(default=0, doc="0.")
@@ -29,7 +37,7 @@ API_VERSIONS: Final = Api(
     key=18,
     name="api-versions",
     min_version=0,
-    max_version=2,
+    max_version=3,
     native_max_version=0,
     request=ApiVersionsRequest,
     response=ApiVersionsResponse,

@@ -3,17 +3,35 @@
 from typing import Final
 
 from ...limits import MAX_GROUPS, MAX_MEMBERS
-from ..schema import Api, Text, array, data, int16, int32, message, string
+from ..operations import NOT_ASKED
+from ..schema import (
+    Api,
+    Text,
+    array,
+    boolean,
+    data,
+    int16,
+    int32,
+    message,
+    nullable_string,
+    string,
+)
 
 
 @message
 class DescribeGroupsRequest:
     groups: list[str] = array(Text(), max_items=MAX_GROUPS, doc="Names of groups.")
+    include_authorized_operations: bool = boolean(
+        since=3, default=False, doc="Say what the client may do with each group."
+    )
 
 
 @message
 class DescribedGroupMember:
     member_id: str = string(doc="Member.")
+    group_instance_id: str | None = nullable_string(
+        since=4, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
+    )
     client_id: str = string(doc="What its client calls itself.")
     client_host: str = string(doc="Where its client is.")
     member_metadata: bytes = data(default=b"", doc="What it sent with the chosen protocol.")
@@ -34,6 +52,11 @@ class DescribedGroup:
     members: list[DescribedGroupMember] = array(
         DescribedGroupMember, max_items=MAX_MEMBERS, default=(), doc="Its members."
     )
+    authorized_operations: int = int32(
+        since=3,
+        default=NOT_ASKED,
+        doc="One bit for each operation of Kafka's access rules; -2^31: not asked for.",
+    )
 
 
 @message
@@ -46,7 +69,7 @@ DESCRIBE_GROUPS: Final = Api(
     key=15,
     name="describe-groups",
     min_version=0,
-    max_version=2,
+    max_version=4,
     native_max_version=-1,
     request=DescribeGroupsRequest,
     response=DescribeGroupsResponse,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ..schema import Api, int16, int32, message, string
+from ..schema import Api, int16, int32, message, nullable_string, string
 
 
 @message
@@ -10,19 +10,25 @@ class HeartbeatRequest:
     group_id: str = string(doc="Name of the group.")
     generation_id: int = int32(doc="The member's generation.")
     member_id: str = string(doc="This member.")
+    group_instance_id: str | None = nullable_string(
+        since=3, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
+    )
 
 
 @message
 class HeartbeatResponse:
     throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
-    error_code: int = int16(default=0, doc="27 when the member has to join again.")
+    error_code: int = int16(
+        default=0,
+        doc="27 when the member has to join again; 82 when a later member has its instance id.",
+    )
 
 
 HEARTBEAT: Final = Api(
     key=12,
     name="heartbeat",
     min_version=0,
-    max_version=2,
+    max_version=3,
     native_max_version=-1,
     request=HeartbeatRequest,
     response=HeartbeatResponse,

@@ -3,7 +3,7 @@
 from typing import Final
 
 from ...limits import MAX_GROUP_PROTOCOLS, MAX_MEMBERS
-from ..schema import Api, array, data, int16, int32, message, string
+from ..schema import Api, array, data, int16, int32, message, nullable_string, string
 
 
 @message
@@ -22,6 +22,12 @@ class JoinGroupRequest:
         doc="How long it may take to join again in a rebalance; -1: the session timeout.",
     )
     member_id: str = string(doc="As the broker gave it; empty in the first request.")
+    group_instance_id: str | None = nullable_string(
+        since=5,
+        default=None,
+        doc="`group.instance.id` of a static member, which a restart within the session timeout "
+        "does not end; null for a dynamic one.",
+    )
     protocol_type: str = string(doc="What kind of group it is, such as `consumer`.")
     protocols: list[JoinGroupProtocol] = array(
         JoinGroupProtocol,
@@ -33,13 +39,20 @@ class JoinGroupRequest:
 @message
 class JoinGroupMember:
     member_id: str = string(doc="Member.")
+    group_instance_id: str | None = nullable_string(
+        since=5, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
+    )
     metadata: bytes = data(doc="What it sent with the protocol that was chosen.")
 
 
 @message
 class JoinGroupResponse:
     throttle_time_ms: int = int32(since=2, default=0, doc="How long the client is not listened to.")
-    error_code: int = int16(default=0, doc="0 when the member is in the generation.")
+    error_code: int = int16(
+        default=0,
+        doc="0 when the member is in the generation. From version 4 on 79 for the first request of "
+        "a dynamic member: it joins again with the `member_id` of this answer.",
+    )
     generation_id: int = int32(default=-1, doc="Number of the generation; it only rises.")
     protocol_name: str = string(default="", doc="The protocol that was chosen.")
     leader: str = string(default="", doc="The member that shares out the work.")
@@ -56,7 +69,7 @@ JOIN_GROUP: Final = Api(
     key=11,
     name="join-group",
     min_version=0,
-    max_version=3,
+    max_version=5,
     native_max_version=-1,
     request=JoinGroupRequest,
     response=JoinGroupResponse,

@@ -2,28 +2,53 @@
 
 from typing import Final
 
-from ..schema import Api, int16, int32, message, string
+from ...limits import MAX_MEMBERS
+from ..schema import Api, array, int16, int32, message, nullable_string, string
+
+
+@message
+class LeavingMember:
+    member_id: str = string(doc="Member; may be empty for a static one.")
+    group_instance_id: str | None = nullable_string(
+        doc="`group.instance.id` of a static member; null for a dynamic one."
+    )
 
 
 @message
 class LeaveGroupRequest:
     group_id: str = string(doc="Name of the group.")
-    member_id: str = string(doc="This member.")
+    member_id: str = string(until=2, default="", doc="This member.")
+    members: list[LeavingMember] = array(
+        LeavingMember, max_items=MAX_MEMBERS, since=3, default=(), doc="The members that leave."
+    )
+
+
+@message
+class LeftMember:
+    member_id: str = string(doc="Member, as the request named it.")
+    group_instance_id: str | None = nullable_string(doc="As the request named it.")
+    error_code: int = int16(default=0, doc="0 when it is gone.")
 
 
 @message
 class LeaveGroupResponse:
     throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
-    error_code: int = int16(default=0, doc="0 when it is gone.")
+    error_code: int = int16(
+        default=0, doc="0 when it is gone; from version 3 on the members have errors of their own."
+    )
+    members: list[LeftMember] = array(
+        LeftMember, max_items=MAX_MEMBERS, since=3, default=(), doc="Each that the request named."
+    )
 
 
 LEAVE_GROUP: Final = Api(
     key=13,
     name="leave-group",
     min_version=0,
-    max_version=2,
+    max_version=3,
     native_max_version=-1,
     request=LeaveGroupRequest,
     response=LeaveGroupResponse,
-    doc="Leave a group, so that the others need not wait until the session is over.",
+    doc="Leave a group, or take members out of it, so that the others need not wait until the "
+    "session is over.",
 )

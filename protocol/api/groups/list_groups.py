@@ -2,13 +2,31 @@
 
 from typing import Final
 
-from ...limits import MAX_LISTED
-from ..schema import Api, array, int16, int32, message, string
+from ...limits import MAX_GROUP_FILTERS, MAX_LISTED
+from ..schema import Api, Text, array, flexible_since, int16, int32, message, string
+
+CLASSIC: Final = "classic"
+"""The type of every group: its members share out the work among themselves."""
 
 
+@flexible_since(3)
 @message
 class ListGroupsRequest:
-    pass
+    states_filter: list[str] = array(
+        Text(),
+        max_items=MAX_GROUP_FILTERS,
+        since=4,
+        default=(),
+        doc="Only groups in these states, as describe-groups names them in upper or lower case; "
+        "empty for all.",
+    )
+    types_filter: list[str] = array(
+        Text(),
+        max_items=MAX_GROUP_FILTERS,
+        since=5,
+        default=(),
+        doc=f"Only groups of these types; every group is `{CLASSIC}`. Empty for all.",
+    )
 
 
 @message
@@ -17,8 +35,11 @@ class ListedGroup:
     protocol_type: str = string(
         default="", doc="What kind of group it is; empty when it only has positions."
     )
+    group_state: str = string(since=4, default="", doc="Its state, as in describe-groups.")
+    group_type: str = string(since=5, default="", doc=f"`{CLASSIC}`.")
 
 
+@flexible_since(3)
 @message
 class ListGroupsResponse:
     throttle_time_ms: int = int32(since=1, default=0, doc="How long the client is not listened to.")
@@ -34,7 +55,7 @@ LIST_GROUPS: Final = Api(
     key=16,
     name="list-groups",
     min_version=0,
-    max_version=2,
+    max_version=5,
     native_max_version=-1,
     request=ListGroupsRequest,
     response=ListGroupsResponse,

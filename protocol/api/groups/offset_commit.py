@@ -35,6 +35,9 @@ class OffsetCommitRequest:
         since=1, default=-1, doc="The member's generation; -1 for who is no member of a group."
     )
     member_id: str = string(since=1, default="", doc="The member; empty for who is none.")
+    group_instance_id: str | None = nullable_string(
+        since=7, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
+    )
     retention_time_ms: int = int64(
         since=2,
         until=4,
@@ -69,7 +72,7 @@ OFFSET_COMMIT: Final = Api(
     key=8,
     name="offset-commit",
     min_version=0,
-    max_version=6,
+    max_version=7,
     native_max_version=0,
     request=OffsetCommitRequest,
     response=OffsetCommitResponse,

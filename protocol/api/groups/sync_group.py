@@ -3,7 +3,7 @@
 from typing import Final
 
 from ...limits import MAX_MEMBERS
-from ..schema import Api, array, data, int16, int32, message, string
+from ..schema import Api, array, data, int16, int32, message, nullable_string, string
 
 
 @message
@@ -17,6 +17,9 @@ class SyncGroupRequest:
     group_id: str = string(doc="Name of the group.")
     generation_id: int = int32(doc="As the answer to join-group said.")
     member_id: str = string(doc="This member.")
+    group_instance_id: str | None = nullable_string(
+        since=3, default=None, doc="`group.instance.id` of a static member; null for a dynamic one."
+    )
     assignments: list[SyncGroupAssignment] = array(
         SyncGroupAssignment, max_items=MAX_MEMBERS, doc="From the leader; from others empty."
     )
@@ -33,7 +36,7 @@ SYNC_GROUP: Final = Api(
     key=14,
     name="sync-group",
     min_version=0,
-    max_version=2,
+    max_version=3,
     native_max_version=-1,
     request=SyncGroupRequest,
     response=SyncGroupResponse,

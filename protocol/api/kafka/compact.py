@@ -5,8 +5,9 @@
     tagged fields     number (unsigned varint), then each: tag, size (unsigned varints), bytes
 
 Numbers and booleans are as in the other encoding. The head of a request or response ends with
-tagged fields too; they stand in front of what is read and written here. Tagged fields are skipped:
-none is declared. These requests are rare, so all this is plain Python.
+tagged fields too, except that of an api-versions response; they stand in front of what is read and
+written here. Tagged fields are skipped: none is declared. These requests are rare, so all this is
+plain Python.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from ..schema import (
     Text,
     WireType,
     fields_of,
+    has_plain_head,
 )
 from ..writing import Written, clip_of
 from .fields import text_limit
@@ -50,6 +52,16 @@ _fields_of: Final = cast(
 )
 
 
+_has_arrays: Final = cast(
+    Callable[[type[Any], int], bool],
+    cache(
+        lambda struct, version: any(
+            isinstance(spec.type, Array) for spec in fields_of(struct, version, native=False)
+        )
+    ),
+)
+
+
 class Wrong(Exception):
     """The bytes are no message of the class and version; the text names the field."""
 
@@ -60,36 +72,54 @@ def read(struct: type[T], version: int, content: Frame, max_values: int) -> T:
     As in Kafka, what follows it is passed over: librdkafka ends such requests with a byte more.
     """
     reader = _Reader(content, version, max_values)
-    reader.tags("the head")
+    if not has_plain_head(struct):
+        reader.tags("the head")
     return reader.message(struct, "")  # type: ignore[no-any-return]
 
 
 def read_pieces(struct: type[T], version: int, content: Frame, max_values: int) -> Pieces[T]:
     """As `read`, in pieces."""
     reader = _Reader(content, version, max_values)
-    reader.tags("the head")
+    if not has_plain_head(struct):
+        reader.tags("the head")
+    found: T = yield from _read_message(reader, struct, "")
+    return found
+
+
+def _read_message(reader: "_Reader", struct: type[Any], path: str) -> Pieces[Any]:
     found: dict[str, Any] = {}
-    for spec in _fields_of(struct, version):
-        if not isinstance(spec.type, Array):
-            found[spec.name] = reader.value(spec.type, spec.name)
-            continue
-        count = reader.count(spec.type, spec.name)
-        items: list[Any] | None = None if count is None else []
-        found[spec.name] = items
-        for place in range(count or 0):
-            assert items is not None
-            begin = reader.at
-            items.append(reader.value(spec.type.of, f"{spec.name}[{place}]"))
-            if place % _PIECE_ITEMS == 0 or reader.at - begin > _PIECE_BYTES:
-                yield
-    reader.tags("the body")
+    for spec in _fields_of(struct, reader.version):
+        inner = _joined(path, spec)
+        if isinstance(spec.type, Array):
+            found[spec.name] = yield from _read_items(reader, spec.type, inner)
+        else:
+            found[spec.name] = reader.value(spec.type, inner)
+    reader.tags(path or "the body")
     return struct(**found)
+
+
+def _read_items(reader: "_Reader", wire_type: Array, path: str) -> Pieces[list[Any] | None]:
+    count = reader.count(wire_type, path)
+    if count is None:
+        return None
+    of = wire_type.of
+    items: list[Any] = []
+    for place in range(count):
+        begin = reader.at
+        inner = f"{path}[{place}]"
+        if isinstance(of, type) and _has_arrays(of, reader.version):
+            items.append((yield from _read_message(reader, of, inner)))
+        else:
+            items.append(reader.value(of, inner))
+        if place % _PIECE_ITEMS == 0 or reader.at - begin > _PIECE_BYTES:
+            yield
+    return items
 
 
 def write_pieces(head: bytes, message: object, version: int) -> Pieces[Written]:
     """As `write`, in pieces; the frame may be in parts."""
     output = Output()
-    output.put(head + _NO_TAGS)
+    output.put(head + _head_tags(message))
     yield from _write_message(output, message, version)
     return output.frame(LENGTH_BYTES)
 
@@ -120,21 +150,26 @@ def write(head: bytes, message: object, version: int) -> bytes:
     """The frame of a head without its tagged fields and a message, with its length in front."""
     output = bytearray(LENGTH_BYTES)
     output += head
-    output += _NO_TAGS
+    output += _head_tags(message)
     _write(output, type(message), message, version)
     output[:LENGTH_BYTES] = (len(output) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "big")
     return bytes(output)
 
 
+def _head_tags(message: object) -> bytes:
+    """How the head in front of a message ends."""
+    return b"" if has_plain_head(type(message)) else _NO_TAGS
+
+
 class _Reader:
     def __init__(self, content: Frame, version: int, max_values: int) -> None:
         self._content = memoryview(content)
-        self._version = version
+        self.version = version
         self._room = max_values
         self.at = 0
 
     def message(self, struct: type[Any], path: str) -> Any:
-        specs = _fields_of(struct, self._version)
+        specs = _fields_of(struct, self.version)
         found = {spec.name: self.value(spec.type, _joined(path, spec)) for spec in specs}
         self.tags(path or "the body")
         return struct(**found)

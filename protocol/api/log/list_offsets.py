@@ -1,9 +1,22 @@
 """list-offsets: which offset was it at a time."""
 
+from types import MappingProxyType
 from typing import Final
 
 from ...limits import MAX_OLD_STYLE_OFFSETS, MAX_PARTITIONS, MAX_TOPICS
-from ..schema import INT64, Api, array, error_text, int8, int16, int32, int64, message, string
+from ..schema import (
+    INT64,
+    Api,
+    array,
+    error_text,
+    flexible_since,
+    int8,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+)
 from .replicas import allow_follower, current_leader_epoch, follower_heard_ms, seen_offset
 
 LATEST: Final = -1
@@ -14,6 +27,14 @@ EARLIEST: Final = -2
 
 LARGEST: Final = -3
 """Target that asks for the first message among those with the largest timestamp."""
+
+OF_TIERS: Final = MappingProxyType(
+    {
+        -4: "the first offset on the broker's own disk (earliest-local)",
+        -5: "the last offset in remote storage (latest-tiered)",
+    }
+)
+"""Targets that Kafka has for tiered storage."""
 
 BY_TIMESTAMP: Final = "timestamp"
 BY_APPEND: Final = "append"
@@ -44,6 +65,7 @@ class ListOffsetsTopic:
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition, max_items=MAX_PARTITIONS)
 
 
+@flexible_since(6)
 @message
 class ListOffsetsRequest:
     replica_id: int = int32(default=-1, doc="-1 for a consumer.")
@@ -88,6 +110,7 @@ class ListOffsetsTopicResult:
     )
 
 
+@flexible_since(6)
 @message
 class ListOffsetsResponse:
     throttle_time_ms: int = int32(since=2, default=0, doc="How long the client is not listened to.")
@@ -99,7 +122,7 @@ LIST_OFFSETS: Final = Api(
     key=2,
     name="list-offsets",
     min_version=0,
-    max_version=4,
+    max_version=7,
     native_max_version=2,
     request=ListOffsetsRequest,
     response=ListOffsetsResponse,

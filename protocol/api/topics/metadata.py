@@ -3,6 +3,7 @@
 from typing import Final
 
 from ...limits import MAX_PARTITIONS, MAX_REPLICAS, MAX_TOPICS
+from ..operations import NOT_ASKED
 from ..schema import (
     INT32,
     Api,
@@ -17,9 +18,6 @@ from ..schema import (
     nullable_string,
     string,
 )
-
-NOT_ASKED: Final = -(2**31)
-"""Operations that a client is allowed, where the answer does not have them."""
 
 
 @message

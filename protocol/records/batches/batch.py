@@ -174,7 +174,12 @@ def _stored_content(buffer: Buffer, position: int, header: BatchHeader) -> tuple
 
 
 def check_batch(
-    buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int, now_ms: int = -1
+    buffer: Buffer,
+    position: int = 0,
+    *,
+    max_decompressed_bytes: int,
+    now_ms: int = -1,
+    keyed: bool = False,
 ) -> CheckedBatch:
     """Open the batch at `position` and check all that a producer can do wrong in it.
 
@@ -182,7 +187,8 @@ def check_batch(
     batch, and their offset deltas are 0, 1, ...; the header's largest timestamp is not judged.
     `now_ms` >= 0 asks for latencies. Raises `CorruptMessage` for what is broken, `MessageTooLarge`
     as `batch_content`, `InvalidRecord` for a control batch, for one that says that it has no
-    records, and for a producer id with a negative epoch or sequence.
+    records, for a producer id with a negative epoch or sequence, and, where records are to be
+    `keyed`, for one without a key.
     """
     header = read_header(buffer, position)
     _check_header(header, position)
@@ -193,7 +199,12 @@ def check_batch(
         opened = open_sent(codec, sent, magic=BATCH_MAGIC, max_bytes=max_bytes)
         content, for_all_readers = memoryview(opened.content), opened.for_all_readers
     found = check_records(
-        content, 0, len(content), base_timestamp_ms=header.base_timestamp_ms, now_ms=now_ms
+        content,
+        0,
+        len(content),
+        base_timestamp_ms=header.base_timestamp_ms,
+        now_ms=now_ms,
+        keyed=keyed,
     )
     if found.problem != NO_MORE:
         raise record_error(found.problem, found.count, found.problem_position, position)

@@ -26,7 +26,7 @@ cdef extern from "kernel.h" nogil:
         long long sum
     long long usual_run(
         const unsigned char **at, const unsigned char *end, int count, int low, int high,
-        long long base, long long *time, long long most, horolog_run *found,
+        long long base, long long *time, long long most, bint keyed, horolog_run *found,
     )
     unsigned int crc32_at(const unsigned char *data, long long position, long long length)
     unsigned int crc32c_at(const unsigned char *data, long long position, long long length)

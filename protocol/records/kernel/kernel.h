@@ -169,17 +169,19 @@ typedef struct {
 
 /* Goes over records from `*at` on that are like most, have the offsets from `count` on and times from
    `low` to `high`; gives how many these are, and moves `*at` behind them. Up to `most` of their
-   times, with `base` added, are put from `time` on. */
-static inline long long usual_run(const unsigned char **at, const unsigned char *end, int count,
-                                  int low, int high, long long base, long long *time,
-                                  long long most, horolog_run *found)
+   times, with `base` added, are put from `time` on. A record whose key has less than `key_least`
+   bytes ends the run, where one for null has less than 0; compilers leave the comparison out where
+   that is no limit. */
+static inline long long usual_run_from(const unsigned char **at, const unsigned char *end, int count,
+                                       int low, int high, long long base, long long *time,
+                                       long long most, int key_least, horolog_run *found)
 {
     const unsigned char *position = *at, *stop;
     long long *time_end = time + most, sum = 0;
     int offset = count, smallest = INT32_MAX, largest = INT32_MIN, largest_at = 0;
     horolog_record record;
     while ((stop = usual_record(position, end, &record)) && record.offset == offset
-           && record.time >= low && record.time <= high) {
+           && record.time >= low && record.time <= high && record.key >= key_least) {
         sum += record.time;
         if (record.time < smallest)
             smallest = record.time;
@@ -198,6 +200,16 @@ static inline long long usual_run(const unsigned char **at, const unsigned char 
     found->largest_at = largest_at;
     found->sum = sum;
     return offset - count;
+}
+
+/* `usual_run_from` for records that are to be `keyed`, or for any. */
+static inline long long usual_run(const unsigned char **at, const unsigned char *end, int count,
+                                  int low, int high, long long base, long long *time,
+                                  long long most, int keyed, horolog_run *found)
+{
+    if (keyed)
+        return usual_run_from(at, end, count, low, high, base, time, most, 0, found);
+    return usual_run_from(at, end, count, low, high, base, time, most, INT32_MIN, found);
 }
 
 /* Tables for one polynomial, made when they are first needed. */

@@ -8,6 +8,7 @@ cdef enum:
     END_WRONG = -3
     OFFSET_WRONG = -4
     TIME_WRONG = -5
+    KEY_MISSING = -6
 
     SMALLEST = 6
     INT32_WIDTH = 5
@@ -183,11 +184,12 @@ cdef struct RecordSums:
 
 
 # Goes over the records that `cursor` has before it, and notes their times if that is asked for; what
-# its last step did. Each record whose time is in another bucket than those before it is looked at by
-# itself, and what is like most behind it is counted together (`usual_run`).
+# its last step did. Where records are to be `keyed`, one without a key is not good. Each record whose
+# time is in another bucket than those before it is looked at by itself, and what is like most behind
+# it is counted together (`usual_run`).
 cdef int add_records(
     RecordCursor cursor, long long base_timestamp_ms, Latencies *latencies, RecordSums *sums,
-    NotedTimes *noted,
+    NotedTimes *noted, bint keyed,
 ) noexcept:
     cdef long long count = 0, untimed = 0, min_ms = LARGEST_INT64, max_ms = NO_TIME
     cdef long long max_delta = -1, timestamp, low, high, alike, room
@@ -208,6 +210,9 @@ cdef int add_records(
                 break
         elif base_timestamp_ms < SMALLEST_INT64 - cursor.timestamp_delta_ms:
             step = TIME_WRONG
+            break
+        if keyed and cursor.key_bytes < 0:
+            step = KEY_MISSING
             break
         timestamp = base_timestamp_ms + cursor.timestamp_delta_ms
         if noted != NULL and noted.times + count < MOST_TIMES:
@@ -235,7 +240,7 @@ cdef int add_records(
         at = cursor._data + cursor.following
         alike = usual_run(
             &at, end, <int>count, <int>low, <int>high, base_timestamp_ms,
-            &noted.time[noted.times + count] if room else NULL, room, &run,
+            &noted.time[noted.times + count] if room else NULL, room, keyed, &run,
         )
         if not alike:
             continue
@@ -253,14 +258,15 @@ cdef int add_records(
 
 
 def check_records(
-    buffer, long long start, long long end, *, long long base_timestamp_ms, long long now_ms=-1
+    buffer, long long start, long long end, *, long long base_timestamp_ms, long long now_ms=-1,
+    bint keyed=False,
 ):
     cdef RecordCursor cursor = RecordCursor(memoryview(buffer), start, end)
     cdef Latencies latencies
     cdef RecordSums sums
     cdef RecordsFound found = RecordsFound.__new__(RecordsFound)
     begin_latencies(&latencies, now_ms)
-    found.problem = add_records(cursor, base_timestamp_ms, &latencies, &sums, NULL)
+    found.problem = add_records(cursor, base_timestamp_ms, &latencies, &sums, NULL, keyed)
     found.problem_position = cursor.position if found.problem != AT_END else end
     found.count, found.untimed = sums.count, sums.untimed
     found.min_timestamp_ms = sums.min_ms if latencies.timed else NO_TIME

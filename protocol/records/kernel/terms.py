@@ -24,6 +24,8 @@ class Problem(IntEnum):
     """The offset breaks the rule that was asked for, or goes beyond 63 bits."""
     COUNT = 8
     """A batch has fewer offsets than records, or a negative number of them."""
+    KEY = 9
+    """A message has no key where each one needs a key."""
 
 
 class Offsets(IntEnum):
@@ -61,6 +63,8 @@ BAD_RECORD_OFFSET: Final = -4
 """The record's offset is not one more than that of the record before it."""
 BAD_TIME: Final = -5
 """The record's timestamp does not fit into 64 bits."""
+NO_KEY: Final = -6
+"""The record has no key where each one needs a key."""
 
 SMALLEST_RECORD: Final = 6
 """Bytes behind the length of a record with null key, null value and no headers."""

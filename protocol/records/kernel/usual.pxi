@@ -32,7 +32,7 @@ cdef bint is_usual(
     cursor.begin(position + BATCH_OVERHEAD, stop)
     if add_records(
         cursor, int64_at(data, position + BASE_TIME), latencies, sums,
-        noted if noted.on else NULL,
+        noted if noted.on else NULL, rules.keyed,
     ) != AT_END:
         return False
     if not sums.count or sums.count != entry.records or entry.delta != sums.count - 1:
@@ -72,6 +72,7 @@ def take_usual(
     long long room_bytes, long long marks_max, long long interval_bytes, long long since_bytes,
     long long largest_ms, long long magic, long long segment_offset, long long segment_position,
     long long close_ms=0, long long block_bytes=0, long long block_since_bytes=0,
+    bint keyed=False,
 ):
     cdef long long total = 0, start, size, marks, times, marked_ms, changes
     cdef bint in_place = False
@@ -107,7 +108,7 @@ def take_usual(
         segment_offset, segment_position,
     )
     rules.offsets, rules.check_crc, rules.usual = ASSIGN, True, True
-    rules.magics, rules.append_time_ms = magics, append_time_ms
+    rules.magics, rules.append_time_ms, rules.keyed = magics, append_time_ms, keyed
     begin_latencies(&latencies, now_ms)
     noting = append_time_ms < 0 and 0 <= block_since_bytes < block_bytes
     noted.on = noting

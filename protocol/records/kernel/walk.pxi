@@ -15,8 +15,9 @@ cdef enum:
     BAD_CODEC = 6
     BAD_OFFSET = 7
     BAD_COUNT = 8
+    BAD_KEY = 9
 
-    UNUSUAL = 9
+    UNUSUAL = 10
 
 cdef tuple PROBLEMS = tuple(Problem)
 
@@ -121,6 +122,15 @@ cdef inline int read_message(
     return NONE
 
 
+# Whether a good message has no key. A wrapper never has one; the messages in it have theirs.
+cdef inline bint lacks_key(
+    const unsigned char *data, long long position, const Entry *entry
+) noexcept:
+    return not entry.bits & CODEC_MASK and int32_at(
+        data, position + (V1_KEY if entry.magic == 1 else V0_KEY)
+    ) < 0
+
+
 cdef int check_batch(
     const unsigned char *data, long long position, long long stop, bint check_crc
 ) noexcept:
@@ -187,7 +197,8 @@ cdef bint note_piece(NotedTimes *noted, long long stop, Py_ssize_t times) noexce
 # What a walk goes by.
 cdef struct Rules:
     int offsets
-    bint check_crc
+    # Where messages are `keyed`, one without a key is not good.
+    bint check_crc, keyed
     # Beyond these an index entry cannot hold the position, or the offset that comes next.
     long long last_position, last_markable
     long long start, whole_end, interval_bytes, largest_ms, segment_offset, segment_position
@@ -217,7 +228,7 @@ cdef void begin_walk(
     rules.segment_offset, rules.segment_position = segment_offset, segment_position
     rules.last_position = start + min(end - start, LARGEST_INT32 - segment_position)
     rules.last_markable = segment_offset + min(LARGEST_INT32 - 1, LARGEST_INT64 - segment_offset)
-    rules.usual = rules.of_batches = False
+    rules.usual = rules.of_batches = rules.keyed = False
     rules.magics, rules.append_time_ms = 0, NO_TIME
     rules.set_start = rules.set_end = start
     passed.position, passed.last_offset, passed.magic = start, base_offset - 1, magic
@@ -263,6 +274,8 @@ cdef int pass_entries(
             problem = read_batch(data, position, rules.check_crc, &entry)
         else:
             problem = read_message(data, position, rules.check_crc, &entry)
+            if rules.keyed and not problem and lacks_key(data, position, &entry):
+                problem = BAD_KEY
         if problem:
             break
         # The next offset is never computed before it is known to exist: 2**63 is none.
@@ -407,7 +420,7 @@ def walk(
     buffer, long long start, long long end, *, int offsets=ANY, long long base_offset=0,
     bint check_crc=True, long long now_ms=-1, long long interval_bytes=-1,
     long long since_bytes=0, long long largest_ms=-1, long long magic=-1,
-    long long segment_offset=0, long long segment_position=0,
+    long long segment_offset=0, long long segment_position=0, bint keyed=False,
 ):
     cdef object view = memoryview(buffer)
     cdef unsigned char *data = bytes_of(view)
@@ -424,7 +437,7 @@ def walk(
         &rules, &passed, start, end, base_offset, interval_bytes, since_bytes, largest_ms, magic,
         segment_offset, segment_position,
     )
-    rules.offsets, rules.check_crc = offsets, check_crc
+    rules.offsets, rules.check_crc, rules.keyed = offsets, check_crc, keyed
     begin_latencies(&latencies, now_ms)
     problem = pass_entries(data, end, &rules, &passed, &latencies, findings, None, NULL)
     finish_walk(found, data, &rules, &passed, findings)

@@ -36,7 +36,7 @@ def found(broker: BrokerThread, facts: DataFacts, **settings: str) -> list[tuple
 def test_a_topic_that_keeps_everything_takes_it(
     horolog_broker: BrokerThread, facts: DataFacts
 ) -> None:
-    assert found(horolog_broker, facts) == []
+    assert found(horolog_broker, replace(facts, without_key=3)) == []
 
 
 def test_a_topic_that_is_not_there(horolog_broker: BrokerThread, facts: DataFacts) -> None:
@@ -115,6 +115,26 @@ def test_rows_without_a_value(horolog_broker: BrokerThread, facts: DataFacts) ->
     ((level, fix),) = found(horolog_broker, replace(facts, without_value=3))
     assert level is Level.REFUSED
     assert "coalesce" in fix
+
+
+def test_a_compacted_topic_has_no_retention(horolog_broker: BrokerThread, facts: DataFacts) -> None:
+    compacted = {"retention_ms": "1000", "retention_bytes": "1000", "cleanup_policy": "compact"}
+    assert found(horolog_broker, facts, **compacted) == []
+
+
+def test_a_compacted_topic_that_is_deleted_from_has_retention(
+    horolog_broker: BrokerThread, facts: DataFacts
+) -> None:
+    assert found(horolog_broker, facts, retention_ms="1000", cleanup_policy="compact,delete") == [
+        (Level.REFUSED, "retention.ms=-1")
+    ]
+
+
+def test_rows_without_a_key(horolog_broker: BrokerThread, facts: DataFacts) -> None:
+    rows = replace(facts, without_key=3)
+    ((level, fix),) = found(horolog_broker, rows, cleanup_policy="compact")
+    assert level is Level.REFUSED
+    assert "cleanup.policy=delete" in fix
 
 
 def test_rows_without_any_time(horolog_broker: BrokerThread, facts: DataFacts) -> None:

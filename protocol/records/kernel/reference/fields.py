@@ -278,7 +278,7 @@ def check_count(values: Sequence[Any], fields: Sequence[Any]) -> None:
         raise ValueError(f"{len(values)} values for {len(fields)} fields")
 
 
-def grown_buffer(content: Slab, size_bytes: int) -> bytearray:
+def grown_buffer(content: bytearray | memoryview, size_bytes: int) -> bytearray:
     """A copy of `content` with room behind it for `size_bytes` in all; what is there is not set.
 
     The compiled form does not clear the room, so that the system gives memory only as it is filled.

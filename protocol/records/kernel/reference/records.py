@@ -12,6 +12,7 @@ from ..terms import (
     BAD_RECORD_OFFSET,
     BAD_TIME,
     MOST_OVERHEAD,
+    NO_KEY,
     NO_MORE,
     OWN,
     RECORD,
@@ -200,11 +201,18 @@ class RecordsFound:
 
 
 def check_records(
-    buffer: Buffer, start: int, end: int, *, base_timestamp_ms: int, now_ms: int = -1
+    buffer: Buffer,
+    start: int,
+    end: int,
+    *,
+    base_timestamp_ms: int,
+    now_ms: int = -1,
+    keyed: bool = False,
 ) -> RecordsFound:
     """Go over the uncompressed records in `buffer[start:end]`; no content makes it raise.
 
     Their offset deltas must be 0, 1, ... as a producer's are. `now_ms` >= 0 asks for latencies.
+    Where records are to be `keyed`, one without a key is not good.
     """
     cursor = RecordCursor(memoryview(buffer), start, end)
     found = RecordsFound()
@@ -218,6 +226,9 @@ def check_records(
         timestamp = base_timestamp_ms + cursor.timestamp_delta_ms
         if not SMALLEST_INT64 <= timestamp <= LARGEST_INT64:
             step = BAD_TIME
+            break
+        if keyed and cursor.key_bytes < 0:
+            step = NO_KEY
             break
         if timestamp == NO_TIMESTAMP:
             found.untimed += 1

@@ -147,6 +147,7 @@ def take_usual(
     close_ms: int = 0,
     block_bytes: int = 0,
     block_since_bytes: int = 0,
+    keyed: bool = False,
 ) -> UsualSets | None:
     """Take sets up to the first that is not usual; `None` if that is the first of all.
 
@@ -161,6 +162,8 @@ def take_usual(
     that can be written is changed in place, and may be even if it is not taken, but for its
     content; others are copied. Other arguments are those of `walk`.
 
+    Where messages are to be `keyed`, a set with one that has no key is not usual.
+
     With `block_bytes` there are `spans`, unless the sets get an append time: as `entry_spans` makes
     them of times that are more than `close_ms` apart or that some messages have and some have not,
     else one row. `block_since_bytes` is what a block has in front of the sets.
@@ -172,7 +175,7 @@ def take_usual(
     place = magic, interval_bytes, segment_offset, segment_position
     times = now_ms, append_time_ms, lowest_ms, highest_ms
     bounds = magics, entry_max_bytes, room_bytes, marks_max
-    _take(taken, record_sets, in_place, place, times, bounds)
+    _take(taken, record_sets, in_place, place, times, bounds, keyed=keyed)
     if not taken.first_offsets:
         return None
     _finish(taken, append_time_ms, largest_ms, (close_ms, block_bytes, block_since_bytes))
@@ -186,6 +189,8 @@ def _take(
     place: tuple[int, int, int, int],
     times: tuple[int, int, int, int],
     bounds: tuple[int, int, int, int],
+    *,
+    keyed: bool,
 ) -> None:
     """Take sets up to the first that is not usual or keeps not to a bound. The tuples are
     arguments of `take_usual`."""
@@ -211,9 +216,10 @@ def _take(
             magic=taken.magic_changes[-1][1] if taken.magic_changes else magic,
             segment_offset=segment_offset,
             segment_position=segment_position + start,
+            keyed=keyed,
         )
         if not _is_plain(found, magics) or not _count_records(
-            data, start, found, now_ms, exact_times=append_time_ms < 0
+            data, start, found, now_ms, exact_times=append_time_ms < 0, keyed=keyed
         ):
             break
         newest_ms = found.max_timestamp_ms if append_time_ms < 0 else append_time_ms
@@ -280,7 +286,7 @@ def _spans(
 
 
 def _count_records(
-    data: memoryview, start: int, found: Walk, now_ms: int, *, exact_times: bool
+    data: memoryview, start: int, found: Walk, now_ms: int, *, exact_times: bool, keyed: bool
 ) -> bool:
     """Put the times and latencies of the records of a set of batches into the walk over it. False
     at a batch that is not stored as it was sent."""
@@ -294,7 +300,7 @@ def _count_records(
     while position < found.end:
         stop = position + ENTRY_OVERHEAD + int32_at(data, position + SIZE_AT)
         is_alone = (position, stop) == (start, found.end)
-        records = _usual_records(data, position, stop, now_ms, is_alone=is_alone)
+        records = _usual_records(data, position, stop, now_ms, is_alone=is_alone, keyed=keyed)
         if records is None:
             return False
         said_ms = int64_at(data, position + MAX_TIMESTAMP_AT)
@@ -313,7 +319,7 @@ def _count_records(
 
 
 def _usual_records(
-    data: memoryview, position: int, stop: int, now_ms: int, *, is_alone: bool
+    data: memoryview, position: int, stop: int, now_ms: int, *, is_alone: bool, keyed: bool
 ) -> RecordsFound | None:
     """The records of a batch that has no attributes, and a good producer's number if it has any:
     then it is alone in its set. Else `None`."""
@@ -331,6 +337,7 @@ def _usual_records(
         stop,
         base_timestamp_ms=int64_at(data, position + BASE_TIMESTAMP_AT),
         now_ms=now_ms,
+        keyed=keyed,
     )
     said = int32_at(data, position + RECORD_COUNT_AT), int32_at(data, position + LAST_DELTA_AT)
     good = found.problem == NO_MORE and found.count > 0

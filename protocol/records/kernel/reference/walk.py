@@ -145,7 +145,9 @@ Entry = tuple[int, int, int, int, int, int, int]
 time, how many records it has, and how far the last one's offset is from its own."""
 
 
-def _read_entry(view: memoryview, position: int, end: int, check_crc: bool) -> Entry | Problem:
+def _read_entry(
+    view: memoryview, position: int, end: int, check_crc: bool, keyed: bool
+) -> Entry | Problem:
     """The entry at `position`, or what is wrong with it."""
     if end - position < ENTRY_OVERHEAD + V0_OVERHEAD:
         is_whole = end - position >= ENTRY_OVERHEAD
@@ -165,11 +167,17 @@ def _read_entry(view: memoryview, position: int, end: int, check_crc: bool) -> E
         return Problem.SIZE
     if check_crc and crc32(view[position + MAGIC_AT : stop]) != crc:
         return Problem.CRC
-    return _read_message(view, position, stop, offset, magic, attributes)
+    return _read_message(view, position, stop, offset, magic, attributes, keyed)
 
 
 def _read_message(
-    view: memoryview, position: int, stop: int, offset: int, magic: int, attributes: int
+    view: memoryview,
+    position: int,
+    stop: int,
+    offset: int,
+    magic: int,
+    attributes: int,
+    keyed: bool,
 ) -> Entry | Problem:
     """The plain message or wrapper that is all of `view[position:stop]`, or what is wrong; its CRC
     is right."""
@@ -188,6 +196,8 @@ def _read_message(
         return Problem.LENGTHS
     if attributes & CODEC_MASK > HIGHEST_MESSAGE_CODEC:
         return Problem.CODEC
+    if keyed and key_bytes < 0 and not attributes & CODEC_MASK:
+        return Problem.KEY
     return stop, offset, magic, attributes, time_ms, 1, 0
 
 
@@ -240,6 +250,7 @@ def walk(
     magic: int = -1,
     segment_offset: int = 0,
     segment_position: int = 0,
+    keyed: bool = False,
 ) -> Walk:
     """Walk the entries of `buffer[start:end]`, shallow: wrappers and batches are not opened.
 
@@ -248,14 +259,15 @@ def walk(
     for index marks: an entry gets one when more than that many bytes have gone by since the last,
     of which `since_bytes` before `start`; they are counted from a segment's base offset
     `segment_offset`, and `segment_position` is that of `start` in its log file. `magic` is that
-    of the entry before `start`, if any.
+    of the entry before `start`, if any. Where messages are to be `keyed`, one without a key is not
+    good; wrappers need none, and batches are for `check_records`.
     """
     view = part(buffer, start, end)
     is_assigning = offsets == Offsets.ASSIGN
     if is_assigning and view.readonly:
         raise TypeError("offsets cannot be assigned in a buffer that is read-only")
     found = Walk()
-    entries, found.problem = read_entries(view, start, end, check_crc)
+    entries, found.problem = read_entries(view, start, end, check_crc, keyed=keyed)
     if not is_assigning:
         kept = _keeping_rule(entries, offsets, base_offset - 1)
         if kept < len(entries):
@@ -294,12 +306,12 @@ def walk(
 
 
 def read_entries(
-    view: memoryview, position: int, end: int, check_crc: bool
+    view: memoryview, position: int, end: int, check_crc: bool, *, keyed: bool = False
 ) -> tuple[list[Entry], Problem]:
     """The entries up to the first that is not good, and what is wrong with that one."""
     entries: list[Entry] = []
     while position < end:
-        entry = _read_entry(view, position, end, check_crc)
+        entry = _read_entry(view, position, end, check_crc, keyed)
         if not isinstance(entry, tuple):
             return entries, entry
         entries.append(entry)

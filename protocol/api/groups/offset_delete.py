@@ -1,0 +1,63 @@
+"""offset-delete: forget some positions of a consumer group."""
+
+from typing import Final
+
+from ...limits import MAX_PARTITIONS, MAX_TOPICS
+from ..schema import Api, array, int16, int32, message, string
+
+
+@message
+class OffsetDeletePartition:
+    partition: int = int32(doc="Partition whose position is forgotten.")
+
+
+@message
+class OffsetDeleteTopic:
+    name: str = string(doc="Topic.")
+    partitions: list[OffsetDeletePartition] = array(OffsetDeletePartition, max_items=MAX_PARTITIONS)
+
+
+@message
+class OffsetDeleteRequest:
+    group_id: str = string(doc="Name of the group.")
+    topics: list[OffsetDeleteTopic] = array(OffsetDeleteTopic, max_items=MAX_TOPICS)
+
+
+@message
+class OffsetDeletePartitionResult:
+    partition: int = int32(doc="Partition.")
+    error_code: int = int16(
+        default=0,
+        doc="0 when the group has no position there any more; 86 while a member subscribes to the "
+        "topic.",
+    )
+
+
+@message
+class OffsetDeleteTopicResult:
+    name: str = string(doc="Topic.")
+    partitions: list[OffsetDeletePartitionResult] = array(
+        OffsetDeletePartitionResult, max_items=MAX_PARTITIONS
+    )
+
+
+@message
+class OffsetDeleteResponse:
+    error_code: int = int16(
+        default=0,
+        doc="69 when there is no such group; 68 while it has members that are no consumers.",
+    )
+    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    topics: list[OffsetDeleteTopicResult] = array(OffsetDeleteTopicResult, max_items=MAX_TOPICS)
+
+
+OFFSET_DELETE: Final = Api(
+    key=47,
+    name="offset-delete",
+    min_version=0,
+    max_version=0,
+    native_max_version=-1,
+    request=OffsetDeleteRequest,
+    response=OffsetDeleteResponse,
+    doc="Forget positions of a group; durable when answered.",
+)

@@ -1,0 +1,75 @@
+"""describe-producers: the idempotent producers that partitions know."""
+
+from typing import Final
+
+from ...limits import MAX_LISTED_PRODUCERS, MAX_PARTITIONS, MAX_TOPICS
+from ..schema import INT32, Api, array, error_text, flexible, int16, int32, int64, message, string
+
+
+@message
+class DescribeProducersTopic:
+    name: str = string(doc="Topic.")
+    partitions: list[int] = array(INT32, max_items=MAX_PARTITIONS, doc="Partitions.")
+
+
+@flexible
+@message
+class DescribeProducersRequest:
+    topics: list[DescribeProducersTopic] = array(DescribeProducersTopic, max_items=MAX_TOPICS)
+
+
+@message
+class ProducerState:
+    producer_id: int = int64(doc="Id of the producer.")
+    producer_epoch: int = int32(doc="Its epoch.")
+    last_sequence: int = int32(default=-1, doc="Number of the last message it sent.")
+    last_timestamp: int = int64(
+        default=-1, doc="When it sent its last batch, on the broker's clock."
+    )
+    coordinator_epoch: int = int32(default=-1, doc="Always -1: there are no transactions.")
+    current_txn_start_offset: int = int64(
+        default=-1, doc="Where its open transaction begins; -1 for none."
+    )
+
+
+@message
+class DescribeProducersPartitionResult:
+    partition: int = int32(doc="Partition.")
+    error_code: int = int16(default=0, doc="0 when the partition is there.")
+    error_message: str | None = error_text(default=None)
+    active_producers: list[ProducerState] = array(
+        ProducerState,
+        max_items=MAX_LISTED_PRODUCERS,
+        default=(),
+        doc="The producers that the partition knows, those that sent last first: at most "
+        f"{MAX_LISTED_PRODUCERS}.",
+    )
+
+
+@message
+class DescribeProducersTopicResult:
+    name: str = string(doc="Topic.")
+    partitions: list[DescribeProducersPartitionResult] = array(
+        DescribeProducersPartitionResult, max_items=MAX_PARTITIONS
+    )
+
+
+@flexible
+@message
+class DescribeProducersResponse:
+    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    topics: list[DescribeProducersTopicResult] = array(
+        DescribeProducersTopicResult, max_items=MAX_TOPICS
+    )
+
+
+DESCRIBE_PRODUCERS: Final = Api(
+    key=61,
+    name="describe-producers",
+    min_version=0,
+    max_version=0,
+    native_max_version=-1,
+    request=DescribeProducersRequest,
+    response=DescribeProducersResponse,
+    doc="The idempotent producers that partitions know.",
+)

@@ -1,0 +1,66 @@
+"""list-transactions: transactions, of which there are none."""
+
+from typing import Final
+
+from ...limits import MAX_LISTED, MAX_TRANSACTION_FILTERS
+from ..schema import INT64, Api, Text, array, flexible, int16, int32, int64, message, string
+
+STATES: Final = frozenset(
+    {
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "PrepareEpochFence",
+        "Dead",
+    }
+)
+"""States of a transaction in Kafka."""
+
+
+@flexible
+@message
+class ListTransactionsRequest:
+    state_filters: list[str] = array(
+        Text(), max_items=MAX_TRANSACTION_FILTERS, default=(), doc="States; empty for all."
+    )
+    producer_id_filters: list[int] = array(
+        INT64, max_items=MAX_TRANSACTION_FILTERS, default=(), doc="Producers; empty for all."
+    )
+
+
+@message
+class ListedTransaction:
+    transactional_id: str = string(doc="Its id.")
+    producer_id: int = int64(doc="Producer that began it.")
+    transaction_state: str = string(doc="Its state.")
+
+
+@flexible
+@message
+class ListTransactionsResponse:
+    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    error_code: int = int16(default=0, doc="0.")
+    unknown_state_filters: list[str] = array(
+        Text(),
+        max_items=MAX_TRANSACTION_FILTERS,
+        default=(),
+        doc="Filters of the request that are no state in Kafka.",
+    )
+    transaction_states: list[ListedTransaction] = array(
+        ListedTransaction, max_items=MAX_LISTED, default=(), doc="Always empty."
+    )
+
+
+LIST_TRANSACTIONS: Final = Api(
+    key=66,
+    name="list-transactions",
+    min_version=0,
+    max_version=0,
+    native_max_version=-1,
+    request=ListTransactionsRequest,
+    response=ListTransactionsResponse,
+    doc="Transactions: there are none.",
+)

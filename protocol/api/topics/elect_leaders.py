@@ -1,0 +1,61 @@
+"""elect-leaders: which Horolog refuses."""
+
+from typing import Final
+
+from ...limits import MAX_PARTITIONS, MAX_TOPICS
+from ..schema import INT32, Api, array, error_text, int8, int16, int32, message, string
+
+
+@message
+class ElectLeadersTopic:
+    topic: str = string(doc="Topic.")
+    partitions: list[int] = array(INT32, max_items=MAX_PARTITIONS, doc="Partitions.")
+
+
+@message
+class ElectLeadersRequest:
+    election_type: int = int8(default=0, doc="0 the preferred replica, 1 any replica.")
+    topic_partitions: list[ElectLeadersTopic] | None = array(
+        ElectLeadersTopic, max_items=MAX_TOPICS, nullable=True, doc="Null for all."
+    )
+    timeout_ms: int = int32(default=60_000, doc="Not looked at: the answer never waits.")
+
+
+@message
+class ElectLeadersPartitionResult:
+    partition: int = int32(doc="Partition.")
+    error_code: int = int16(default=0, doc="35: this is refused.")
+    error_message: str | None = error_text(default=None)
+
+
+@message
+class ElectLeadersTopicResult:
+    topic: str = string(doc="Topic.")
+    partitions: list[ElectLeadersPartitionResult] = array(
+        ElectLeadersPartitionResult, max_items=MAX_PARTITIONS
+    )
+
+
+@message
+class ElectLeadersResponse:
+    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    error_code: int = int16(
+        default=0,
+        doc="0: the refusal stands beside each partition, with a sentence. 35 where there is none.",
+    )
+    topics: list[ElectLeadersTopicResult] = array(
+        ElectLeadersTopicResult, max_items=MAX_TOPICS, default=()
+    )
+
+
+ELECT_LEADERS: Final = Api(
+    key=43,
+    name="elect-leaders",
+    min_version=1,  # Version 0 has no place for the refusal where there are no partitions.
+    max_version=1,
+    native_max_version=-1,
+    request=ElectLeadersRequest,
+    response=ElectLeadersResponse,
+    doc="Refused: one broker leads all partitions, and `horolog cluster promote` or etcd lets "
+    "another one lead.",
+)

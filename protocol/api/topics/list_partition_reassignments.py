@@ -1,0 +1,67 @@
+"""list-partition-reassignments: partitions whose replicas are being moved."""
+
+from typing import Final
+
+from ...limits import MAX_PARTITIONS, MAX_REPLICAS, MAX_TOPICS
+from ..schema import INT32, Api, array, error_text, flexible, int16, int32, message, string
+
+
+@message
+class ListPartitionReassignmentsTopic:
+    name: str = string(doc="Topic asked about.")
+    partition_indexes: list[int] = array(INT32, max_items=MAX_PARTITIONS, doc="Partitions.")
+
+
+@flexible
+@message
+class ListPartitionReassignmentsRequest:
+    timeout_ms: int = int32(default=60_000, doc="Not looked at: the answer never waits.")
+    topics: list[ListPartitionReassignmentsTopic] | None = array(
+        ListPartitionReassignmentsTopic,
+        max_items=MAX_TOPICS,
+        nullable=True,
+        default=None,
+        doc="Null for all.",
+    )
+
+
+@message
+class OngoingPartitionReassignment:
+    partition_index: int = int32(doc="Partition.")
+    replicas: list[int] = array(INT32, max_items=MAX_REPLICAS, doc="Brokers that have it.")
+    adding_replicas: list[int] = array(INT32, max_items=MAX_REPLICAS, doc="Those that get it.")
+    removing_replicas: list[int] = array(INT32, max_items=MAX_REPLICAS, doc="Those that lose it.")
+
+
+@message
+class OngoingTopicReassignment:
+    name: str = string(doc="Topic.")
+    partitions: list[OngoingPartitionReassignment] = array(
+        OngoingPartitionReassignment, max_items=MAX_PARTITIONS
+    )
+
+
+@flexible
+@message
+class ListPartitionReassignmentsResponse:
+    throttle_time_ms: int = int32(default=0, doc="How long the client is not listened to.")
+    error_code: int = int16(default=0, doc="0.")
+    error_message: str | None = error_text(default=None)
+    topics: list[OngoingTopicReassignment] = array(
+        OngoingTopicReassignment,
+        max_items=MAX_TOPICS,
+        default=(),
+        doc="Always empty: every broker of a cluster has every partition.",
+    )
+
+
+LIST_PARTITION_REASSIGNMENTS: Final = Api(
+    key=46,
+    name="list-partition-reassignments",
+    min_version=0,
+    max_version=0,
+    native_max_version=-1,
+    request=ListPartitionReassignmentsRequest,
+    response=ListPartitionReassignmentsResponse,
+    doc="The partitions whose replicas are being moved: none, ever.",
+)

@@ -1,0 +1,50 @@
+"""describe-producers: the idempotent producers that partitions know."""
+
+from ...protocol.api.log.describe_producers import (
+    DescribeProducersPartitionResult,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopicResult,
+    ProducerState,
+)
+from ...protocol.limits import MAX_LISTED_PRODUCERS
+from ...storage.producers.producer_states import Producer
+from .base import Call, Later, Services
+
+
+def handle(services: Services, request: DescribeProducersRequest, call: Call) -> Later:
+    task = services.work.start(_describe(services, request))
+    return Later(task, task.result)
+
+
+async def _describe(
+    services: Services, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    turns = services.work.turns()
+    topics: list[DescribeProducersTopicResult] = []
+    for topic in request.topics:
+        results: list[DescribeProducersPartitionResult] = []
+        topics.append(DescribeProducersTopicResult(name=topic.name, partitions=results))
+        for partition in topic.partitions:
+            result = DescribeProducersPartitionResult(partition=partition)
+            results.append(result)
+            try:
+                log = services.logs.find(topic.name, partition)
+                newest = log.producers.states.newest(MAX_LISTED_PRODUCERS)
+                result.active_producers = [_state(*each) for each in newest]
+            except Exception as error:
+                outcome = services.outcomes.of(error, api="describe-producers")
+                result.error_code, result.error_message = outcome
+            await turns.give_way()
+    return DescribeProducersResponse(topics=topics)
+
+
+def _state(producer_id: int, producer: Producer) -> ProducerState:
+    batches = producer.batches
+    return ProducerState(
+        producer_id=producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=batches[-1].last_sequence if batches else -1,
+        last_timestamp=producer.seen_ms,
+        current_txn_start_offset=producer.open_offset,
+    )

@@ -1,0 +1,63 @@
+"""describe-cluster, list-partition-reassignments and list-transactions: what Kafka's tools ask."""
+
+from ...protocol.api.broker.describe_cluster import (
+    BROKERS,
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from ...protocol.api.log.list_transactions import (
+    STATES,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from ...protocol.api.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from ...protocol.api.security.acl_terms import CLUSTER_NAME, Operation, ResourceType
+from ...protocol.api.topics.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from ...protocol.errors import MismatchedEndpointType
+from .allowed import allowed_bits
+from .base import Call, Services
+
+
+def describe_cluster(
+    services: Services, request: DescribeClusterRequest, call: Call
+) -> DescribeClusterResponse:
+    """This broker, under the address that metadata gives. Raises `MismatchedEndpointType`."""
+    if request.endpoint_type != BROKERS:
+        raise MismatchedEndpointType(
+            f"endpoint_type is {request.endpoint_type}; it must be {BROKERS}, brokers: there are "
+            "no controllers in Horolog"
+        )
+    host, port = call.local_address
+    node_id = services.settings.broker_id
+    allowed = NOT_ASKED
+    if request.include_cluster_authorized_operations:
+        allowed = allowed_bits(
+            services, call, ResourceType.CLUSTER, CLUSTER_NAME, CLUSTER_OPERATIONS
+        )
+        if not allowed >> Operation.DESCRIBE & 1:
+            allowed = 0
+    return DescribeClusterResponse(
+        cluster_id=services.directory.cluster_id(),
+        controller_id=node_id,
+        brokers=[DescribeClusterBroker(broker_id=node_id, host=host, port=port)],
+        cluster_authorized_operations=allowed,
+    )
+
+
+def list_reassignments(
+    services: Services, request: ListPartitionReassignmentsRequest, call: Call
+) -> ListPartitionReassignmentsResponse:
+    """None: every broker of a cluster has every partition."""
+    return ListPartitionReassignmentsResponse()
+
+
+def list_transactions(
+    services: Services, request: ListTransactionsRequest, call: Call
+) -> ListTransactionsResponse:
+    """None, and the filters that Kafka does not know."""
+    unknown = [name for name in dict.fromkeys(request.state_filters) if name not in STATES]
+    return ListTransactionsResponse(unknown_state_filters=unknown)

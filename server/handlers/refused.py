@@ -1,0 +1,65 @@
+"""elect-leaders and describe-quorum: requests that are refused by name, with the command to use."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from ...protocol.api.broker.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from ...protocol.api.pieces import Pieces
+from ...protocol.api.topics.elect_leaders import (
+    ElectLeadersPartitionResult,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersTopicResult,
+)
+from ...protocol.errors import UnsupportedVersion
+from .base import Call, Later, Services, in_turns
+
+_NO_ELECTION: Final = (
+    "leaders of single partitions are not elected in Horolog: one broker leads all partitions; "
+    "`horolog cluster promote` lets another one lead"
+)
+_NO_QUORUM: Final = (
+    "there is no quorum of controllers in Horolog; `horolog cluster status` shows the brokers"
+)
+
+
+def elect_leaders(
+    services: Services, request: ElectLeadersRequest, call: Call
+) -> ElectLeadersResponse | Later:
+    """The refusal beside each partition that is meant: there Kafka's clients show the sentence."""
+    if request.topic_partitions is None and not services.directory.topics():
+        raise UnsupportedVersion(_NO_ELECTION)
+    return in_turns(services, _refused(services, request))
+
+
+def _refused(services: Services, request: ElectLeadersRequest) -> Pieces[ElectLeadersResponse]:
+    code, message = services.outcomes.of(UnsupportedVersion(_NO_ELECTION), api="elect-leaders")
+    meant: dict[str, Iterable[int]]
+    if request.topic_partitions is None:
+        known = services.directory.topics()
+        meant = {name: range(entry.partitions) for name, entry in known.items()}
+    else:
+        named = {topic.topic: dict[int, None]() for topic in request.topic_partitions}
+        for topic in request.topic_partitions:
+            named[topic.topic] |= dict.fromkeys(topic.partitions)
+            yield
+        meant = dict(named)
+    topics: list[ElectLeadersTopicResult] = []
+    for name, numbers in meant.items():
+        results: list[ElectLeadersPartitionResult] = []
+        topics.append(ElectLeadersTopicResult(topic=name, partitions=results))
+        for number in numbers:
+            results.append(
+                ElectLeadersPartitionResult(
+                    partition=number, error_code=code, error_message=message
+                )
+            )
+            yield
+    return ElectLeadersResponse(topics=topics)
+
+
+def describe_quorum(
+    services: Services, request: DescribeQuorumRequest, call: Call
+) -> DescribeQuorumResponse:
+    """Raises `UnsupportedVersion`: the response has a place for it."""
+    raise UnsupportedVersion(_NO_QUORUM)

@@ -1,0 +1,72 @@
+"""Programs that others have written, fetched from their registries when they are first run.
+
+They go into `build/ecosystem`, which later runs need no network for.
+"""
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+PROGRAMS: Final = Path(__file__).with_name("programs")
+CACHE: Final = Path(__file__).resolve().parents[2] / "build" / "ecosystem"
+_INSTALL_SECONDS: Final = 600
+
+
+def not_installed(reason: str) -> None:
+    """Leave a test out by name; with `HOROLOG_REQUIRE=all` it fails instead."""
+    if os.environ.get("HOROLOG_REQUIRE") == "all":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def python_of(name: str) -> Path:
+    """The Python of an environment with the packages of `programs/NAME/requirements.txt`."""
+    wanted = (PROGRAMS / name / "requirements.txt").read_bytes()
+    python = CACHE / f"{name}-{_digest(wanted)}" / "bin" / "python"
+
+    def install(folder: Path) -> None:
+        _run([sys.executable, "-m", "venv", folder])
+        packages = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        _run([python, *packages, "--requirement", PROGRAMS / name / "requirements.txt"])
+
+    once(python.parents[1], install)
+    return python
+
+
+def once(folder: Path, install: Callable[[Path], None]) -> None:
+    """Have `install` fill a folder, if that was not done yet, by whichever process comes first."""
+    with _locked(folder):
+        if not (folder / "complete").exists():
+            try:
+                install(folder)
+            except (OSError, subprocess.SubprocessError) as error:
+                said = getattr(error, "stderr", None) or ""
+                not_installed(f"{folder.name} could not be installed: {error} {said[-500:]}")
+            (folder / "complete").touch()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _digest(content: bytes) -> str:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return sha256(version.encode() + content).hexdigest()[:16]
+
+
+def _run(command: list[object]) -> None:
+    subprocess.run(
+        [*map(str, command)], check=True, capture_output=True, text=True, timeout=_INSTALL_SECONDS
+    )
