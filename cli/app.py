@@ -69,7 +69,7 @@ ENTRIES: Final = (
     ),
     Entry(
         "explain",
-        ".explain",
+        ".explain.commands",
         "explain",
         "Say why messages are still there, and how an offset was found.",
     ),

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from ..client.administer.admin import Admin
-from ..client.consume.consumer import Consumer
-from ..protocol.api.log.list_offsets import EARLIEST, LATEST
-from .broker_requests import ask, partitions_of
-from .options import DEFAULT_SERVER, Json, Partition, Server, TopicName
-from .output import emit, json_line, not_cleaned_yet, plural
-from .progress import Advance, progress
+from ...client.administer.admin import Admin
+from ...client.consume.consumer import Consumer
+from ...protocol.api.log.list_offsets import EARLIEST, LATEST
+from ..broker_requests import ask, partitions_of
+from ..options import DEFAULT_SERVER, Json, Partition, Server, TopicName
+from ..output import emit, json_line, not_cleaned_yet, plural
+from ..progress import Advance, progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..client.administer.admin import Admin
-from ..client.results import TopicDescription
-from ..protocol.api.log.describe_log import DescribedSegment, DescribeLogPartitionResult
-from ..times import later
-from .broker_requests import ask
-from .explain_compaction import compaction
-from .explain_offset import offset
-from .options import DEFAULT_SERVER, Json, Partition, Server, TopicName, group
-from .output import (
+from ...client.administer.admin import Admin
+from ...client.results import TopicDescription
+from ...protocol.api.log.describe_log import DescribedSegment, DescribeLogPartitionResult
+from ...times import later
+from ..broker_requests import ask
+from ..options import DEFAULT_SERVER, Json, Partition, Server, TopicName, group
+from ..output import (
     NOTHING,
     emit,
     json_line,
@@ -23,6 +21,8 @@ from .output import (
     shown_time,
     table,
 )
+from .compaction import compaction
+from .offset import offset
 
 explain = group("Say why messages are still there, and how an offset was found.")
 

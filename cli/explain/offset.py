@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from ..client.administer.admin import Admin
-from ..client.cluster.servers import Servers
-from ..clock import SystemClock
-from ..protocol.api.log.describe_log import DescribedSearch, DescribeLogPartitionResult
-from ..times import TimeError, parse_time
-from .broker_requests import partitions_of
-from .errors import WrongUsage
-from .options import DEFAULT_SERVER, AnyUnit, Json, Partition, Server, TopicName, refused
-from .output import emit, json_line, json_time, shown_size, shown_time
+from ...client.administer.admin import Admin
+from ...client.cluster.servers import Servers
+from ...clock import SystemClock
+from ...protocol.api.log.describe_log import DescribedSearch, DescribeLogPartitionResult
+from ...times import TimeError, parse_time
+from ..broker_requests import partitions_of
+from ..errors import WrongUsage
+from ..options import DEFAULT_SERVER, AnyUnit, Json, Partition, Server, TopicName, refused
+from ..output import emit, json_line, json_time, shown_size, shown_time
 
 
 def offset(
