@@ -172,7 +172,7 @@ async def ask(client: Wire, target_ms: int, by: str, version: int = 1) -> Any:
         pytest.param(NOW, "appended", 1, "'timestamp' or 'append'", id="unknown"),
         pytest.param(NOW, "append", 0, "version 1", id="version-0"),
         pytest.param(LARGEST, "append", 1, "by timestamps", id="largest"),
-        pytest.param(-4, "append", 1, "means nothing", id="no-time"),
+        pytest.param(-6, "append", 1, "means nothing", id="no-time"),
     ],
 )
 async def test_a_search_that_makes_no_sense_is_refused(

@@ -13,11 +13,11 @@ class Lines:
         self._rest = b""
         self._poll = select.poll()
         self._poll.register(pipe, select.POLLIN)
-        os.set_blocking(pipe.fileno(), False)
 
     def take(self, wait_seconds: float) -> list[str]:
         # Not `select`, which takes no file above number 1023.
         if self._poll.poll(wait_seconds * 1000):
-            self._rest += self._pipe.read(64 << 10) or b""
+            # Past Python's buffer: what that keeps back the next poll does not tell of.
+            self._rest += os.read(self._pipe.fileno(), 64 << 10)
         *lines, self._rest = self._rest.split(b"\n")
         return [line.decode() for line in lines]

@@ -41,7 +41,7 @@ async def test_a_topic_of_v0_tc82(client: Wire, setting: str) -> None:
     for target, offset in ((LATEST, 2), (EARLIEST, 0), (LARGEST, -1)):
         got = await find(client, target)
         assert (got.error_code, got.offset, got.timestamp) == (0, offset, -1)
-    assert (await find(client, -4)).error_code == InvalidRequest.code
+    assert (await find(client, -6)).error_code == InvalidRequest.code
 
 
 async def test_the_setting_decides_not_the_data_l22(client: Wire) -> None:

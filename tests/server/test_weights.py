@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from itertools import count
 from typing import Any
 
@@ -98,7 +98,9 @@ def holds_arrays(wire_type: Array) -> bool:
 
 
 @pytest.fixture
-def traced() -> Iterator[None]:
+async def traced(broker: Broker) -> AsyncIterator[None]:
+    # Else the broker makes its reserve a second after its start, beside some request.
+    await broker.maintenance.tasks["reserve"].run_now()
     gc.collect()
     tracemalloc.start()
     yield
