@@ -1,6 +1,6 @@
 """Large messages in pieces: the same messages and bytes as at once, and no long piece."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from random import Random
 from typing import Any, ClassVar
@@ -16,6 +16,13 @@ from horolog.protocol.api.kafka import compact
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.kafka import pieces as kafka_pieces
 from horolog.protocol.api.log.fetch import FETCH, FetchResponse
+from horolog.protocol.api.log.list_offsets import (
+    LIST_OFFSETS,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResult,
+)
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.native import pieces as native_pieces
 from horolog.protocol.api.pieces import finish, hash_texts, weigher
@@ -257,3 +264,29 @@ def test_the_hashes_of_all_texts_are_computed_in_pieces(monkeypatch: pytest.Monk
         seen_bytes = [0, *(sum(HashedText.hashed) for _ in hash_texts(message))]
         assert sum(HashedText.hashed) == whole_bytes
         assert max(b - a for a, b in pairwise([*seen_bytes, whole_bytes])) < 1_100_000
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_few_items_with_long_texts_are_many_pieces(
+    encoding: Encoding, peak_bytes: Callable[[], int]
+) -> None:
+    """Decision 51: 60 MB take too long to be copied at once."""
+    api, version = LIST_OFFSETS, LIST_OFFSETS.last_version(native=encoding.NATIVE)
+    name = "x" * 32_000
+    topics = [ListOffsetsTopic(name=name, partitions=[]) for _ in range(200)]
+    frame = encoding.encode_request(api, version, 1, "", ListOffsetsRequest(topics=topics))[4:]
+    _, raw = encoding.open_request(frame)
+    reading = encoding.decode_in_pieces(api.request, version, raw)
+    peak_bytes()
+    next(reading)
+    next(reading)
+    assert peak_bytes() < 3_000_000
+    assert len(finish(reading).topics) == 200
+    answer = ListOffsetsResponse(topics=[ListOffsetsTopicResult(name=name, partitions=[])] * 200)
+    writing = encoding.answer_in_pieces(api, version, 1, answer)
+    peak_bytes()
+    if encoding is kafka:
+        for _ in range(5):
+            next(writing)
+        assert peak_bytes() < 3_000_000
+    assert len(in_memory(finish(writing))) > 200 * 32_000

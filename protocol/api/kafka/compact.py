@@ -141,6 +141,10 @@ def _write_message(output: Output, message: Any, version: int) -> Pieces[None]:
                 written = bytearray()
             for item in () if is_large(of, chunk) else chunk:
                 _write(written, of, item, version)
+                if len(written) > _PIECE_BYTES:  # few items with long texts
+                    output.put(written)
+                    written = bytearray()
+                    yield
             yield
         output.put(written)
     output.put(_NO_TAGS)
