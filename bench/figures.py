@@ -10,6 +10,7 @@ from .brokers import MIB
 from .client import client_columns, client_send, client_send_batch
 from .counting import latency_count_cost
 from .durable import durable_acks
+from .event_loop.longest_turn import longest_turn
 from .fetching import fetch_rate
 from .figure import Figure
 from .growing import growth
@@ -20,7 +21,6 @@ from .producing import batch_rate, produce_rate
 from .recovering import recovery
 from .round_trips import echo, find_time, produce_one, produce_one_pipelined
 from .starting import empty, of_3500
-from .turns.longest_turn import longest_turn
 from .windows.hour import window_hour
 from .windows.index_memory import index_memory
 from .windows.map_cost import time_map_cost

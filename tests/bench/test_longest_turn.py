@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from horolog.bench.event_loop.largest import Size
+from horolog.bench.event_loop.longest_turn import longest_turn
+from horolog.bench.event_loop.watch import Turn, TurnWatch
 from horolog.bench.figure import BoundedFigure
 from horolog.bench.results import measure
-from horolog.bench.turns.largest import Size
-from horolog.bench.turns.longest_turn import longest_turn
-from horolog.bench.turns.watch import Turn, TurnWatch
 from horolog.protocol.api.registry import APIS
 
 SMALL = Size(values=12, frame_bytes=1_000, partitions=2, topics=1, rules=2)

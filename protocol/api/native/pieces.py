@@ -46,7 +46,7 @@ def read_message(struct: type[T], version: int, content: memoryview) -> Pieces[T
 
 
 def _read_items(array: Array, version: int, content: memoryview) -> Pieces[list[Any] | None]:
-    if array.nullable and content == _NIL:
+    if array.nullable and bytes(content[:2]) == _NIL:
         return None
     if content[0] not in _ARRAYS:
         raise ValueError("it is no array")

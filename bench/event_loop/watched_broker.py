@@ -1,4 +1,5 @@
-"""`python -m horolog.bench.turns.watched_broker [NAME=VALUE...]`: a broker that measures its turns.
+"""A broker that measures its turns:
+`python -m horolog.bench.event_loop.watched_broker [NAME=VALUE...]`.
 
 It has these settings. For each line on standard input it prints the longest turn
 since the line before, as the two numbers of a `Turn` in JSON.
