@@ -39,7 +39,7 @@ from horolog.tests.properties.index_rules import (
 )
 from horolog.tests.properties.logs import date_files, log_folder
 from horolog.tests.properties.model import LOG_APPEND_TIME, Model, SentSet, StoredEntries
-from horolog.tests.properties.retention_rules import retained
+from horolog.tests.properties.retention_rules import counts_from, retained
 from horolog.tests.properties.strategies import (
     sent_sets,
     stored_entries,
@@ -356,12 +356,9 @@ class LogMachine(RuleBasedStateMachine):
         description = log.expiry.describe(self.folder.clock.now_ms())
         assert description.log_end_offset == self.end_offset
         assert sum(segment.size_bytes for segment in description.segments) == log.size_bytes
-        for segment in description.segments:
-            inside = [
-                m
-                for m in self.model.messages
-                if segment.base_offset <= m.offset < segment.next_offset
-            ]
+        for segment, stored in zip(description.segments, log.segments, strict=True):
+            first = counts_from(log, stored)
+            inside = [m for m in self.model.messages if first <= m.offset < segment.next_offset]
             timed = [m.timestamp_ms for m in inside if m.timestamp_ms >= 0]
             assert segment.largest_timestamp_ms == max(timed, default=-1)
 
