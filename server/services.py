@@ -74,17 +74,7 @@ def make_services(
         trusted_time=trusted_time,
         observe=observe,
     )
-    scrubber = Scrubber(
-        settings,
-        directory=directory,
-        files=files,
-        logs=logs,
-        work=work,
-        clock=clock,
-        random=Random(),
-        figures=figures,
-        observe=observe,
-    )
+    scrubber = _scrubber(settings, directory, files, logs, work, clock, figures, observe)
     maintenance.add("scrub", scrubber.run_pass, SCRUB_INTERVAL_MS)
     maintenance.tasks["scrub"].first_after(settings.log_initial_task_delay_ms)
     metadata = _metadata_store(directory, logs, work, commits, figures, observe)
@@ -124,6 +114,29 @@ def make_services(
         scrubber=scrubber,
     )
     return services, maintenance
+
+
+def _scrubber(
+    settings: BrokerSettings,
+    directory: LogDirectory,
+    files: Files,
+    logs: Logs,
+    work: Work,
+    clock: Clock,
+    figures: Figures,
+    observe: Observer,
+) -> Scrubber:
+    return Scrubber(
+        settings,
+        directory=directory,
+        files=files,
+        logs=logs,
+        work=work,
+        clock=clock,
+        random=Random(),
+        figures=figures,
+        observe=observe,
+    )
 
 
 def _group_commit(

@@ -156,7 +156,7 @@ class Group:
     def _take_over(self, now: float, token: Token, before: Member, joining: Joining) -> None:
         """Have a client that was restarted, or a second one, go on as a static member.
 
-        While the group is stable nobody has to join again for it, unless the protocol or its
+        While the group is stable no member has to rejoin for it, unless the protocol or its
         topics are others now. The answer names the leader as it was: who was the leader does not
         share out the work anew.
         """
@@ -427,7 +427,7 @@ class Group:
             self._complete(now)
 
     def _complete(self, now: float) -> None:
-        """Begin a new generation with those who joined, and static members that have not yet."""
+        """Begin a new generation: the members that joined, and static ones that have not yet."""
         self._delay_left_ms = None
         self._delay_ms = self._limits.initial_delay_ms
         self.generation += 1

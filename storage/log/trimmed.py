@@ -236,7 +236,7 @@ def _counted(log: LogState) -> Counted | None:
 
 
 def _goes_on(known: Counted, log: LogState, segment: Segment) -> bool:
-    """Whether what was read of a segment is the begin of what is in it from the log start on."""
+    """Whether what was read is still the start of the segment from the log start on."""
     return (
         known.segment is segment
         and known.cuts == segment.cuts

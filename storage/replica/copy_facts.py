@@ -11,7 +11,7 @@ All integers are big-endian:
     created        int64   ms; of the segment while its first message has no time, else -1
     modified       int64   ms; file time of the segment while no message of it, from the log start
                            on, may have a time, else -1
-    modified before int64  ms; file time of the segment before, at the begin of a segment, else -1
+    modified before int64  ms; file time of the segment before, at the start of a segment, else -1
     epochs         int32   then for each: epoch int32, first offset int64; the first one, which may
                            be -1, is that of `offset`
     times end      int64   the spans have the append times up to here

@@ -455,7 +455,7 @@ async def test_an_id_that_is_not_used_is_forgotten(
 
 async def test_static_members(broker: Broker, client: Wire, clock: ManualClock) -> None:
     """A restart, a second member with the same id, and a tool that takes members out."""
-    await time_passes(broker, clock, 10_000)  # Nobody comes back from an earlier broker any more.
+    await time_passes(broker, clock, 10_000)  # No member comes back from an earlier broker now.
     asks: dict[str, Any] = {"group_instance_id": "cell-1"}
     joined = await client.call(replaced(join("g"), **asks), 5)
     assert (joined.error_code, joined.generation_id) == (0, 1)

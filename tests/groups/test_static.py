@@ -262,7 +262,7 @@ def test_a_restart_takes_no_more_room() -> None:
 
 
 def test_after_a_failover_static_members_rejoin_with_one_rebalance() -> None:
-    """The new leader knows no members. They are told so, and the first that joins waits for the
+    """The new leader knows no members and tells them so. The first that joins waits for the
     others."""
     numbers = itertools.count()
     groups = Coordinator(
