@@ -441,6 +441,17 @@ def test_random_damage(place: Path, rounds: int, request: pytest.FixtureRequest)
             for offset, ms, value in one.messages:
                 if not hit:
                     assert stored.get(offset) == (ms, value), context
-        assert stored.items() <= {(o, (ms, v)) for o, ms, v in messages(found)}, context
+        # No checksum covers the offset of an entry, so damage there may give it another one.
+        movable = {
+            (ms, value)
+            for one in found
+            for _, ms, value in one.messages
+            if any(
+                path == one.path and start < one.start + SIZE_AT and end > one.start
+                for path, start, end in touched
+            )
+        }
+        moved = stored.items() - {(o, (ms, v)) for o, ms, v in messages(found)}
+        assert {content for _, content in moved} <= movable, context
         data.close()
         shutil.rmtree(data.path)
