@@ -5,6 +5,7 @@ It decodes what it gets and checks nothing else, and it can send what no client 
 
 import asyncio
 import itertools
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from ..protocol.api.registry import APIS
 from ..protocol.api.schema import Api
 from ..protocol.errors import NO_ERROR, error_from_code
 from ..protocol.limits import LENGTH_BYTES
+from .proxy import RESET_ON_CLOSE
 
 CLIENT_ID = "wire"
 
@@ -106,6 +108,12 @@ class Wire:
 
     def close(self) -> None:
         self.writer.close()
+
+    def reset(self) -> None:
+        """Close as a process does that ends with answers that it has not read."""
+        option = socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE
+        self.writer.get_extra_info("socket").setsockopt(*option)
+        self.writer.transport.abort()
 
 
 @asynccontextmanager

@@ -272,25 +272,19 @@ async def _append_late(services: Services, acks: int, log: Log, sent: Sent) -> N
     wait_for_sync = acks == DURABLE and _is_synced(log)
     end_offset = log.log_end_offset
     try:
-        _check_current(services, log)
-        if services.cluster is not None:
-            services.cluster.serving.check_append()
-            services.cluster.serving.begin_append(log, acks)
+        _check_still_appended(services, acks, log)
         in_passing = log.appender.append_sets(
             (sent.record_set,), wait_for_sync=wait_for_sync, goes_on=lambda: True
         )
         if in_passing:
             (outcome,) = in_passing
         else:
-            admission = log.appender.begin_append(sent.record_set)
-            admitted = await services.work.in_admission_thread(admission)
-            if late.done():
+            appended = await _append_in_thread(
+                services, acks, log, sent, wait_for_sync=wait_for_sync
+            )
+            if appended is None:
                 return
-            _check_current(services, log)
-            if services.cluster is not None:
-                services.cluster.serving.check_append()
-                services.cluster.serving.begin_append(log, acks)
-            outcome = log.appender.end_append(admitted, wait_for_sync=wait_for_sync)
+            outcome = appended
     except Exception as error:
         outcome = error
     try:
@@ -304,6 +298,39 @@ async def _append_late(services: Services, acks: int, log: Log, sent: Sent) -> N
     finally:
         if not late.done():
             late.set_result(None)
+
+
+async def _append_in_thread(
+    services: Services, acks: int, log: Log, sent: Sent, *, wait_for_sync: bool
+) -> Appended | None:
+    """Append a set whose admission takes long, or whose write does; `None` when no client waits
+    for it any more."""
+    late = sent.late
+    assert late is not None
+    in_thread, appender = services.work.in_admission_thread, log.appender
+    admitted = await in_thread(appender.begin_append(sent.record_set))
+    if late.done():
+        return None
+    _check_still_appended(services, acks, log)
+    ahead = appender.write_ahead(admitted)
+    if ahead is None:
+        return appender.end_append(admitted, wait_for_sync=wait_for_sync)
+    try:
+        await in_thread(ahead.write)
+        if late.done():
+            return None
+        _check_still_appended(services, acks, log)
+        return appender.end_append(admitted, wait_for_sync=wait_for_sync)
+    finally:
+        appender.end_write()
+
+
+def _check_still_appended(services: Services, acks: int, log: Log) -> None:
+    """Raise where the topic was deleted meanwhile, or this broker may not append to it."""
+    _check_current(services, log)
+    if services.cluster is not None:
+        services.cluster.serving.check_append()
+        services.cluster.serving.begin_append(log, acks)
 
 
 def _check_current(services: Services, log: Log) -> None:

@@ -67,6 +67,8 @@ class Admitted(msgspec.Struct):
     """Whether it is known that no new segment is due for it."""
     times: SetTimes | None = None
     """Those that its messages had when it was sent, as far as they are known."""
+    rolled: str | None = None
+    """Why a new segment was begun for it before it is appended (`Appender.write_ahead`)."""
     spans: bytes | SetSpans = b""
     """The same as rows of a time map: of compressed sets whose times are not close together
     (`time_spans`), and of usual sets, whose times the walk noted (`take_usual`)."""

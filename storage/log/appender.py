@@ -19,8 +19,12 @@ from .light_sets import LARGE_SET_BYTES, OPENED_BYTES, is_light
 from .log_state import REFUSED, LogState, RefusedWrites
 from .past_retention import PastRetention
 from .rolling import roll_reason
-from .segment import Segment
+from .segment import Segment, WriteAhead
 from .usual_admission import admit_usual
+
+AHEAD_BYTES: Final = 4 << 20
+"""From so many bytes on a set is written by a thread: where the kernel has to find memory for the
+file, a write of 60 MB takes 0.1 s."""
 
 ALONE_MAX: Final = 16
 """After so many sets that were not usual the others of a run are admitted one by one: each would be
@@ -34,10 +38,12 @@ class _TakesLong(Exception):
 class Appender:
     """Adds to a log."""
 
-    __slots__ = ("_log", "_past_retention")
+    __slots__ = ("_log", "_past_retention", "_stamped_ahead")
 
     def __init__(self, log: LogState) -> None:
         self._log = log
+        self._stamped_ahead: Callable[[bytearray | memoryview], None] | None = None
+        """What stamped the batches of `write_ahead` with the leader's epoch."""
         self._past_retention = PastRetention(log.seams.clock, log.observe)
 
     def append(self, record_set: Buffer, *, wait_for_sync: bool = False) -> Appended:
@@ -131,6 +137,38 @@ class Appender:
         self.check_writable()
         return partial(admit, record_set, log.settings, self._log_end(log.seams.clock.now_ms()))
 
+    def write_ahead(self, admitted: Admitted | None) -> WriteAhead | None:
+        """A write of large bytes that the call of `begin_append` returned, for any thread, before
+        `end_append`; `None` where they are few. `end_write` has to follow.
+
+        The set gets its append time here. Raises as `end_append`.
+        """
+        log = self._log
+        if admitted is None or len(admitted.data) < AHEAD_BYTES:
+            return None
+        self._check_at_end(admitted)
+        run = AppendRun(log.seams.clock.now_ms(), wait_for_sync=False)
+        self._give_append_time(run, admitted)
+        admitted.rolled = self._make_room(run, admitted)
+        if admitted.walk.batches and log.stamp_batches is not None:
+            log.stamp_batches(admitted.data)
+        self._stamped_ahead = log.stamp_batches
+        try:
+            return log.segment_list.active.write_ahead(admitted.data)
+        except OSError as error:
+            raise self.not_written(error) from error
+
+    def end_write(self) -> None:
+        """Remove what `write_ahead` wrote and `end_append` has not taken over. Raises
+        `StorageError`; nothing is appended any more then."""
+        log = self._log
+        if log.failure is None:
+            try:
+                log.segment_list.active.drop_ahead()
+            except StorageError as failure:
+                log.fail(failure)
+                raise
+
     def end_append(self, admitted: Admitted | None, *, wait_for_sync: bool = False) -> Appended:
         """Append a set that the call of `begin_append` returned, in the present.
 
@@ -140,19 +178,31 @@ class Appender:
         self.check_writable()
         if admitted is None:
             return NOTHING_APPENDED
-        active = log.segment_list.active
-        if admitted.first_offsets[0] != active.next_offset:
-            raise StorageError(
-                f"{log.path}: the log ends at offset {active.next_offset} and ended at "
-                f"{admitted.first_offsets[0]} when the message set was looked at; send it again"
-            )
+        self._check_at_end(admitted)
         run = AppendRun(log.seams.clock.now_ms(), wait_for_sync=wait_for_sync)
-        if admitted.append_time_ms != NO_TIMESTAMP:
-            give_append_time(admitted, self._next_stamp(run.now_ms))
+        active = log.segment_list.active
+        if not active.has_ahead(admitted.data):
+            self._give_append_time(run, admitted)
+        elif admitted.walk.batches and log.stamp_batches is not self._stamped_ahead:
+            self.end_write()  # The bytes name an epoch in which this broker leads no more.
         admitted.walk = self.walk_for(active, admitted.data)
         appended = self._take(run, admitted)
         self.commit_or_raise(run)
         return appended
+
+    def _check_at_end(self, admitted: Admitted) -> None:
+        """Raise `StorageError` where the log ends elsewhere than when the set was admitted."""
+        log = self._log
+        end_offset = log.segment_list.active.next_offset
+        if admitted.first_offsets[0] != end_offset:
+            raise StorageError(
+                f"{log.path}: the log ends at offset {end_offset} and ended at "
+                f"{admitted.first_offsets[0]} when the message set was looked at; send it again"
+            )
+
+    def _give_append_time(self, run: AppendRun, admitted: Admitted) -> None:
+        if admitted.append_time_ms != NO_TIMESTAMP:
+            give_append_time(admitted, self._next_stamp(run.now_ms))
 
     def _log_end(self, now_ms: int, opened_max_bytes: int | None = None) -> LogEnd:
         log = self._log
@@ -268,7 +318,7 @@ class Appender:
             run.now_ms,
         )
         if reason is None:
-            return None
+            return admitted.rolled
         self.commit_or_raise(run)
         active = log.segment_list.active
         try:

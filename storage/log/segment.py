@@ -5,8 +5,10 @@ positions and sizes, keeps its indexes true to its log, and knows nothing of req
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from threading import Lock
 
 import msgspec
 
@@ -16,7 +18,7 @@ from ...protocol.records.kernel import Walk
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...protocol.records.marks import NO_MARKS
 from ...times import INT64_MAX
-from ..files import Buffer
+from ..files import Buffer, File
 from ..index.append_times import Span
 from ..index.time_map import SetSpans, SetTimes
 from ..names import TRANSACTION_INDEX
@@ -48,10 +50,50 @@ class _Staged(msgspec.Struct):
     """How many the indexes had, if some were added."""
 
 
+class WriteAhead:
+    """A write behind the end of a segment by another thread, before its bytes count.
+
+    `Segment.commit` takes the bytes over. Whatever else changes the end of the segment drops them.
+    """
+
+    __slots__ = ("_error", "_file", "_lock", "_written", "data", "position")
+
+    def __init__(self, file: File, data: Buffer, position: int) -> None:
+        """`file` is a handle of its own, and is closed at the end."""
+        self._file: File | None = file
+        self._lock = Lock()
+        self._error: Exception | None = None
+        self._written = False
+        self.data = data
+        self.position = position
+
+    def write(self) -> None:
+        """Write the bytes, unless the write was ended before it began. May run in any thread."""
+        with self._lock:
+            if self._file is not None:
+                try:
+                    self._file.pwrite(self.data, self.position)
+                    self._written = True
+                except (OSError, MemoryError) as error:
+                    self._error = error
+
+    def end(self) -> bool:
+        """Wait for a write that has begun, and allow none any more; say whether the bytes are in
+        the file. Raises what the write met."""
+        with self._lock:
+            file, self._file = self._file, None
+        if file is not None:
+            file.close()
+        if self._error is not None:
+            raise self._error
+        return self._written
+
+
 class Segment(IndexedSegment):
     """A segment whose files can be written."""
 
     __slots__ = (
+        "_ahead",
         "_staged",
         "before_append",
         "jitter_ms",
@@ -66,6 +108,7 @@ class Segment(IndexedSegment):
             bound = min(settings.segment_jitter_ms, settings.segment_ms)
             self.jitter_ms = seams.random.randrange(max(bound, 1))
         self._staged: _Staged | None = None
+        self._ahead: WriteAhead | None = None
         self.before_append: Callable[[Segment], None] | None = None
         """Called before anything is staged."""
 
@@ -139,6 +182,35 @@ class Segment(IndexedSegment):
             del others[-1]
         mapped = self.time_map.checksum(self.size_bytes)
         return [*others, self.time_map.path] if mapped and mapped.size_bytes else others
+
+    def write_ahead(self, data: Buffer) -> WriteAhead:
+        """A write of `data` to where the next append goes, for another thread. The next append of
+        the same `data` takes it over. Raises `OSError`, `StorageError`.
+
+        A large write takes long: for each page of the file the kernel has to find memory.
+        """
+        self.drop_ahead()
+        self.check_end(self.size_bytes)
+        if self._seams.disk_room.keepers:
+            self._seams.disk_room.check_append()
+        file = self._seams.open_files.making_room(self.hold_open().duplicate, kept=1)
+        self._ahead = WriteAhead(file, data, self.size_bytes)
+        return self._ahead
+
+    def has_ahead(self, data: Buffer) -> bool:
+        """Whether the next append of `data` takes a write over."""
+        return self._ahead is not None and self._ahead.data is data
+
+    def drop_ahead(self) -> None:
+        """Remove what `write_ahead` wrote, if no append has taken it over; waits for the thread.
+
+        Raises `StorageError` where the file cannot be cut back.
+        """
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            with suppress(OSError, MemoryError):
+                ahead.end()
+            self._cut_back(self.size_bytes, *self._index_entries)
 
     def append(self, data: Buffer, found: Walk, *, append_time_ms: int = NO_TIMESTAMP) -> None:
         """Append `data`, whole entries with final offsets that `found` is the walk over.
@@ -225,7 +297,10 @@ class Segment(IndexedSegment):
             # A copy of small sets is cheaper than a vectored write of them, and for those of
             # 16 KiB hardly dearer.
             data = sets[0][1] if len(sets) == 1 else b"".join([one[1] for one in sets])
-            (self._file or self.hold_open()).pwrite(data, sets[0][0])
+            if self._ahead is None:
+                (self._file or self.hold_open()).pwrite(data, sets[0][0])
+            else:
+                self._write_behind(self._ahead, data, sets[0][0])
             if self._indexes_behind:
                 offset_entries, time_entries = staged.entries or self._index_entries
                 self.offset_index.write_from(offset_entries)
@@ -243,6 +318,19 @@ class Segment(IndexedSegment):
         except (OSError, MemoryError, StorageError):
             self._take_back(staged)
             raise
+
+    def _write_behind(self, ahead: WriteAhead, data: Buffer, position: int) -> None:
+        """Write `data`, unless `ahead` has. Raises `OSError`, `MemoryError`."""
+        self._ahead = None
+        if ahead.data is data:
+            if ahead.end():
+                return
+        else:
+            with suppress(OSError, MemoryError):
+                ahead.end()
+        file = self.hold_open()
+        file.truncate(position)
+        file.pwrite(data, position)
 
     def check_end(self, size_bytes: int) -> None:
         """Raise the damage of a file that is shorter than `size_bytes`, which were written."""
@@ -285,6 +373,7 @@ class Segment(IndexedSegment):
 
         A wrapper that holds `offset` goes as a whole. Raises `OSError`, `StorageError`.
         """
+        self.drop_ahead()
         position = self.locate(offset)
         self.cuts += 1
         self.time_map.discard()
@@ -313,6 +402,17 @@ class Segment(IndexedSegment):
         self._find_largest(position)
         self.append_times.truncate(max(self.scan_tail().next_offset, self.base_offset), offset)
         self.append_times.sync()  # Their old checksum may be on disk, and fit what comes back.
+
+    def close_indexes(self) -> None:
+        self.drop_ahead()
+        super().close_indexes()
+
+    def release(self, *, readers: bool = False) -> bool:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:  # The files are about to go, or are recovered at the next start.
+            with suppress(OSError, MemoryError):
+                ahead.end()
+        return super().release(readers=readers)
 
     def set_aside(self) -> list[Path]:
         """Rename the files to `.deleted` and return their new paths.

@@ -23,6 +23,7 @@ from horolog.server.handlers import appends
 from horolog.server.late_appends import LateAppends, Sender
 from horolog.server.network.held_memory import FREE_BYTES
 from horolog.server.work import Work
+from horolog.storage.log import appender
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import (
@@ -266,6 +267,38 @@ async def test_a_topic_that_is_deleted_meanwhile_does_not_come_back(
     assert "t" not in broker.directory.topics()
 
 
+@pytest.mark.parametrize("ended", ["appended", "deleted"])
+async def test_others_are_served_while_a_large_set_is_written(
+    broker: Broker,
+    client: Wire,
+    other: Wire,
+    admissions: Admissions,
+    monkeypatch: pytest.MonkeyPatch,
+    ended: str,
+) -> None:
+    """A write of 60 MB holds its thread for 0.1 s where the kernel has to find memory for it
+    (decision 51)."""
+    monkeypatch.setattr(appender, "AHEAD_BYTES", 1)
+    await client.call(create_topic("t", 2))
+    client.send_together(produce("t", HEAVY), produce("t", PLAIN))
+    await admissions.let_go()
+    await until(lambda: admissions.waiting)
+    log = broker.services.logs.find("t", 0)
+    for number in range(3):
+        sent = result(await other.call(produce("t", LIGHT, partition=1, acks=-1)))
+        assert (sent.error_code, sent.base_offset) == (0, number)
+    assert log.log_end_offset == 0
+    if ended == "deleted":
+        await other.call(DeleteTopicsRequest(topic_names=["t"]))
+    await admissions.let_go()
+    codes = [result((await client.receive())[1]).error_code for _ in range(2)]
+    if ended == "deleted":
+        assert codes == [UnknownTopicOrPartition.code] * 2
+    else:
+        assert codes == [0, 0]
+        assert values(broker) == [b"heavy", b"plain"]
+
+
 async def test_what_waits_counts_as_held_until_it_is_appended(
     broker: Broker, client: Wire, admissions: Admissions
 ) -> None:
@@ -314,9 +347,15 @@ async def test_requests_behind_a_waiting_one_count_as_held(
         assert (sent.error_code, sent.base_offset) == (0, max(number - 1, 0))
 
 
+@pytest.mark.parametrize("written_bytes", [appender.AHEAD_BYTES, 1])
 async def test_a_client_that_is_gone_keeps_nobody_waiting(
-    broker: Broker, other: Wire, admissions: Admissions
+    broker: Broker,
+    other: Wire,
+    admissions: Admissions,
+    monkeypatch: pytest.MonkeyPatch,
+    written_bytes: int,
 ) -> None:
+    monkeypatch.setattr(appender, "AHEAD_BYTES", written_bytes)
     await other.call(create_topic("t", 2))
     async with wire(broker.addresses.native) as gone:
         gone.send(PRODUCE, 3, produce_to("t", [(0, HEAVY), (1, LARGE)]))

@@ -1,8 +1,6 @@
 """Produce requests that come together get what each would have got alone."""
 
 import errno
-import socket
-import struct
 from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -164,11 +162,7 @@ async def test_durable_ones_of_several_connections_share_a_write_and_a_wait(
         third.send_together(durable, MetadataRequest())
         await until(lambda: log.log_end_offset == 10)
         assert len(broker.services.produces) == 4
-        linger = struct.pack("ii", 1, 0)  # The connection is reset, not ended.
-        third.writer.get_extra_info("socket").setsockopt(
-            socket.SOL_SOCKET, socket.SO_LINGER, linger
-        )
-        third.close()
+        third.reset()
         await until(lambda: broker.connections() == 2)
         log.hold_high_watermark(None)
         assert [offset for _, _, offset, _ in await answers(client, 2)] == [2, 4]

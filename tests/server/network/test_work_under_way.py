@@ -1,8 +1,6 @@
 """Requests that take much: a connection has few of them worked on, counted before that begins."""
 
 import asyncio
-import socket
-import struct
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,14 +108,6 @@ async def answered(client: Wire) -> int:
     return head.correlation_id
 
 
-def reset(client: Wire) -> None:
-    """Close as a process does that ends with answers that it has not read."""
-    client.writer.get_extra_info("socket").setsockopt(
-        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-    )
-    client.writer.transport.abort()
-
-
 async def test_five_large_requests_of_a_connection_are_worked_on(
     client: Wire, other: Wire, broker: Broker, begun: Begun
 ) -> None:
@@ -191,7 +181,7 @@ async def test_the_work_for_a_connection_that_is_closed_ends(
     monkeypatch.setattr(connection, "RESET_LOOK_SECONDS", 0)
     client.send_together(*[LARGE] * 20)
     await until(lambda: len(begun) == MOST_LARGE)
-    reset(client)
+    client.reset()
     await until(lambda: all(each.cancelled() for each in begun.futures))
     assert len(begun) == MOST_LARGE
     assert held(broker) == 0
@@ -266,7 +256,7 @@ async def test_who_waits_for_room_and_goes_holds_up_nobody(
         await turns_of(address)
         last.send_together(LARGE)
         await turns_of(address)
-        reset(gone)
+        gone.reset()
         begun.finish()
         await until(lambda: len(begun) > 2)
         begun.finish()
