@@ -74,7 +74,7 @@ def _answer(services: Services, request: FetchRequest, version: int) -> FetchRes
         return FetchResponse(error_code=UnknownFetchSession.code, topics=[])
 
     if _asks_for_one(request):
-        return finish(_answering(services, request, version))
+        return _answer_one(services, request, version)
 
     def answer() -> FetchResponse | Later:
         return _finished(services, request, _answering(services, request, version))
@@ -89,6 +89,21 @@ def _asks_for_one(request: FetchRequest) -> bool:
     """Whether a fetch is for one partition, as most are, and its reader doubts nothing."""
     topics = request.topics
     return len(topics) == 1 and len(topics[0].partitions) == 1 and not topics[0].partitions[0].check
+
+
+def _answer_one(services: Services, request: FetchRequest, version: int) -> FetchResponse | Later:
+    """As `_answering`, for a single partition: with no generator where it can be answered now."""
+    reading = _Reading(services, request, version)
+    (topic,) = request.topics
+    if not reading.look_at(topic.name, topic.partitions[0], reading.add_topic(topic.name)):
+        return finish(_answering(services, request, version))
+    if (
+        version < FIRST_VERSION_WITH_V1
+        or request.include_append_times
+        or (request.max_wait_ms > 0 and not reading.is_enough())
+    ):
+        return finish(_when_enough(reading))
+    return reading.answer_now()
 
 
 handle_many: Final = each_alone(_answer)
@@ -243,35 +258,56 @@ class _Reading(msgspec.Struct):
     topics: list[FetchTopicResult] = msgspec.field(default_factory=list)
     parts: list[_Part] = msgspec.field(default_factory=list)
     """Those that give anything."""
+    unreadable: list[_Part] = msgspec.field(default_factory=list)
+    """Of these, those in a format that the reader does not know."""
     budget_bytes: int = 0
     """How many bytes of messages the rest of the answer may have."""
     sets_left: int = MAX_APPEND_TIMES - 2
     """Of how many sets append times may be answered; two more items say where none are known."""
     stretches: int = 0
 
+    def __post_init__(self) -> None:
+        self.budget_bytes = self.services.settings.max_response_bytes
+        if self.version >= FIRST_VERSION_WITH_MAX_BYTES:
+            self.budget_bytes = max(min(self.budget_bytes, self.request.max_bytes), 0)
+
     def look(self, *, as_they_are: bool = False) -> Pieces[bool]:
         """See where the messages are, with no byte of them read; `False` when a log has to be
         prepared first, or looked at for longer, unless it is to be taken as it is."""
-        request = self.request
-        self.budget_bytes = self.services.settings.max_response_bytes
-        if self.version >= FIRST_VERSION_WITH_MAX_BYTES:
-            self.budget_bytes = max(min(self.budget_bytes, request.max_bytes), 0)
-        for topic in request.topics:
+        for topic in self.request.topics:
             if self.topics:
                 yield
-            results: list[FetchPartitionResult] = []
-            self.topics.append(FetchTopicResult(name=topic.name, partitions=results))
+            results = self.add_topic(topic.name)
             for wanted in topic.partitions:
                 if results:
                     yield
-                result = FetchPartitionResult(partition=wanted.partition)
-                results.append(result)
-                try:
-                    self._look_at(topic.name, wanted, result, far=as_they_are)
-                except FarAway:
+                if not self.look_at(topic.name, wanted, results, far=as_they_are):
                     return False
-                except Exception as error:
-                    self._refuse(result, error)
+        return True
+
+    def add_topic(self, topic: str) -> list[FetchPartitionResult]:
+        """Begin the results of one more topic; the list for those of its partitions."""
+        results: list[FetchPartitionResult] = []
+        self.topics.append(FetchTopicResult(name=topic, partitions=results))
+        return results
+
+    def look_at(
+        self,
+        topic: str,
+        wanted: FetchPartition,
+        results: list[FetchPartitionResult],
+        *,
+        far: bool = False,
+    ) -> bool:
+        """As `look`, for one partition; its result is added to `results`."""
+        result = FetchPartitionResult(partition=wanted.partition)
+        results.append(result)
+        try:
+            self._look_at(topic, wanted, result, far=far)
+        except FarAway:
+            return False
+        except Exception as error:
+            self._refuse(result, error)
         return True
 
     def _look_at(
@@ -339,19 +375,30 @@ class _Reading(msgspec.Struct):
 
     def answer(self) -> Pieces[FetchResponse | Later]:
         """The response, or a later one once all is in a format that the reader knows."""
-        response = FetchResponse(topics=self.topics)
-        newest = newest_format(self.version)
-        unreadable = []
         for number, part in enumerate(self.parts):
             if number:
                 yield
-            if part.found.magic > newest:
-                unreadable.append(part)
-                continue
-            try:
-                self._read(part)
-            except Exception as error:
-                self._refuse(part.result, error)
+            self._read_part(part)
+        return self._response()
+
+    def answer_now(self) -> FetchResponse | Later:
+        """As `answer`, all at once."""
+        for part in self.parts:
+            self._read_part(part)
+        return self._response()
+
+    def _read_part(self, part: _Part) -> None:
+        """Read the messages of a partition, unless they have to be converted first."""
+        if part.found.magic > newest_format(self.version):
+            self.unreadable.append(part)
+            return
+        try:
+            self._read(part)
+        except Exception as error:
+            self._refuse(part.result, error)
+
+    def _response(self) -> FetchResponse | Later:
+        response, unreadable = FetchResponse(topics=self.topics), self.unreadable
         if not unreadable:
             return response
 

@@ -15,6 +15,7 @@ request or an unread answer may take.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from math import inf
 from time import thread_time
 from typing import cast
 
@@ -502,10 +503,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._write()
             if frames:
                 left = max(len(frames) - (REQUESTS_IN_A_TURN - taken), 0)
-                until = thread_time() + PASS_SECONDS
-                while len(frames) > left and not self._stuck and thread_time() < until:
-                    self._handle_frames(left, until)
-                    self._write()
+                if len(frames) > left and not self._stuck:
+                    self._handle_frames(left)
                 if frames and not self._stuck:
                     self._loop.call_soon(self._work)
         except ProtocolError as error:
@@ -545,16 +544,19 @@ class Connection(asyncio.BufferedProtocol):
     def _drop_unsendable(self, error: Exception) -> None:
         self._drop("file", f"an answer could not be sent to its end: {error}")
 
-    def _handle_frames(self, left: int, until: float) -> None:
-        """Handle frames until there is enough to write, one breaks the connection, only `left` of
-        them are left for the next turn, or the thread's time is `until`."""
+    def _handle_frames(self, left: int) -> None:
+        """Handle frames and write their answers, until one breaks the connection or stops it, only
+        `left` of them are left for the next turn, or the pass took `PASS_SECONDS`."""
         frames, answers = self._frames, self._answers
         most = self._limits.max_requests_in_flight
+        until = thread_time() + PASS_SECONDS if len(frames) > left + 1 else inf
         while True:
-            room = min(most - answers.unanswered, len(frames) - left)
-            self._answer_next(room)
-            if len(frames) <= left or self._stuck or thread_time() >= until:
-                return
+            self._answer_next(min(most - answers.unanswered, len(frames) - left))
+            ends = len(frames) <= left or thread_time() >= until
+            if ends or self._stuck:
+                self._write()
+                if ends or self._stuck:
+                    return
 
     @property
     def _goes_on(self) -> bool:
