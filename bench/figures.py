@@ -1,4 +1,4 @@
-"""Every figure by its name. Names and units are fixed by those who compare runs."""
+"""Every figure by its name. Names and units are fixed, for comparisons of versions."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -80,7 +80,7 @@ ClusterName = Annotated[
     str, typer.Argument(metavar="[CLUSTER]", help="Behind --cluster: its only name.")
 ]
 Prefixed = Annotated[
-    bool, typer.Option("--prefixed", help="NAME is the begin of the names that are meant.")
+    bool, typer.Option("--prefixed", help="Match every resource whose name starts with NAME.")
 ]
 Host = Annotated[
     str, typer.Option("--host", metavar="ADDRESS", help="Where they are; * for anywhere.")

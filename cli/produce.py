@@ -330,7 +330,7 @@ class _Sending:
             self._divided[partition] -= 1
 
     async def _send_parts(self, partition: int, records: list[NewRecord]) -> list[Outcome]:
-        """What became of each message."""
+        """Send the messages; the outcome of each."""
         outcomes: list[Outcome] = []
         parts = [records[len(records) // 2 :], records[: len(records) // 2]]
         while parts:

@@ -132,7 +132,7 @@ class BrokerSettings:
 
     @property
     def of_several(self) -> list[str]:
-        """The settings that were given and mean something to one of several brokers only."""
+        """The settings that were given and have a meaning for a cluster member only."""
         each = map(BROKER_SETTINGS.__getitem__, OF_SEVERAL)
         return [one.name for one in each if getattr(self, one.attribute) != one.default]
 

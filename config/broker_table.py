@@ -30,7 +30,7 @@ _PLACES: Final = (
         Kind.FILE_MODE,
         "0600",
         "Permissions of the files that the broker makes, in octal; its folders may be entered by "
-        "those who may read its files (0640: 0750). With 0600 only the broker's own account reads "
+        "accounts that may read its files (0640: 0750). With 0600 only the broker's own one reads "
         'messages; "0640" lets its group, for example Spark jobs with segments.path. A umask takes '
         "away more. A start takes from the folders of partitions and the files beside them what "
         "goes beyond it, and gives nothing: chmod -R g+rX does, for what is there.",

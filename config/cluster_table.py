@@ -1,4 +1,4 @@
-"""The settings of a broker that is one of several."""
+"""The settings of a cluster member."""
 
 from typing import Final
 

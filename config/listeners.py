@@ -1,4 +1,4 @@
-"""Addresses to listen at, each with what holds for those who come in by it.
+"""Addresses to listen at, each with what holds for connections to it.
 
 127.0.0.1:7070              not encrypted; a login as `authentication` says
 tls://0.0.0.0:7070          encrypted; the same

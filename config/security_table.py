@@ -63,7 +63,7 @@ SECURITY: Final = (
         "authentication",
         Kind.CHOICE,
         "none",
-        "Whether those who come in by bare addresses and tls:// have to log in, as a user of "
+        "Whether clients of bare addresses and of tls:// have to log in, as a user of "
         "`horolog user`, with a token or with a client certificate.",
         choices=("none", "required"),
     ),

@@ -47,7 +47,7 @@ class Remind(NamedTuple):
 
 
 class Outcome(Enum):
-    """What became of a client's request; those that fail have an error of Kafka's."""
+    """Result of a client's request; one that failed has an error code of Kafka."""
 
     DONE = "done"
     NOT_LEADER = "NOT_LEADER_FOR_PARTITION"

@@ -36,7 +36,7 @@ async def running_broker(
 async def replicated_broker(
     data_dir: Path, clock: Clock | None = None, files: Files | None = None, **settings: object
 ) -> AsyncIterator[Broker]:
-    """As `running_broker`, of a broker that is one of several, and alone."""
+    """As `running_broker`, of the only member of a cluster."""
     broker = Broker(_settings(data_dir, settings), clock=clock, files=files, replicated=True)
     async with _running(broker):
         yield broker
@@ -64,8 +64,8 @@ async def _running(broker: Broker) -> AsyncIterator[None]:
 
 
 async def synced(broker: Broker, *logs: Log) -> None:
-    """Have these logs synced, by those who sync: by one thread at a time. Return when no sync is
-    under way or asked for."""
+    """Sync these logs by the broker's own threads, one at a time. Return when no sync is under way
+    or requested."""
     for log in logs:
         broker.services.commits.request(log.flusher)
     done = asyncio.Event()

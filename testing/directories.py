@@ -39,7 +39,7 @@ class DataDirectory:
         """Goes on from one opening to the next, so that nothing random comes twice."""
         self.settings = {name.replace("_", "."): str(value) for name, value in settings.items()}
         self.replicated = False
-        """Whether it is of a broker that is one of several."""
+        """Whether it is that of a cluster member."""
         self._directory: LogDirectory | None = None
 
     @property

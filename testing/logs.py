@@ -216,7 +216,7 @@ class LogFolder:
         )
 
     def _kept_watermark(self, log: Log) -> int | None:
-        """The high watermark as a broker that is one of several has it in its checkpoint."""
+        """The high watermark as a cluster member has it in its checkpoint."""
         return log.high_watermark if self._follows and log.watermark.held else None
 
     def usual(self, record_sets: Sequence[Buffer]) -> int:

@@ -91,7 +91,7 @@ def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession
 
 def _quiet() -> dict[str, str]:
     """On a terminal Spark shows the progress of its stages; elsewhere that is only noise. Its log
-    is for those who ask for it."""
+    is shown on request."""
     progress = "true" if sys.stderr.isatty() else "false"
     quiet = {"spark.ui.showConsoleProgress": progress, "spark.ui.enabled": "false"}
     if submitted(os.environ):

@@ -122,7 +122,7 @@ async def _lag(cluster: KafkaCluster, topic: str, partition: int, offset: int, n
     if position >= end_offset:
         return Lag(0, 0.0)
     first = await _first_from(cluster, topic, partition, position, end_offset)
-    if first is None:  # only marks of transactions are left
+    if first is None:  # only control batches are left
         return Lag(0, 0.0)
     first_ms = first.timestamp_ms
     estimated = first_ms is not None and first.timestamp_type is not TimestampType.LOG_APPEND_TIME

@@ -108,7 +108,8 @@ class Assignment:
         return found
 
     def position(self, topic: str, partition: int | None) -> int | None:
-        """Of one partition, or of the only one of a topic. Raises ValueError for one of several."""
+        """The position of a partition, or of a topic with a single one. Raises ValueError where a
+        topic has more than one."""
         if partition is not None:
             return self.find(topic, partition).position
         found = self.of_topic(topic)

@@ -34,7 +34,8 @@ class TimeWindow:
     Iterate over it for records, or over `columns()`: one of the two, and once. Messages come by
     partition, in the order of their offsets; of what comes while it follows, as it comes. What the
     broker reports (OffsetOutOfRange where messages were deleted that had not been read yet,
-    CorruptMessage, ...) is raised, and who asks again goes on behind what was given out.
+    CorruptMessage, ...) is raised; the next call goes on behind the last messages that were
+    returned.
     """
 
     def __init__(
@@ -314,7 +315,7 @@ class TimeWindow:
         assert place.position is not None
         behind = next_offset(result, place.position)
         if part.next_offset is not None and part.next_offset != behind:
-            # A part that cannot be read, or marks of transactions, are looked at next.
+            # A part that cannot be read, or control batches, are looked at next.
             behind = part.next_offset
         else:
             behind = max(behind, result.next_offset)

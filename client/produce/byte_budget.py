@@ -7,12 +7,12 @@ from ...protocol.records.kernel import ByteRoom
 
 
 class ByteBudget(ByteRoom):
-    """So many bytes may be taken at a time; those who wait get theirs in the order they came."""
+    """A byte budget: requests for bytes are granted in order of arrival."""
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(limit_bytes)
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        """Those who wait, with how much each of them needs; it is `held` while there are any."""
+        """Waiting requests and their sizes; the budget is `held` while there are any."""
 
     async def wait(self, size_bytes: int) -> None:
         """Take it as soon as it is free. Raises ValueError for more than there is."""

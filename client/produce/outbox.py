@@ -185,7 +185,7 @@ class Outbox:
             self._sending = None
 
     async def _gather(self, batch: Batch) -> None:
-        """Wait for those who get results of earlier sets just now, and may have more for this one:
+        """Wait for tasks that get results of earlier sets just now, and may send more for this one:
         a set costs as much as many messages. With half of them in it, it goes, and the others get
         theirs while it is on its way."""
         give_more_than = self._completions.give_more_than

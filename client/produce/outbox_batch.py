@@ -51,7 +51,7 @@ class Batch(Collected):
         return first, second
 
     def succeed(self, topic: str, partition: int, appended: Appended, begin: int, end: int) -> None:
-        """Give those who wait for rows from `begin` to `end` the place of their message; in a
+        """Give the tasks that wait for rows from `begin` to `end` the place of their message; in a
         group, the group."""
         if self.group is not None:
             self.group.part_sent(partition, len(self.values), appended)

@@ -95,7 +95,7 @@ class SetLimits:
     def _answered(self, topic: str, asking: "asyncio.Task[SetLimit]") -> None:
         del self._asking[topic]
         if not asking.cancelled():
-            asking.exception()  # those who waited have it, if any still do
+            asking.exception()  # tasks that still wait for it have it
 
     async def _ask(self, topic: str) -> SetLimit:
         resource = DescribeConfigsResource(resource_name=topic, configuration_keys=list(_SETTINGS))

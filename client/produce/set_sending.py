@@ -37,7 +37,7 @@ def set_of(records: Sequence[NewRecord], *, missing_ms: int, check_units: bool) 
 async def send_in_turn(outbox: Outbox, batch: Batch, born: float) -> Appended:
     """Send an encoded set when everything before it in its partition has been answered.
 
-    Raises what became of it. When the wait is cancelled, it is not sent any more if it has not
+    Raises the error of the set. When the wait is cancelled, it is not sent any more if it has not
     been sent yet.
     """
     group = batch.group = Group(whole=True)

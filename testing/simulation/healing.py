@@ -90,7 +90,7 @@ def _is_well(simulation: "Simulation") -> bool:
 
 
 def _accept_loss(simulation: "Simulation") -> None:
-    """A person decides, where those who have everything are gone for ever."""
+    """A person decides, where the members that have everything are gone for ever."""
     if _leaders(simulation):
         return
     state = simulation.etcd.state

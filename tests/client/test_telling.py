@@ -1,4 +1,4 @@
-"""Those who wait for a large set are told some at a time, in order, and all of them."""
+"""The tasks that wait for a large set get its results some at a time, in order, all of them."""
 
 import asyncio
 

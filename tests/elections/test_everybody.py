@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.elections, pytest.mark.timeout(900)]
 
 
 class Worker:
-    """A client in a thread, from the begin of a block to its end."""
+    """A client in a thread, from the start of a block to its end."""
 
     def __init__(self, addresses: str) -> None:
         self.addresses = addresses

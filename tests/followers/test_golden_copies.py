@@ -1,4 +1,4 @@
-"""What Kafka wrote is copied as it is, with its marks of transactions."""
+"""What Kafka wrote is copied as it is, with its control batches."""
 
 import shutil
 from pathlib import Path

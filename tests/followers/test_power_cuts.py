@@ -157,7 +157,7 @@ def epochs(life: Life) -> None:
 
 
 def cuts(life: Life) -> None:
-    """In a segment, at its border, at the begin of an epoch, everything."""
+    """In a segment, at its border, at the start of an epoch, everything."""
     life.lead(1, 1, 1, 1)
     life.copy()
     life.checkpoint()

@@ -1,4 +1,4 @@
-"""Where the high watermark of a log is after a start, in a broker that is one of several."""
+"""Where the high watermark of a log is after a start, in a cluster member."""
 
 from pathlib import Path
 
@@ -83,7 +83,7 @@ def test_alone_nothing_is_kept_and_all_is_seen(data: DataDirectory) -> None:
     log = data.directory.log("t", 0)
     assert (log.high_watermark, log.watermark.held, log.expires) == (2, False, True)
     assert HIGH_WATERMARKS not in data.names()
-    # Of a broker that was one of several, and is alone now.
+    # Of a broker that was a cluster member, and is alone now.
     (data.path / HIGH_WATERMARKS).write_text("0\n1\nt 0 1\n")
     data.restart()
     assert data.directory.log("t", 0).high_watermark == 2

@@ -274,7 +274,7 @@ async def test_users_are_shown(guarded: Guarded, authority: Authority, tmp_path:
 
 @pytest.mark.secure_clients
 async def test_who_has_no_right_to(guarded: Guarded, authority: Authority, tmp_path: Path) -> None:
-    """Users and rules are changed by those who may alter the cluster."""
+    """Users and rules are changed by principals that may alter the cluster."""
     async with guarded(authorization="on", super_users="User:bob") as broker:
         tools = Tools(broker, authority, tmp_path, "SCRAM-SHA-512")
         refused = await tools.refused(_ACLS, "--list")

@@ -382,8 +382,8 @@ class TestUrl:
             await log_in(client, "", issuer.token(), OAUTHBEARER)
 
     async def test_unknown_keys_ask_rarely(self, broker: Broker, key_server: KeyServer) -> None:
-        """However many come: their server is asked once in ten seconds, and those who wait for the
-        same answer wait together."""
+        """However many come: their server is asked once in ten seconds, and logins that wait for
+        the same answer wait together."""
         issuer, source = Issuer(CLOCK), self.source(broker)
         key_server.give(issuer)
         source.read_again()

@@ -51,7 +51,7 @@ async def test_a_user_at_the_quota_and_another(
 async def test_the_command_of_who_has_to_log_in(
     guarded: Guarded, authority: Authority, tmp_path: Path
 ) -> None:
-    """Whose quota it is and who asks are different options."""
+    """The user of the quota and the user that logs in are different options."""
     async with guarded() as broker:
         (tmp_path / "password").write_text(USERS["alice"])
         program = Program(f"tls://{broker.addresses.native}")

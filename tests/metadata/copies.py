@@ -105,7 +105,7 @@ class Plain:
 
 
 class Copy:
-    """One broker's data directory, opened as one of several."""
+    """One broker's data directory, opened as that of a cluster member."""
 
     def __init__(self, path: Path, *, files: Any = None) -> None:
         self.data = DataDirectory(path, file_delete_delay_ms=0)

@@ -1,4 +1,4 @@
-"""A broker that is one of several, alone: real sockets and clients; what no request sees."""
+"""The only member of a cluster: real sockets and clients; what no request sees."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

@@ -208,7 +208,7 @@ def test_without_the_sync_it_is_noticed(
 
 
 class Migration(Life):
-    """A broker by itself with topics and positions becomes one of several."""
+    """A single broker with topics and positions becomes a cluster member."""
 
     def __post_init__(self) -> None:
         self.path.mkdir()

@@ -1,4 +1,4 @@
-"""The page of a broker that is one of several: who leads, who follows, how far behind."""
+"""The page of a cluster member: who leads, who follows, how far behind."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Brokers with quotas whose clock stands still, and those who ask them."""
+"""Brokers with quotas whose clock stands still, and their clients."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping

@@ -31,7 +31,7 @@ AS_OF_09: Final = {"api.version.request": False, "broker.version.fallback": "0.9
 
 
 class Reader:
-    """librdkafka, that knows the addresses of all brokers, from the begin on."""
+    """librdkafka, that knows the addresses of all brokers, from the start on."""
 
     def __init__(self, addresses: str, **options: object) -> None:
         self._consumer = Consumer(

@@ -128,7 +128,7 @@ def test_in_a_zip_file_the_reference_runs(copy: Path) -> None:
 
 
 def test_an_installation_without_sources_keeps_its_kernel(copy: Path) -> None:
-    """Those who bundle programs leave out what is neither Python nor a library."""
+    """Programs that bundle others leave out what is neither Python nor a library."""
     for name in SOURCES[1:]:
         (copy / FOLDER / name).unlink()
     assert form(copy) == "reference"

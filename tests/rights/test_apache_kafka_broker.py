@@ -73,7 +73,7 @@ def apache(
 
 @dataclass(frozen=True)
 class Theirs:
-    """Connections to an Apache Kafka: of who makes the rules, and of who asks."""
+    """Connections to an Apache Kafka: of the user who makes the rules, and of their subject."""
 
     admin: Wire
     asker: Wire

@@ -108,7 +108,7 @@ ON_DEMAND = "made on demand"
 
 @pytest.mark.parametrize("authorization", ["on", "off"])
 async def test_topics_that_are_made_on_demand_are_told(strict: Strict, authorization: str) -> None:
-    """By the first message, or by a question about them; with who it was, and what became of it."""
+    """By the first message, or by a question about them; with the user and the result."""
     stream = io.StringIO()
     settings = {
         "log_stream": stream,

@@ -150,7 +150,7 @@ def test_a_largest_time_that_is_not_true_is_put_right(folder: LogFolder) -> None
 
 
 def offset_behind(folder: LogFolder, offset: int) -> list[int]:
-    """The offsets that a consumer gets who asks for `offset`."""
+    """The offsets that a consumer gets that fetches from `offset`."""
     data = folder.log.reader.read(offset, 1 << 20, whole_first=True).read()
     return [r.offset for r in folder.records() if r.offset >= offset] if data else []
 

@@ -134,7 +134,7 @@ def test_handles_of_closed_segments_are_given_up_once_synced(folder: LogFolder) 
     held = folder.files.open_count
     log.flusher.flush()
     assert [segment._file is not None for segment in log.segments] == [False] * 5 + [True]
-    assert folder.files.open_count == held, "they are there for those who read"
+    assert folder.files.open_count == held, "they are there for readers"
     folder.files.operations.clear()
     assert len(folder.times()) == 6
     assert folder.files.did("open") == 0

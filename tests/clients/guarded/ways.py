@@ -16,7 +16,7 @@ from ..ours import Horolog, HorologNative
 from .stores import FORMS
 
 CERTIFICATE: Final = "a certificate"
-"""The way of those who show a certificate of their own, and have no user."""
+"""The way of clients that show a certificate of their own, and have no user."""
 MECHANISMS: Final = ("SCRAM-SHA-512", "PLAIN", CERTIFICATE)
 """The columns of the table."""
 OAUTHBEARER: Final = "OAUTHBEARER"

@@ -39,7 +39,7 @@ def alone(log: Log, sent: bytes) -> None:
 
 
 def among_others(log: Log, sent: bytes) -> None:
-    """As one of several sets that are taken together."""
+    """Append it with other sets in one run."""
     good = a_set([KEYED])
     outcomes = by_set(log.appender.append_sets([good, sent, good]))
     assert [isinstance(outcome, Exception) for outcome in outcomes[::2]] == [False, False]
