@@ -6,7 +6,8 @@ import typer
 from typer.core import TyperCommand, TyperOption
 
 from .broker_options import BROKER_OPTIONS, BrokerOption
-from .security.options import added, connected, is_security
+from .security.applying import connected
+from .security.options import added, is_security
 
 
 class Command(TyperCommand):

@@ -2,13 +2,11 @@
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from typer.core import TyperOption
 
 from ...values import value_class
-from ..errors import WrongUsage
 
 
 @value_class
@@ -62,7 +60,7 @@ BY_PARAMETER: Final = {option.parameter: option for option in OPTIONS}
 
 def added(params: Sequence[Any]) -> list[Any]:
     """The options that a command with these parameters has beside them."""
-    own = _flags(params)
+    own = flags_of(params)
     return [
         TyperOption(
             param_decls=[option.parameter, option.flag_beside(own)],
@@ -75,42 +73,13 @@ def added(params: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _flags(params: Sequence[Any]) -> frozenset[str]:
+def flags_of(params: Sequence[Any]) -> frozenset[str]:
     return frozenset(flag for param in params for flag in param.opts)
 
 
 def is_security(param: Any) -> bool:
     """Whether a parameter is one of these."""
     return param.name in BY_PARAMETER
-
-
-def connected(context: Any) -> None:
-    """Put what options, environment and profile say into `server`. Raises WrongUsage."""
-    chosen = {option.parameter: context.params.pop(option.parameter, None) for option in OPTIONS}
-    given = context.params.get("server")
-    if given is None or not (_is_any_given(chosen) or _has_profiles()):
-        return
-    from .given_options import GivenOptions
-    from .settings import servers_of
-
-    sources = {name: _source(context, name) for name in (*chosen, "server")}
-    own = _flags(context.command.params)
-    flags = {option.name: option.flag_beside(own) for option in OPTIONS}
-    places = GivenOptions(chosen, sources, os.environ, flags)
-    # While a line is completed, what is wrong with it is not the matter.
-    with suppress(*(WrongUsage,) if context.resilient_parsing else ()):
-        context.params["server"] = servers_of(
-            given, is_chosen=sources["server"] in (OPTION, ENVIRONMENT), layers=places.layers
-        )
-
-
-def _is_any_given(chosen: Mapping[str, str | None]) -> bool:
-    return any(chosen.values()) or any(os.environ.get(option.variable) for option in OPTIONS)
-
-
-def _has_profiles() -> bool:
-    path = profiles_path(os.environ)
-    return path is not None and os.path.lexists(path)
 
 
 def profiles_path(environment: Mapping[str, str]) -> str | None:
@@ -122,8 +91,3 @@ def profiles_path(environment: Mapping[str, str]) -> str | None:
             return None
         base = os.path.join(home, ".config")
     return os.path.join(base, "horolog", "config.toml")
-
-
-def _source(context: Any, name: str) -> str:
-    source = context.get_parameter_source(name)
-    return "" if source is None else str(source.name)

@@ -16,12 +16,12 @@ async def consumers(services: Services, query: Query) -> dict[str, object]:
     others that the viewer has no right to."""
     topic = query.text("topic", "")
     await services.lags.refresh()
-    sight = query.sight
-    every = sight.every_topic() and sight.every_group()
+    access = query.access
+    every = access.every_topic() and access.every_group()
     followed = {
         key: lag
         for key, lag in services.lags.followed.items()
-        if topic in ("", key[1]) and sight.topic(key[1]) and sight.group(key[0])
+        if topic in ("", key[1]) and access.topic(key[1]) and access.group(key[0])
     }
     furthest = sorted(followed.items(), key=_behind, reverse=True)[:CONSUMERS_AT_ONCE]
     return {

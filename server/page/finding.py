@@ -5,8 +5,9 @@ from ...storage.read.search import Found
 from ...times import TimeError, parse_time
 from ..handlers.base import Services
 from ..searching import searched
+from .access import PageRefusal
 from .messages import read_messages, show_message
-from .query import Query, Refusal, asked_log
+from .query import Query, asked_log
 
 BY_TIME, BY_APPEND = "timestamp", "append"
 
@@ -18,7 +19,7 @@ async def find(services: Services, query: Query) -> dict[str, object]:
     """
     by = query.text("by", BY_TIME)
     if by not in (BY_TIME, BY_APPEND):
-        raise Refusal(400, f"by is {by!r}; it must be {BY_TIME!r} or {BY_APPEND!r}")
+        raise PageRefusal(400, f"by is {by!r}; it must be {BY_TIME!r} or {BY_APPEND!r}")
     try:
         target_ms = parse_time(query.text("at").strip(), services.clock.now_ms())
     except TimeError as error:

@@ -8,7 +8,8 @@ from ...protocol.api.log.count_by_time import CountByTimeRequest, CountByTimeRes
 from ...values import value_class
 from ..handlers.base import Services
 from ..handlers.counting import counted
-from .query import PARTITION_MAX, Query, Refusal
+from .access import PageRefusal
+from .query import PARTITION_MAX, Query
 
 MAX_BARS: Final = 200
 PARTITIONS_AT_ONCE: Final = 200
@@ -92,7 +93,7 @@ async def histogram(services: Services, query: Query) -> dict[str, object]:
     return {
         "now_ms": services.clock.now_ms(),
         "retention_start_ms": (
-            _retention_start_ms(services, topic) if query.sight.settings(topic) else None
+            _retention_start_ms(services, topic) if query.access.settings(topic) else None
         ),
         "from_ms": from_ms,
         "until_ms": until_ms,
@@ -115,7 +116,7 @@ def _length_of_bars(query: Query, length_ms: int) -> int:
 def _first_spot(query: Query, partitions: int) -> Spot:
     partition = query.integer("partition", 0, maximum=PARTITION_MAX)
     if partition >= partitions:
-        raise Refusal(404, f"partition is {partition}; the topic has 0 to {partitions - 1}")
+        raise PageRefusal(404, f"partition is {partition}; the topic has 0 to {partitions - 1}")
     return Spot(partition, query.integer("offset", -1), query.integer("end", -1))
 
 

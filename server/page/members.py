@@ -14,7 +14,7 @@ async def members(services: Services, query: Query) -> dict[str, object]:
     """Who leads, who follows, since when, and how far behind; no members for a broker that is
     alone. They are `hidden` from a viewer who may not describe the cluster."""
     cluster = services.cluster
-    hidden = cluster is not None and not query.sight.cluster()
+    hidden = cluster is not None and not query.access.cluster()
     if cluster is None or hidden:
         return {"now_ms": services.clock.now_ms(), "members": [], "hidden": hidden}
     found = cluster.people.describe()

@@ -1,29 +1,18 @@
 """What a request of the page asks for, and why it is refused."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...storage.log.log import Log
 from ...values import value_class
 from ..handlers.base import Services
-
-if TYPE_CHECKING:
-    from .sight import Sight
+from .access import PageAccess, PageRefusal
 
 MAX_TEXT: Final = 300
 """Longest text in a query: topic names and times are shorter."""
 
 OFFSET_MAX: Final = 2**63 - 1
 PARTITION_MAX: Final = 2**31 - 1
-
-
-class Refusal(Exception):
-    """A request that is not answered; `status` is that of HTTP."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
 
 
 @value_class
@@ -47,20 +36,20 @@ class Viewer:
 
 
 class Query:
-    """The part of an address behind the question mark, checked. Raises `Refusal`."""
+    """The part of an address behind the question mark, checked. Raises `PageRefusal`."""
 
-    def __init__(self, given: Mapping[str, str], sight: "Sight", viewer: Viewer) -> None:
+    def __init__(self, given: Mapping[str, str], access: PageAccess, viewer: Viewer) -> None:
         self._given = given
-        self.sight = sight
+        self.access = access
         """What may be shown to the viewer."""
         self.viewer = viewer
 
     def text(self, name: str, default: str | None = None) -> str:
         value = self._given.get(name, default)
         if value is None:
-            raise Refusal(400, f"{name} is missing")
+            raise PageRefusal(400, f"{name} is missing")
         if len(value) > MAX_TEXT:
-            raise Refusal(400, f"{name} has {len(value)} characters; allowed are {MAX_TEXT}")
+            raise PageRefusal(400, f"{name} has {len(value)} characters; allowed are {MAX_TEXT}")
         return value
 
     def integer(
@@ -73,7 +62,7 @@ class Query:
         # int() takes underscores, spaces and other scripts' digits as well.
         is_number = text.isascii() and text.isdigit() and len(text) <= 19
         if not is_number or not minimum <= int(text) <= maximum:
-            raise Refusal(
+            raise PageRefusal(
                 400, f"{name} is {text[:40]!r}; it must be a number from {minimum} to {maximum}"
             )
         return int(text)
@@ -92,7 +81,7 @@ class Query:
 async def asked_log(services: Services, query: Query) -> Log:
     """The log that a request names, ready to be read.
 
-    Raises `Refusal`, `UnknownTopicOrPartition`, and what opening it raises.
+    Raises `PageRefusal`, `UnknownTopicOrPartition`, and what opening it raises.
     """
     topic, partition = query.text("topic"), query.integer("partition", 0, maximum=PARTITION_MAX)
     return await prepared_log(services, topic, partition)

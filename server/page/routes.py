@@ -13,15 +13,15 @@ from ...protocol.errors import UnknownTopicOrPartition
 from ..handlers.base import Services
 from ..security.session import ANONYMOUS
 from ..web.authentication import HttpPeer
+from .access import Allowed, Everything, PageAccess, PageRefusal
 from .consumers import consumers
 from .files import StaticFile, read_files
 from .finding import find
 from .histogram import histogram
 from .members import members
 from .messages import messages
-from .query import Query, Refusal, Viewer
+from .query import Query, Viewer
 from .segments import segments
-from .sight import Allowed, Everything, Sight
 from .topics import topics
 from .window import window
 
@@ -102,10 +102,10 @@ class Page:
         try:
             async with asyncio.timeout(SECONDS):
                 peer = cast(HttpPeer, request.protocol)
-                sight = self._sight(name, request, peer)
-                query = Query(request.query, sight, self._viewer(peer))
+                access = self._access(name, request, peer)
+                query = Query(request.query, access, self._viewer(peer))
                 found = await answer(self._services, query)
-        except Refusal as refusal:
+        except PageRefusal as refusal:
             return _refused(refusal.status, refusal.message)
         except TimeoutError:
             return _refused(503, f"it took longer than {SECONDS:g} s")
@@ -120,8 +120,8 @@ class Page:
         known = peer.principal != ANONYMOUS or self._services.security.authorization
         return Viewer(peer.principal if known else None, peer.has_session)
 
-    def _sight(self, name: str, request: web.Request, peer: HttpPeer) -> Sight:
-        """What the viewer may see. Raises `Refusal` for a topic that is not in it."""
+    def _access(self, name: str, request: web.Request, peer: HttpPeer) -> PageAccess:
+        """What the viewer may see. Raises `PageRefusal` for a topic that is not in it."""
         if not self._services.security.authorization:
             return Everything()
         allowed = Allowed(self._services, peer.principal, peer.address)

@@ -11,8 +11,8 @@ from ...protocol.records.latency import LATENCY_BUCKETS_MS
 from ...storage.directory.topics import TopicEntry
 from ..handlers.base import Services
 from ..work import Turns
+from .access import PageAccess
 from .query import Query
-from .sight import Sight
 
 TOPICS_AT_ONCE: Final = 100
 PARTITIONS_AT_ONCE: Final = 1000
@@ -23,8 +23,8 @@ async def topics(services: Services, query: Query) -> dict[str, object]:
     """The broker, and the topics behind `after` whose names hold `like`, in order of names."""
     after, like = query.text("after", ""), query.text("like", "")
     limit = query.integer("limit", TOPICS_AT_ONCE, maximum=TOPICS_AT_ONCE)
-    sight = query.sight
-    entries = sight.topics(services.directory.topics())
+    access = query.access
+    entries = access.topics(services.directory.topics())
     names = await services.work.in_reading_thread(partial(_matching, tuple(entries), like))
     start = bisect_right(names, after)
     turns = services.work.turns()
@@ -36,7 +36,7 @@ async def topics(services: Services, query: Query) -> dict[str, object]:
         entry = entries.get(name)
         if entry is None:
             continue  # it was deleted meanwhile
-        shown.append(await _topic(services, entry, turns, sight))
+        shown.append(await _topic(services, entry, turns, access))
         partitions += entry.partitions
         await turns.give_way()
     more = bool(shown) and start + len(shown) < len(names)
@@ -45,7 +45,7 @@ async def topics(services: Services, query: Query) -> dict[str, object]:
         "kernel": FORM,
         "alone": services.cluster is None,
         "user": query.viewer.shown(),
-        "limited": not sight.every_topic(),
+        "limited": not access.every_topic(),
         "latency_buckets_ms": LATENCY_BUCKETS_MS,
         "latency_window_ms": services.figures.latency_window_ms,
         "topic_count": len(entries),
@@ -60,12 +60,12 @@ def _matching(names: Sequence[str], like: str) -> list[str]:
 
 
 async def _topic(
-    services: Services, entry: TopicEntry, turns: Turns, sight: Sight
+    services: Services, entry: TopicEntry, turns: Turns, access: PageAccess
 ) -> dict[str, object]:
     """The topic; `hidden` names what else there is that the viewer has no right to."""
     messages = size_bytes = segments = 0
     problem = ""
-    with_settings = sight.settings(entry.name)
+    with_settings = access.settings(entry.name)
     for partition in range(entry.partitions):
         try:
             log = services.logs.find(entry.name, partition)
@@ -87,7 +87,7 @@ async def _topic(
         "problem": problem,
         "hidden": [
             *(() if with_settings else ("settings",)),
-            *(() if sight.messages(entry.name) else ("messages",)),
+            *(() if access.messages(entry.name) else ("messages",)),
         ],
         **(_settings(services, entry.name) if with_settings else {}),
         **_figures(services, entry.name),

@@ -11,6 +11,7 @@ from ...storage.files import Buffer
 from ...storage.log.log import Log
 from ...storage.read.windows import TimeWindow
 from ..handlers.base import Services
+from .access import PageRefusal
 from .messages import (
     BUSY,
     FIRST_READ_BYTES,
@@ -22,7 +23,7 @@ from .messages import (
     show_messages,
     stored_bytes,
 )
-from .query import PARTITION_MAX, Query, Refusal, prepared_log
+from .query import PARTITION_MAX, Query, prepared_log
 
 READ_BYTES: Final = 4 << 20
 """Stored bytes that one answer reads, about."""
@@ -43,7 +44,7 @@ async def window(services: Services, query: Query) -> dict[str, object]:
     offset = query.integer("offset", 0)
     partitions = services.logs.topic(topic).partitions
     if partition >= partitions:
-        raise Refusal(404, f"partition is {partition}; the topic has 0 to {partitions - 1}")
+        raise PageRefusal(404, f"partition is {partition}; the topic has 0 to {partitions - 1}")
     reading = Reading(
         services, TimeWindow.between(from_ms, -1 if query.no_end else until_ms), limit
     )

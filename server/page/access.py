@@ -1,4 +1,4 @@
-"""What the one who looks at the page may see: by the same rights as in the protocols."""
+"""What a viewer of the page may see: by the same rights as in the protocols."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -13,11 +13,19 @@ from ...protocol.api.security.acl_terms import (
 from ...storage.directory.topics import TopicEntry
 from ..handlers.base import Services
 from ..security.acls import Resource
-from .query import Refusal
 
 
-class Sight(Protocol):
-    """What may be seen."""
+class PageRefusal(Exception):
+    """A request that is not answered; `status` is that of HTTP."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class PageAccess(Protocol):
+    """What the viewer may see."""
 
     def topic(self, name: str) -> bool: ...
 
@@ -113,10 +121,10 @@ class Allowed:
         return self._rights.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def check(self, asked: str, topic: str) -> None:
-        """Raise `Refusal` unless that may be asked about a topic, whether it exists or not."""
+        """Raise `PageRefusal` unless that may be asked about a topic, whether it exists or not."""
         operation = ASKED_FOR[asked]
         if self._rights.may(operation, ResourceType.TOPIC, topic):
             return
         title, resource = operation_title(operation), Resource(ResourceType.TOPIC, topic[:300])
         self._authorizer.refused(self._principal, self._host, asked, title, str(resource))
-        raise Refusal(403, f"{self._principal} may not {title} {resource}")
+        raise PageRefusal(403, f"{self._principal} may not {title} {resource}")
