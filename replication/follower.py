@@ -1,6 +1,6 @@
 """A follower of one leader in one epoch: copies, cuts where it left the leader, confirms."""
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 
 from ..protocol.limits import MAX_LEADER_EPOCHS
 from ..storage.replica.epoch_history import NO_EPOCH, EpochEnd
@@ -279,30 +279,23 @@ class Follower:
         # Once on a connection: where the leader finds nothing, it sends the same again.
         checks = set() if self._ahead else self._damaged - self._checks
         self._checks |= checks
-        positions = self._positions(self._changed | checks, checks)
+        positions = self._positions(self._changed | checks)
+        if checks:
+            positions = tuple([one._replace(check=one.partition in checks) for one in positions])
         self._changed = set()
         self._fetching = True
         self._asked_s = now_s
         self._effects.append(Send(self.connection, Fetch(self.epoch, positions, self._ahead)))
 
-    def _positions(
-        self, partitions: set[Partition], checks: Container[Partition] = ()
-    ) -> tuple[Position, ...]:
-        """Positions in `partitions`; in `checks` the leader is to check what it has stored."""
+    def _positions(self, partitions: set[Partition]) -> tuple[Position, ...]:
         found = []
         for partition in sorted(partitions):
             log = self._directory.logs.get(partition)
             # Of a log that is damaged nothing is confirmed: a broker that lacks what was stored
             # once is not in sync.
             if log is not None and log.damaged_from is None:
+                end, last_epoch = log.log_end_offset, log.epochs.last_epoch
                 found.append(
-                    Position(
-                        partition,
-                        log.log_end_offset,
-                        log.epochs.last_epoch,
-                        log.synced_offset,
-                        log.log_start_offset,
-                        partition in checks,
-                    )
+                    Position(partition, end, last_epoch, log.synced_offset, log.log_start_offset)
                 )
         return tuple(found)

@@ -397,7 +397,8 @@ class Cluster:
             return
         if not node.identity.in_doubt:
             node.remember(node.identity._replace(in_doubt=True))
-        if node.follower is not None and node.follower.connection is not None:
+        blocks = self.stored.metadata.blocks is not None
+        if blocks and node.follower is not None and node.follower.connection is not None:
             node.follower.drop()
 
     def _synced(self, log: Log) -> None:

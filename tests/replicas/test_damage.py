@@ -158,11 +158,12 @@ async def test_a_follower_keeps_a_damaged_log_while_its_leader_s_is_damaged_too(
 async def test_a_follower_copies_its_damaged_metadata_log_again(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its topics stay as they are."""
+    """Its topics stay as they are, and no message of them is copied again."""
     monkeypatch.setattr(hand_node, "LEAVING_S", 0.1)
     async with members(place) as all_:
         await with_topics(all_)
         leader, follower = all_[1], all_[2]
+        copied = follower.log(TOPIC)
         log = follower.cluster.stored.metadata.log
         await eventually(lambda: log.flusher.synced_offset == log.log_end_offset)
         path = log.segments[0].log_path
@@ -172,7 +173,8 @@ async def test_a_follower_copies_its_damaged_metadata_log_again(
         await eventually(lambda: path.read_bytes() == good)
         await all_.in_sync(leader)
         assert follower.cluster.stored.hurt() == []
-        assert follower.log(TOPIC).log_end_offset == COUNT
+        assert follower.log(TOPIC) is copied
+        assert copied.log_end_offset == COUNT
         await leader.call(create_topic("new"))
         await leader.produce("new", "a")
         await eventually(lambda: follower.log("new").log_end_offset == 1)
@@ -256,6 +258,39 @@ async def test_damage_that_a_start_finds_is_copied_again(place: Path) -> None:
         assert follower.broker.figures.topic(TOPIC).damaged_segments == 1
         await all_.in_sync(leader)
         assert path.read_bytes() == stored
+
+
+async def test_a_metadata_log_that_cannot_be_read_at_the_start_is_copied_again(place: Path) -> None:
+    """The follower goes by none of it before."""
+    async with members(place) as all_:
+        await with_topics(all_)
+        leader, follower = all_[1], all_[2]
+        path = follower.cluster.stored.metadata.log.segments[0].log_path
+        folder = follower.log(TOPIC).path
+        folder_before = folder.stat().st_ino
+        await follower.stop()
+        good = path.read_bytes()
+        spoil_last_offset(path)
+        await follower.start(follow=leader)
+        await all_.in_sync(leader)
+        assert path.read_bytes() == good
+        await leader.call(create_topic("new"))
+        await leader.produce("new", "a")
+        await eventually(lambda: follower.log("new").log_end_offset == 1)
+        assert follower.log(TOPIC).log_end_offset == COUNT
+        assert folder.stat().st_ino == folder_before
+        await eventually(lambda: follower.cluster.standing.not_ready() == "")
+
+
+def spoil_last_offset(path: Path) -> None:
+    """Change the offset of the last entry of a log file, which no CRC covers."""
+    stored = bytearray(path.read_bytes())
+    position = following = 0
+    while following < len(stored):
+        position = following
+        following += 12 + int.from_bytes(stored[position + 8 : position + 12], "big")
+    stored[position] ^= 0x10
+    path.write_bytes(stored)
 
 
 @pytest.mark.parametrize("how", ["alone", "promoted"])
