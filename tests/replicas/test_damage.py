@@ -424,10 +424,16 @@ async def test_a_leader_checks_its_metadata_log_for_a_follower(place: Path) -> N
         assert text.startswith("__metadata-0 is damaged at byte ")
 
 
-class DamagingNetwork:
-    """Damages a bit of what a follower gets of a partition, so many times."""
+SIZE_AT = 8
+"""Where an entry says how large it is."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, topic: str, times: int) -> None:
+
+class DamagingNetwork:
+    """Damages a byte of what a follower gets of a partition, so many times."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, topic: str, times: int, at: int = -1
+    ) -> None:
         self.left = times
         append = StoredLog.append_stored
 
@@ -435,9 +441,9 @@ class DamagingNetwork:
             stretch = stored.data
             if self.left and stored_log.partition[0] == topic and stretch and stretch.records:
                 self.left -= 1
-                records = bytes(stretch.records)
-                records = records[:-1] + bytes([records[-1] ^ 1])
-                stored = stored._replace(data=Stretch(records, stretch.facts))
+                records = bytearray(stretch.records)
+                records[at] ^= 0x40
+                stored = stored._replace(data=Stretch(bytes(records), stretch.facts))
             return append(stored_log, stored)
 
         monkeypatch.setattr(StoredLog, "append_stored", damaged)
@@ -452,16 +458,16 @@ def told_of(member: Member, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, 
     return events
 
 
-@pytest.mark.parametrize("topic", [TOPIC, METADATA[0]])
+@pytest.mark.parametrize(("topic", "at"), [(TOPIC, -1), (METADATA[0], -1), (TOPIC, SIZE_AT)])
 async def test_messages_that_were_damaged_on_the_way_are_copied_at_once(
-    place: Path, monkeypatch: pytest.MonkeyPatch, topic: str
+    place: Path, monkeypatch: pytest.MonkeyPatch, topic: str, at: int
 ) -> None:
-    """The leader finds its own good, and says so."""
+    """The leader finds its own good, and says so. By a size that is wrong none may be whole."""
     async with members(place) as all_:
         leader, follower = await left_by_its_follower(all_)
         shutil.rmtree(follower.data_dir)
         events = told_of(leader, monkeypatch)
-        DamagingNetwork(monkeypatch, topic, times=1)
+        DamagingNetwork(monkeypatch, topic, 1, at)
         await follower.start(follow=leader)
         never_connects_again(follower)
         await all_.in_sync(leader)
@@ -490,7 +496,7 @@ async def test_a_follower_that_always_gets_damaged_messages_has_them_checked_onc
             doubted(channel, positions)
 
         leader.cluster.damage.doubted = noted
-        network = DamagingNetwork(monkeypatch, TOPIC, times=-1)
+        network = DamagingNetwork(monkeypatch, TOPIC, -1)
         await follower.start(follow=leader)
         await eventually(lambda: len(asked) >= 4)
         connections = [one for one in events if one[0] == "follower_came"]
