@@ -503,8 +503,9 @@ async def test_a_follower_that_always_gets_damaged_messages_has_them_checked_onc
         assert len(asked) <= len(connections)
         assert {one[:2] for one in asked} == {((TOPIC, 0), 0)}
         size_bytes = leader.log(TOPIC).size_bytes
-        await eventually(lambda: leader.broker.figures.scrubbed_bytes)
-        assert leader.broker.figures.scrubbed_bytes == size_bytes
+        figures = leader.broker.figures
+        await eventually(lambda: figures.scrubbed_bytes)
+        assert figures.scrubbed_bytes == size_bytes
         assert [one[0] for one in events].count("damaged_on_the_way") == 1
         assert follower.cluster.people.figures().not_copied == 1
         assert "CORRUPT_MESSAGE" in follower.cluster.standing.not_ready()
