@@ -393,12 +393,11 @@ class Cluster:
     def _look_at_metadata(self) -> None:
         """A broker that cannot read what all others go by lacks what they have."""
         node = self.node
-        if self.store.metadata.failure is None:
+        if self.stored.metadata.blocks is None:
             return
         if not node.identity.in_doubt:
             node.remember(node.identity._replace(in_doubt=True))
-        blocks = self.stored.metadata.blocks is not None
-        if blocks and node.follower is not None and node.follower.connection is not None:
+        if node.follower is not None and node.follower.connection is not None:
             node.follower.drop()
 
     def _synced(self, log: Log) -> None:
