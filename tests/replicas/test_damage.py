@@ -260,7 +260,10 @@ async def test_damage_that_a_start_finds_is_copied_again(place: Path) -> None:
         assert path.read_bytes() == stored
 
 
-async def test_a_metadata_log_that_cannot_be_read_at_the_start_is_copied_again(place: Path) -> None:
+@pytest.mark.parametrize("harm", ["offset", "content"])
+async def test_a_metadata_log_that_cannot_be_read_at_the_start_is_copied_again(
+    place: Path, harm: str
+) -> None:
     """The follower goes by none of it before."""
     async with members(place) as all_:
         await with_topics(all_)
@@ -270,7 +273,10 @@ async def test_a_metadata_log_that_cannot_be_read_at_the_start_is_copied_again(p
         folder_before = folder.stat().st_ino
         await follower.stop()
         good = path.read_bytes()
-        spoil_last_offset(path)
+        if harm == "offset":
+            spoil_last_offset(path)
+        else:
+            path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
         await follower.start(follow=leader)
         await all_.in_sync(leader)
         assert path.read_bytes() == good
