@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import Any, Protocol
 
-from ...protocol.errors import CodedError, StorageError
+from ...protocol.errors import CodedError, CorruptMessage, StorageError
 from ...replication.partition_log import Partition, Stored
 from ...storage.log.log import Log
 from ...storage.replica.copy_facts import CopyFacts
@@ -172,6 +172,10 @@ class StoredLog:
             if not (goes_on_elsewhere and self.partition in self._secure.failing):
                 self._secure.failed(self.log, error)
             return goes_on_elsewhere or isinstance(error, StorageError)
+        if len(stretch.records) and self.log.log_end_offset == due:
+            text = f"{len(stretch.records)} bytes from offset {due} on have no whole entry"
+            self._secure.failed(self.log, CorruptMessage(text))
+            return False
         if self._secure.failing:
             self._secure.failing.pop(self.partition, None)
         return True
