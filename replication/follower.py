@@ -41,6 +41,10 @@ class Follower:
         """Whether more was asked for already than what is being appended."""
         self._stumbled = False
         """Whether something of the last answer could not be appended."""
+        self._damaged: set[Partition] = set()
+        """Partitions of which damaged messages were sent last."""
+        self._checks: set[Partition] = set()
+        """Those of them that the leader was asked to check on this connection."""
         self._changed: set[Partition] = set()
         self._not_reached: set[Partition] = set()
         self._reported: set[Partition] = set()
@@ -102,6 +106,7 @@ class Follower:
         self.connection = None
         self._asked_s = None
         self._welcomed = self._fetching = self._ahead = self._stumbled = False
+        self._checks.clear()
 
     def welcomed(self, now_s: float, message: Welcome) -> None:
         """The leader is there. The directory knows its epoch by now; see `Node.learn`."""
@@ -157,6 +162,7 @@ class Follower:
         """A partition that the leader's metadata names no more is gone."""
         self._not_reached.discard(partition)
         self._changed.discard(partition)
+        self._damaged.discard(partition)
 
     def ask_ahead(self, now_s: float, message: Fetched) -> None:
         """An answer came, and is to be appended next: what is behind it is asked for before that,
@@ -209,6 +215,7 @@ class Follower:
         end = log.log_end_offset
         if end != before:
             self._changed.add(part.partition)
+            self._damaged.discard(part.partition)
         if part.log_start_offset > log.log_start_offset:
             log.raise_log_start(min(part.log_start_offset, end))
             self._changed.add(part.partition)
@@ -228,7 +235,8 @@ class Follower:
         for epoch, offset in part.epoch_starts:
             if epoch > log.epochs.last_epoch:
                 log.begin_epoch(epoch, max(offset, first))
-        log.append_stored(part.stored)
+        if not log.append_stored(part.stored):
+            self._damaged.add(part.partition)
         if part.stored.size_bytes and log.log_end_offset == first:
             self._stumbled = True
 
@@ -268,7 +276,12 @@ class Follower:
     def _fetch(self, now_s: float) -> None:
         if self.connection is None:
             return
-        positions = self._positions(self._changed)
+        # Once on a connection: where the leader finds nothing, it sends the same again.
+        checks = set() if self._ahead else self._damaged - self._checks
+        self._checks |= checks
+        positions = self._positions(self._changed | checks)
+        if checks:
+            positions = tuple([one._replace(check=one.partition in checks) for one in positions])
         self._changed = set()
         self._fetching = True
         self._asked_s = now_s

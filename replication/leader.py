@@ -250,7 +250,7 @@ class Leader:
 
     def _take(self, session: Session, position: Position) -> None:
         """Believe a position if the follower's log is a beginning of this one."""
-        partition, end, last_epoch, synced, log_start_offset = position
+        partition, end, last_epoch, synced, log_start_offset, _ = position
         part = self.partitions[partition]
         log = part.log
         diverging = self.divergence(log, end, last_epoch)

@@ -57,6 +57,9 @@ class Position(NamedTuple):
     synced: int
     """Everything below it is on its stable storage."""
     log_start_offset: int
+    check: bool = False
+    """In a `Fetch`: the messages sent from `end` on were damaged, so the leader checks what it has
+    stored there."""
 
 
 class Fetch(NamedTuple):

@@ -87,8 +87,9 @@ class PartitionLog(Protocol):
         """Whole sets from `offset` on; at least one, unless that is the log end."""
         ...
 
-    def append_stored(self, stored: Stored) -> None:
-        """Append what another log's `read_stored` gave at this log's end."""
+    def append_stored(self, stored: Stored) -> bool:
+        """Append what another log's `read_stored` gave at this log's end; false where that is
+        damaged, and nothing is appended."""
         ...
 
     def truncate(self, offset: int) -> None:

@@ -80,6 +80,7 @@ LEVEL_OF: Final[Mapping[str, str]] = MappingProxyType(
         "clock_stepped": "warning",
         "connection_dropped": "warning",
         "connection_refused": "warning",
+        "damaged_on_the_way": "warning",
         "deletion_failed": "warning",
         "http_request_refused": "warning",
         "disk_reserve_short": "warning",

@@ -224,11 +224,18 @@ class Scrubber:
             known = self._checks[segment] = now_s, task
         return known[1]
 
-    async def checked(self, log: Log, offset: int) -> None:
-        """Return when the segment that holds `offset` was checked, or after `CHECK_WAIT_S`."""
-        task = self.check(log, log.segment_list.holding(offset))
-        if task is not None:
-            await asyncio.wait({task}, timeout=CHECK_WAIT_S)
+    async def checked(
+        self, log: Log, offset: int, *, within_s: float | None = CHECK_WAIT_S
+    ) -> bool:
+        """Wait until the segment that holds `offset` was checked, for so long at most; whether it
+        was, and is good."""
+        await self._logs.prepare([] if log.prepared else [log])
+        segment = log.segment_list.holding(offset)
+        task = self.check(log, segment)
+        if task is None:
+            return False
+        await asyncio.wait({task}, timeout=within_s)
+        return task.done() and segment.damaged is None
 
     async def _check(self, log: Log, segment: Segment) -> None:
         async with self._one_check:

@@ -40,7 +40,6 @@ async def check_stored(services: Services, doubted: Sequence[tuple[str, FetchPar
     for topic, wanted in doubted[:CHECKED_MAX]:
         with suppress(HorologError, OSError):
             log = services.logs.find(topic, wanted.partition)
-            await services.logs.prepare([log] if not log.prepared else ())
             await services.scrubber.checked(log, wanted.fetch_offset)
 
 

@@ -26,6 +26,7 @@ from ...storage.log.log import Log
 from ..groups.service import GroupService
 from ..parking import ParkingLot
 from ..replicated_store import ReplicatedStore
+from ..scrubbing import Scrubber
 from ..syncing import synced_to
 from ..work import Work
 from .asked_topics import AskedTopics
@@ -84,6 +85,7 @@ class Cluster:
         commits: GroupCommit,
         work: Work,
         produces: ParkingLot,
+        scrubber: Scrubber,
         store: ReplicatedStore,
         groups: GroupService,
         native_address: str,
@@ -121,7 +123,7 @@ class Cluster:
         self.people = People(self)
         self.addresses = BrokerAddresses(self)
         self.standing = Standing(self)
-        self.damage = DamageWatch(self)
+        self.damage = DamageWatch(self, scrubber)
         self.decider = decides(self)
         self.node: Node = self.decider.node
         self._role: object = None
@@ -391,7 +393,7 @@ class Cluster:
     def _look_at_metadata(self) -> None:
         """A broker that cannot read what all others go by lacks what they have."""
         node = self.node
-        if self.store.metadata.failure is None:
+        if self.stored.metadata.blocks is None:
             return
         if not node.identity.in_doubt:
             node.remember(node.identity._replace(in_doubt=True))

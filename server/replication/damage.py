@@ -1,15 +1,13 @@
 """Damage that is met while a broker of a cluster runs, at its own reads or at a follower's."""
 
 from collections.abc import Sequence
-from functools import partial
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.errors import CodedError
-from ...protocol.records.kernel.terms import Problem
+from ...protocol.errors import HorologError
 from ...replication.messages import Position
 from ...replication.partition_log import Partition
-from ...storage.log.segment_scan import SegmentScan, scan_log_file
-from ...storage.read.slices import Slice
+from ..scrubbing import Scrubber
 from .channel import Channel
 from .stored_log import StoredLog
 
@@ -20,25 +18,25 @@ LOOK_S: Final = 1.0
 """How often a leader that has damage looks whether another broker can lead."""
 
 CHECKS_MAX: Final = 8
-"""Partitions that are looked at closely for one connection of a follower."""
-
-CHECKED_BYTES: Final = 1 << 20
-"""So much is looked at; more where a set takes more."""
+"""Partitions that are checked for one request of a follower."""
 
 
 class DamageWatch:
     """Reports damage to the state machine.
 
-    Messages go to followers unlooked at. A follower that finds them damaged takes none of them and
-    comes again; where it ends as it did the last time, the leader looks at what it would send.
+    The leader sends messages without looking at them. A follower that gets damaged ones appends
+    none of them, and asks the leader to check what it has stored.
     """
 
-    def __init__(self, cluster: "Cluster") -> None:
+    def __init__(self, cluster: "Cluster", scrubber: Scrubber) -> None:
         self._cluster = cluster
+        self._scrubber = scrubber
         self._hurt = bool(cluster.stored.hurt())
         self._looked_s = 0.0
-        self._behind: dict[int, tuple[int, dict[Partition, int]]] = {}
-        """By follower, its connection, and where it ended on that at first, where it was behind."""
+        self._checking: set[Partition] = set()
+        """Partitions that are checked for a follower now."""
+        self._found_good: dict[Partition, tuple[int, int]] = {}
+        """By partition, the follower and the offset for which it was reported as good last."""
 
     def look(self) -> None:
         """Report damage that was met; that of a leader again and again, until another one leads."""
@@ -54,50 +52,32 @@ class DamageWatch:
         if hurt:
             cluster.happens(lambda _: cluster.node.damaged())
 
-    def fetched(self, channel: Channel, positions: Sequence[Position]) -> None:
-        """A follower asked for what follows its positions."""
-        number, before = self._behind.get(channel.broker_id, (0, {}))
-        if number == channel.number:
+    def doubted(self, channel: Channel, positions: Sequence[Position]) -> None:
+        """Check what a follower got damaged. Its next answer does not wait for that."""
+        doubted = [one for one in positions if one.check]
+        if not doubted or channel.closed or not self._cluster.leads:
             return
-        logs = self._cluster.stored.logs
-        behind = {
-            one.partition: one.end
-            for one in positions
-            if one.partition in logs and one.end < logs[one.partition].log_end_offset
-        }
-        self._behind[channel.broker_id] = channel.number, behind
-        stuck = [key for key, end in behind.items() if before.get(key) == end]
-        for partition in stuck[:CHECKS_MAX]:
-            self._suspect(logs[partition], behind[partition])
+        for one in doubted[:CHECKS_MAX]:
+            stored = self._cluster.stored.logs[one.partition]
+            if one.partition not in self._checking and one.end < stored.log_end_offset:
+                self._checking.add(one.partition)
+                self._cluster.start_work(self._check(stored, one.end, channel.broker_id))
 
-    def _suspect(self, stored: StoredLog, offset: int) -> None:
+    async def _check(self, stored: StoredLog, offset: int, broker_id: int) -> None:
+        partition = stored.partition
         try:
-            found = stored.log.replica.read(offset, CHECKED_BYTES).found
-        except (CodedError, OSError):
-            return  # That was met already, and reported.
-        if found.segment is not None and found.size:
-            self._cluster.start_work(self._check(stored, found))
-
-    async def _check(self, stored: StoredLog, found: Slice) -> None:
-        segment = found.segment
-        assert segment is not None
-        scans: list[SegmentScan] = []
-        end = found.position + found.size
-        scan = partial(
-            scan_log_file,
-            segment.file,
-            found.position,
-            end,
-            next_offset=segment.base_offset,
-            gaps=True,
-            check_crc=True,
-        )
-        try:
-            await self._cluster.in_reading_thread(lambda: scans.append(scan()))
-        except OSError:
-            return  # Nothing is known of it then.
-        bad = scans[0]
-        cut_off = bad.problem is Problem.PARTIAL and bad.good_bytes > found.position
-        if bad.problem is Problem.NONE or cut_off or segment not in stored.log.segments:
-            return
-        segment.damage(bad.good_bytes)
+            with suppress(HorologError, OSError):
+                good = await self._scrubber.checked(stored.log, offset, within_s=None)
+                if good and self._found_good.get(partition) != (broker_id, offset):
+                    self._found_good[partition] = broker_id, offset
+                    self._cluster.observe(
+                        "damaged_on_the_way",
+                        topic=partition[0],
+                        partition=partition[1],
+                        offset=offset,
+                        broker=broker_id,
+                        advice="what is stored here is good: look at that broker's memory, and at "
+                        "the network",
+                    )
+        finally:
+            self._checking.discard(partition)

@@ -92,7 +92,7 @@ class Followers:
             if not channel.closed:
                 self._event(channel, message)
             return None
-        self._cluster.damage.fetched(channel, message.positions)
+        self._cluster.damage.doubted(channel, message.positions)
         return self._fetch(channel, message)
 
     def _place_or_keep(self, channel: Channel, topic_id: str, position: Position) -> bool:

@@ -150,7 +150,7 @@ class ReplicaFetcher:
             if self._reported is not None:
                 await asyncio.sleep(self._pause_s)
                 self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
-            failure = cluster.store.metadata.failure
+            failure = cluster.stored.metadata.blocks
             if failure is not None:
                 raise StorageError(failure.message)
             if not connection.address:

@@ -94,6 +94,7 @@ def join_cluster(
         commits=services.commits,
         work=services.work,
         produces=services.produces,
+        scrubber=services.scrubber,
         store=store,
         groups=services.groups,
         native_address=native_address,

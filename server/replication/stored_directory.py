@@ -50,7 +50,8 @@ class StoredDirectory:
         self.logs: dict[Partition, StoredLog] = {METADATA: self.metadata}
         self._unopened: set[Partition] = set()
         """Partitions that there are, whose logs cannot be opened."""
-        self.damaged = bool(directory.missing or directory.metadata.in_doubt)
+        in_doubt = directory.metadata.in_doubt
+        self.damaged = bool(directory.missing or in_doubt or self.metadata.hurt)
         """Whether the start found that something is missing."""
         self._identity = identity
         self._owners = owners

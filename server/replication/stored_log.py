@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import Any, Protocol
 
-from ...protocol.errors import CodedError, StorageError
+from ...protocol.errors import CodedError, CorruptMessage, StorageError
 from ...replication.partition_log import Partition, Stored
 from ...storage.log.log import Log
 from ...storage.replica.copy_facts import CopyFacts
@@ -158,16 +158,27 @@ class StoredLog:
             self._secure.failed(self.log, error)
             return Stored(None, offset, 0)
 
-    def append_stored(self, stored: Stored) -> None:
+    def append_stored(self, stored: Stored) -> bool:
         """Changes nothing, where it cannot be appended: other partitions go on."""
         stretch: Stretch | None = stored.data
+        if stretch is None:
+            return True
+        due = self.log.log_end_offset
         try:
-            if stretch is not None:
-                self.log.replica.append(stretch.records, stretch.facts)
-                if self._secure.failing:
-                    self._secure.failing.pop(self.partition, None)
+            self.log.replica.append(stretch.records, stretch.facts)
         except CodedError as error:
-            self._secure.failed(self.log, error)
+            # Asked for ahead, it may go on behind messages that could not be appended.
+            goes_on_elsewhere = stretch.facts.offset != due
+            if not (goes_on_elsewhere and self.partition in self._secure.failing):
+                self._secure.failed(self.log, error)
+            return goes_on_elsewhere or isinstance(error, StorageError)
+        if len(stretch.records) and self.log.log_end_offset == due:
+            text = f"{len(stretch.records)} bytes from offset {due} on have no whole entry"
+            self._secure.failed(self.log, CorruptMessage(text))
+            return False
+        if self._secure.failing:
+            self._secure.failing.pop(self.partition, None)
+        return True
 
     def truncate(self, offset: int) -> None:
         replica = self.log.replica

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from ...protocol.errors import StorageError
 from ...replication.partition_log import Partition
 from ...storage.metadata.folder import METADATA_PARTITION
 from ...storage.metadata.metadata_log import MetadataLog
@@ -39,12 +40,19 @@ class StoredMetadata(StoredLog):
     def sync_for_acks_all(self) -> None:
         return None
 
+    @property
+    def blocks(self) -> StorageError | None:
+        """Why the broker cannot go by what it copies: a record that is no record. What is damaged
+        here is copied again from the leader, and so does not keep it from following."""
+        return None if self.damaged_from is not None else self.metadata.failure
+
     def begin_epoch(self, epoch: int, offset: int) -> None:
         if self._leads and self.log.epochs.history.last_epoch != epoch:
             self.metadata.lead(epoch)
 
     def truncate(self, offset: int) -> None:
-        self.metadata.truncate(offset)
+        # Damage is all that is cut off while there is some: no position is confirmed meanwhile.
+        self.metadata.truncate(offset, comes_again=self.damaged_from is not None)
         self.moved()
 
     def producers_at_start(self) -> "StoredMetadata":

@@ -104,7 +104,12 @@ def _read_position(one: ReplicaPosition) -> Position:
         )
     partition = one.topic, one.partition
     return Position(
-        partition, one.end_offset, one.last_epoch, one.synced_offset, one.log_start_offset
+        partition,
+        one.end_offset,
+        one.last_epoch,
+        one.synced_offset,
+        one.log_start_offset,
+        one.check,
     )
 
 
@@ -141,6 +146,7 @@ def _write_position(one: Position, topic_id: str) -> ReplicaPosition:
         last_epoch=one.last_epoch,
         synced_offset=one.synced,
         log_start_offset=one.log_start_offset,
+        check=one.check,
     )
 
 

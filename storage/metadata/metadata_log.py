@@ -328,9 +328,9 @@ class MetadataLog:
             self._drop()
         return start
 
-    def truncate(self, offset: int) -> int:
+    def truncate(self, offset: int, *, comes_again: bool = False) -> int:
         """As `Replica.truncate`. What was applied of what goes, after an election with loss, is
-        taken back by `next_change`."""
+        taken back by `next_change`; but not where it `comes_again`, as it was committed."""
         self._wanted_start = 0
         if offset <= self.log.log_start_offset:
             # Messages below the log start may be there still, of an epoch that goes.
@@ -339,6 +339,7 @@ class MetadataLog:
             self.log.replica.truncate(offset)
         end = self.log.log_end_offset
         self._match_from = min(self._match_from, end)
+        known = self._changes.metadata_offset
         if end < self.state_offset:
             # Nothing here says what there was at `end`; at 0 there was nothing.
             self._forget_all()
@@ -348,7 +349,10 @@ class MetadataLog:
             self._current.forget_reading()
             if self.failure is not None:
                 self._rebuild(self._stored(), min(self._current.limit, end))
-        self._note_no_more()
+        if comes_again:
+            self._match_from = max(self._match_from, known)
+        else:
+            self._note_no_more()
         return self.log.log_end_offset
 
     def _note_no_more(self) -> None:

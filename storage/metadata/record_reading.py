@@ -1,13 +1,15 @@
 """Reading the records of a metadata log."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
-from ...protocol.errors import CodedError, StorageError
+from ...protocol.errors import CodedError, CorruptMessage, StorageError
 from ...protocol.records.kernel import walk
+from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.messages.message import records
 from ..log.log import Log
-from ..read.slices import read_slice
+from ..read.slices import Slice, read_slice
 from .records import MAX_RECORD_BYTES, MalformedRecord, MetadataRecord, decode_record
 
 _READ_BYTES: Final = 1 << 20
@@ -47,8 +49,19 @@ def read_records(log: Log, start: int, limit: int) -> Iterator[tuple[int, int, M
                 offset += 1
                 yield offset, len(value or b"") + _MESSAGE_BYTES, record
         except (MalformedRecord, CodedError, OSError) as error:
+            if isinstance(error, CorruptMessage):
+                _note_damage(found)
             raise StorageError(
                 f"{log.path}: the record at offset {offset} cannot be applied: {error}; "
                 "nothing from there on is"
             ) from error
         offset = walk(data, 0, len(data), check_crc=False).last_offset + 1
+
+
+def _note_damage(found: Slice) -> None:
+    """Note bytes whose CRC is wrong as damage of their segment: a follower copies them again."""
+    with suppress(OSError):
+        data = found.read()
+        good = walk(data, 0, len(data))
+        if found.segment is not None and good.problem not in (Problem.NONE, Problem.PARTIAL):
+            found.segment.damage(found.position + good.end)

@@ -26,6 +26,7 @@ class Stretch(NamedTuple):
     times_ms: list[int]
     bases: list[int]
     """The segments that begin in it."""
+    damaged: bool = False
 
 
 class Watcher(Protocol):
@@ -52,6 +53,7 @@ class SimulatedLog:
         "_before_cut",
         "_epochs",
         "_last",
+        "_refused",
         "bad_from",
         "checkpoint",
         "damage_known",
@@ -78,6 +80,8 @@ class SimulatedLog:
         """From here to the end of its segment the stored bytes are bad, whether the broker knows
         it or not."""
         self.damage_known = False
+        self._refused = False
+        """Whether the last messages that were sent were damaged."""
         self._epochs = EpochHistory()
         self.history_lost = False
         self.log_start_offset = 0
@@ -105,6 +109,11 @@ class SimulatedLog:
     @property
     def damaged_from(self) -> int | None:
         return self.bad_from if self.damage_known else None
+
+    @property
+    def _is_sent(self) -> bool:
+        """Whether a leader sends what is bad: only CRCs show it, at which it does not look."""
+        return self.bad_from is not None and bool(self.bad_from % 2) and not self.damage_known
 
     def go_bad(self, offset: int) -> None:
         """A bit of a stored message flips, or a file is cut short."""
@@ -183,22 +192,34 @@ class SimulatedLog:
 
     def stretch(self, offset: int, end: int) -> Stretch:
         """Messages and their times, up to the log end, or to what cannot be read."""
-        if self.bad_from is not None and self.bad_from < end:
-            if offset < self.bad_from:
-                end = self.bad_from
-            elif offset < self.times.segment_of(self.bad_from)[1]:
-                end = offset
-                self.find_damage()
+        bad_from, damaged = self.bad_from, False
+        if bad_from is not None and bad_from < end:
+            in_front = offset < bad_from
+            if in_front or offset < self.times.segment_of(bad_from)[1]:
+                damaged = self._is_sent
+                if not damaged:
+                    end = bad_from if in_front else offset
+                    if not in_front:
+                        self.find_damage()
         times = self.times
         return Stretch(
-            self.entries[offset:end], times.of[offset:end], times.bases_between(offset, end)
+            self.entries[offset:end],
+            times.of[offset:end],
+            times.bases_between(offset, end),
+            damaged,
         )
 
-    def append_stored(self, stored: Stored) -> None:
+    def append_stored(self, stored: Stored) -> bool:
         stretch: Stretch = stored.data
+        if stretch.damaged:
+            self._refused = True
+            return False
         first = stored.next_offset - len(stretch.entries)
         if first != len(self.entries):
+            if self._refused:
+                return True  # It was asked for before that.
             raise Violation(f"what begins at {first} is appended at {len(self.entries)}")
+        self._refused = False
         for offset, entry in enumerate(stretch.entries, first):
             if entry is not None:
                 self._last[entry[1]] = (entry[2], offset)
@@ -207,6 +228,7 @@ class SimulatedLog:
             self.take_times(first, stretch)
         else:  # A line of an epoch without a message says nothing.
             self._epochs = self._epochs.cut(first)
+        return True
 
     def take_times(self, first: int, stretch: Stretch) -> None:
         """As a follower: the leader's segments and times."""

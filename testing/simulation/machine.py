@@ -21,6 +21,7 @@ from ...replication.effects import (
     Transact,
 )
 from ...replication.in_sync import InSyncReplicas
+from ...replication.messages import Fetch, FromFollower
 from ...replication.node import Node
 from ...replication.partition_log import Partition
 from ...replication.settings import Incarnation
@@ -301,6 +302,7 @@ class Machine:
             self.simulation.network.left(wire, not to_leader, silent=True)
             node.closed(wire)
         elif to_leader:
+            self._check_for(message)
             node.from_follower(self.now_s, wire, message)
         else:
             if self.simulation.seed % 2:
@@ -308,6 +310,13 @@ class Machine:
                 self.settle()
             node.from_leader(self.now_s, wire, message)
         self.settle()
+
+    def _check_for(self, message: FromFollower) -> None:
+        """Check what a follower got damaged."""
+        if isinstance(message, Fetch):
+            for position in message.positions:
+                if position.check and position.partition in self.directory.logs:
+                    self.directory.logs[position.partition].find_damage()
 
     def answered(self, request: "Request", answer: Any) -> None:
         """etcd's answer arrives."""

@@ -135,3 +135,27 @@ async def test_the_only_broker_in_sync_keeps_its_bytes_and_leads(
             await read_all(addresses)
         (text,) = first.services.scrubber.damages()
         assert text.startswith(f"{TOPIC}-0 is damaged at byte")
+
+
+async def test_a_follower_whose_metadata_log_is_damaged_at_its_start_is_in_sync_again(
+    place: Path, etcd: EtcdProcess
+) -> None:
+    """It leaves the ISR with what it had, and enters it once."""
+    settings = Settings(etcd, 2)
+    async with running_broker(place / "broker1", **settings.of(1)) as first:
+        await until(lambda: leads(first))
+        async with running_broker(place / "broker2", **settings.of(2)) as second:
+            await until(lambda: in_sync(second))
+            async with Admin(settings.addresses) as admin:
+                await admin.create_topic(TOPIC)
+            await until(lambda: TOPIC in second.directory.topics())
+            assert second.directory.metadata is not None
+            path = second.directory.metadata.log.segments[0].log_path
+        stored = path.read_bytes()
+        path.write_bytes(stored[:-1] + bytes([stored[-1] ^ 1]))
+        async with running_broker(place / "broker2", **settings.of(2)) as second:
+            await until(lambda: all_in_sync([first, second]))
+            await until(lambda: in_sync(second))
+            assert path.read_bytes() == stored
+            assert second.services.cluster is not None
+            assert not second.services.cluster.node.identity.in_doubt

@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,12 @@ from horolog import Consumer
 from horolog.client.cluster.any_replica import AnyReplica
 from horolog.protocol.errors import PolicyViolation, StorageError
 from horolog.replication import hand_node
-from horolog.replication.partition_log import Identity
+from horolog.replication.messages import Position
+from horolog.replication.partition_log import Identity, Stored
 from horolog.server.replication import replica_fetcher
+from horolog.server.replication.channel import Channel
+from horolog.server.replication.stored_log import StoredLog, Stretch
+from horolog.server.replication.stored_metadata import METADATA
 from horolog.storage.files import SystemFiles
 from horolog.testing.files import FaultyFiles
 from horolog.testing.requests import create_topic
@@ -153,11 +158,12 @@ async def test_a_follower_keeps_a_damaged_log_while_its_leader_s_is_damaged_too(
 async def test_a_follower_copies_its_damaged_metadata_log_again(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its topics stay as they are."""
+    """Its topics stay as they are, and no message of them is copied again."""
     monkeypatch.setattr(hand_node, "LEAVING_S", 0.1)
     async with members(place) as all_:
         await with_topics(all_)
         leader, follower = all_[1], all_[2]
+        copied = follower.log(TOPIC)
         log = follower.cluster.stored.metadata.log
         await eventually(lambda: log.flusher.synced_offset == log.log_end_offset)
         path = log.segments[0].log_path
@@ -167,7 +173,8 @@ async def test_a_follower_copies_its_damaged_metadata_log_again(
         await eventually(lambda: path.read_bytes() == good)
         await all_.in_sync(leader)
         assert follower.cluster.stored.hurt() == []
-        assert follower.log(TOPIC).log_end_offset == COUNT
+        assert follower.log(TOPIC) is copied
+        assert copied.log_end_offset == COUNT
         await leader.call(create_topic("new"))
         await leader.produce("new", "a")
         await eventually(lambda: follower.log("new").log_end_offset == 1)
@@ -253,6 +260,45 @@ async def test_damage_that_a_start_finds_is_copied_again(place: Path) -> None:
         assert path.read_bytes() == stored
 
 
+@pytest.mark.parametrize("harm", ["offset", "content"])
+async def test_a_metadata_log_that_cannot_be_read_at_the_start_is_copied_again(
+    place: Path, harm: str
+) -> None:
+    """The follower goes by none of it before."""
+    async with members(place) as all_:
+        await with_topics(all_)
+        leader, follower = all_[1], all_[2]
+        path = follower.cluster.stored.metadata.log.segments[0].log_path
+        folder = follower.log(TOPIC).path
+        folder_before = folder.stat().st_ino
+        await follower.stop()
+        good = path.read_bytes()
+        if harm == "offset":
+            spoil_last_offset(path)
+        else:
+            path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        await follower.start(follow=leader)
+        await all_.in_sync(leader)
+        assert path.read_bytes() == good
+        await leader.call(create_topic("new"))
+        await leader.produce("new", "a")
+        await eventually(lambda: follower.log("new").log_end_offset == 1)
+        assert follower.log(TOPIC).log_end_offset == COUNT
+        assert folder.stat().st_ino == folder_before
+        await eventually(lambda: follower.cluster.standing.not_ready() == "")
+
+
+def spoil_last_offset(path: Path) -> None:
+    """Change the offset of the last entry of a log file, which no CRC covers."""
+    stored = bytearray(path.read_bytes())
+    position = following = 0
+    while following < len(stored):
+        position = following
+        following += 12 + int.from_bytes(stored[position + 8 : position + 12], "big")
+    stored[position] ^= 0x10
+    path.write_bytes(stored)
+
+
 @pytest.mark.parametrize("how", ["alone", "promoted"])
 async def test_a_leader_whose_epochs_cannot_be_read_keeps_its_messages(
     place: Path, how: str
@@ -334,11 +380,13 @@ def spoil_epochs(member: Member) -> None:
     (member.data_dir / f"{TOPIC}-0" / "leader-epoch-checkpoint").write_text("garbage\n")
 
 
-async def test_a_leader_is_told_of_what_nobody_can_copy(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Messages go to followers unlooked at. What a follower cannot take the leader looks at."""
-    monkeypatch.setattr(replica_fetcher, "AGAIN_S", 0.3)
+def never_connects_again(member: Member) -> None:
+    """What a follower could not copy it does not ask for on another connection."""
+    member.cluster.fetcher.look = lambda: None
+
+
+async def test_a_leader_checks_what_a_follower_gets_damaged(place: Path) -> None:
+    """Messages go to followers unlooked at. The follower asks for the check in its next fetch."""
     async with members(place) as all_:
         leader, follower = all_[1], all_[2]
         await leader.start(cluster_create=True)
@@ -348,9 +396,12 @@ async def test_a_leader_is_told_of_what_nobody_can_copy(
         flip(leader, 20)
         events = observed(leader)
         await follower.start(follow=leader)
+        never_connects_again(follower)
         found = await eventually(lambda: [one for one in events if one[0] == "segment_damaged"])
         assert found[0][1]["position"] == 0
         assert leader.cluster.stored.hurt() == [(TOPIC, 0)]
+        follower.cluster.node.follower.drop()
+        follower.cluster.settle()
         failing = await eventually(lambda: leader.cluster.stored.failing.get((TOPIC, 0)))
         assert "damaged at byte 0" in failing
         assert leader.cluster.people.figures().not_copied == 1
@@ -359,6 +410,113 @@ async def test_a_leader_is_told_of_what_nobody_can_copy(
         await eventually(lambda: follower.log(OTHER).log_end_offset == 1)
         assert leader.cluster.people.describe().in_sync == [1]
         assert len([one for one in events if one[0] == "segment_damaged"]) == 1
+        (text,) = damages(leader)
+        assert text.startswith(f"{TOPIC}-0 is damaged at byte 0")
+
+
+async def test_a_leader_checks_its_metadata_log_for_a_follower(place: Path) -> None:
+    async with members(place) as all_:
+        leader, follower = await left_by_its_follower(all_)
+        shutil.rmtree(follower.data_dir)
+        log = leader.cluster.stored.metadata.log
+        path = log.segments[0].log_path
+        stored = path.read_bytes()
+        path.write_bytes(stored[:-1] + bytes([stored[-1] ^ 1]))
+        await follower.start(follow=leader)
+        never_connects_again(follower)
+        await eventually(lambda: leader.cluster.stored.hurt())
+        assert leader.cluster.stored.hurt() == [METADATA]
+        (text,) = damages(leader)
+        assert text.startswith("__metadata-0 is damaged at byte ")
+
+
+SIZE_AT = 8
+"""Where an entry says how large it is."""
+
+
+class DamagingNetwork:
+    """Damages a byte of what a follower gets of a partition, so many times."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, topic: str, times: int, at: int = -1
+    ) -> None:
+        self.left = times
+        append = StoredLog.append_stored
+
+        def damaged(stored_log: StoredLog, stored: Stored) -> bool:
+            stretch = stored.data
+            if self.left and stored_log.partition[0] == topic and stretch and stretch.records:
+                self.left -= 1
+                records = bytearray(stretch.records)
+                records[at] ^= 0x40
+                stored = stored._replace(data=Stretch(bytes(records), stretch.facts))
+            return append(stored_log, stored)
+
+        monkeypatch.setattr(StoredLog, "append_stored", damaged)
+
+
+def told_of(member: Member, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """What the cluster of a broker tells from now on."""
+    events: list[tuple[str, dict[str, Any]]] = []
+    monkeypatch.setattr(
+        member.cluster, "observe", lambda name, **fields: events.append((name, fields))
+    )
+    return events
+
+
+@pytest.mark.parametrize(("topic", "at"), [(TOPIC, -1), (METADATA[0], -1), (TOPIC, SIZE_AT)])
+async def test_messages_that_were_damaged_on_the_way_are_copied_at_once(
+    place: Path, monkeypatch: pytest.MonkeyPatch, topic: str, at: int
+) -> None:
+    """The leader finds its own good, and says so. By a size that is wrong none may be whole."""
+    async with members(place) as all_:
+        leader, follower = await left_by_its_follower(all_)
+        shutil.rmtree(follower.data_dir)
+        events = told_of(leader, monkeypatch)
+        DamagingNetwork(monkeypatch, topic, 1, at)
+        await follower.start(follow=leader)
+        never_connects_again(follower)
+        await all_.in_sync(leader)
+        found = await eventually(lambda: [one for one in events if one[0] == "damaged_on_the_way"])
+        assert [(one["topic"], one["offset"], one["broker"]) for _, one in found] == [(topic, 0, 2)]
+        assert leader.cluster.stored.hurt() == []
+        assert follower.cluster.stored.failing == {}
+        assert follower.log(TOPIC).log_end_offset == COUNT
+
+
+async def test_a_follower_that_always_gets_damaged_messages_has_them_checked_once(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each connection asks for one check, and all of them get the result of the first."""
+    monkeypatch.setattr(replica_fetcher, "AGAIN_S", 0.1)
+    async with members(place) as all_:
+        leader, follower = await left_by_its_follower(all_)
+        shutil.rmtree(follower.data_dir)
+        assert leader.broker is not None
+        events = told_of(leader, monkeypatch)
+        asked: list[Position] = []
+        doubted = leader.cluster.damage.doubted
+
+        def noted(channel: Channel, positions: Sequence[Position]) -> None:
+            asked.extend(one for one in positions if one.check)
+            doubted(channel, positions)
+
+        leader.cluster.damage.doubted = noted
+        network = DamagingNetwork(monkeypatch, TOPIC, -1)
+        await follower.start(follow=leader)
+        await eventually(lambda: len(asked) >= 4)
+        connections = [one for one in events if one[0] == "follower_came"]
+        assert len(asked) <= len(connections)
+        assert {one[:2] for one in asked} == {((TOPIC, 0), 0)}
+        size_bytes = leader.log(TOPIC).size_bytes
+        figures = leader.broker.figures
+        await eventually(lambda: figures.scrubbed_bytes)
+        assert figures.scrubbed_bytes == size_bytes
+        assert [one[0] for one in events].count("damaged_on_the_way") == 1
+        assert follower.cluster.people.figures().not_copied == 1
+        assert "CORRUPT_MESSAGE" in follower.cluster.standing.not_ready()
+        network.left = 0
+        await all_.in_sync(leader)
 
 
 async def test_a_leader_finds_nothing_wrong_with_a_follower_s_full_disk(

@@ -582,15 +582,15 @@ async def test_a_damaged_partition_keeps_no_other_one_back(place: Path) -> None:
         await follower.start(follow=leader)
         await eventually(lambda: "good" in follower.cluster.directory.topics())
         await eventually(lambda: follower.log("good").log_end_offset == 3)
-        await eventually(lambda: ("bad", 0) in follower.cluster.stored.failing)
+        await eventually(lambda: ("bad", 0) in leader.cluster.stored.failing)
         assert follower.log("bad").log_end_offset < 3
         assert (await leader.status()).in_sync == [1]
         await leader.produce("good", "d")
         await eventually(lambda: follower.log("good").log_end_offset == 4)
         stored[-1] ^= 1
         path.write_bytes(stored)
-        follower.cluster.node.follower.drop()
-        follower.cluster.settle()
+        await leader.stop()
+        await leader.start(cluster_alone=True)
         await all_.in_sync(leader)
 
 

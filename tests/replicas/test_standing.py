@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from horolog.cli.cluster import commands
-from horolog.cli.cluster.log_ends import ends_as_text, ends_of
+from horolog.cli.cluster.log_ends import contested_as_text, ends_as_text, ends_of
 from horolog.client.cluster.servers import Servers, parse_servers
 from horolog.clock import SystemClock
 from horolog.protocol.api.cluster.describe_replicas import (
@@ -353,3 +353,30 @@ def test_ends_of_another_epoch_say_which() -> None:
         ["partitions that end alike at all of them: 0"],
     ]
     assert ends_as_text(ends_of([answer(2)])) == []
+
+
+def test_an_epoch_that_was_led_twice_is_named_with_whose_messages_each_broker_has() -> None:
+    def answer(broker_id: int, *ends: LogEnd) -> DescribeReplicasResponse:
+        return DescribeReplicasResponse(
+            epoch=7,
+            broker_id=broker_id,
+            contested_epoch=7,
+            contested_leader=broker_id,
+            log_ends=list(ends),
+        )
+
+    agreed = LogEnd(topic="agreed", partition=0, end=5, epoch=6)
+    contested = LogEnd(topic=TOPIC, partition=0, end=2_300, epoch=7, contested_from=2_100)
+    shorter = LogEnd(topic=TOPIC, partition=0, end=2_200, epoch=7, contested_from=2_100)
+    empty, title, columns, *rows = contested_as_text(
+        [answer(2, agreed, shorter), answer(1, agreed, contested)]
+    )
+    assert empty == ""
+    assert title == "epoch 7 was led by two brokers; messages of it, and of later ones:"
+    shown = [re.split(r"  +", line) for line in (columns, *rows)]
+    assert shown == [
+        ["partition", "at broker", "from offset", "until", "led by broker"],
+        ["t-0", "1", "2,100", "2,300", "1"],
+        ["t-0", "2", "2,100", "2,200", "2"],
+    ]
+    assert contested_as_text([answer(1, agreed)]) == []

@@ -193,14 +193,15 @@ class StoredToo(SimulatedLog):
         stretch = self.stretch(offset, offset + len(some))
         return Stored((stretch, data, facts), offset + len(some), max(len(some), 1))
 
-    def append_stored(self, stored: Stored) -> None:
+    def append_stored(self, stored: Stored) -> bool:
         simulated, data, facts = stored.data
         self.stored.follow()
         stretch = Stretch(data, CopyFacts.decode(facts))
         self.stored.append_stored(Stored(stretch, stored.next_offset, len(data)))
         count = len(simulated.entries)
-        super().append_stored(Stored(simulated, stored.next_offset, count))
+        appended = super().append_stored(Stored(simulated, stored.next_offset, count))
         self.check()
+        return appended
 
     def truncate(self, offset: int) -> None:
         super().truncate(offset)

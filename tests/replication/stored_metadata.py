@@ -197,9 +197,9 @@ class StoredMetadataToo(StoredToo):
             position += read_header(data, position).size_bytes
         return position
 
-    def append_stored(self, stored: Stored) -> None:
+    def append_stored(self, stored: Stored) -> bool:
         self.said += read(stored.data[1])
-        super().append_stored(stored)
+        return super().append_stored(stored)
 
     def lead(self, epoch: int) -> None:
         self.stored.lead(epoch)

@@ -15,14 +15,14 @@ MESSAGES = 6
 
 
 class Cluster:
-    """Two brokers, both in sync, with some messages."""
+    """Brokers, all of them in sync, with some messages."""
 
-    def __init__(self) -> None:
-        self.simulation = Simulation(8, Options(brokers=2, swarm=False, damages=True))
+    def __init__(self, brokers: int = 2) -> None:
+        self.simulation = Simulation(8, Options(brokers=brokers, swarm=False, damages=True))
         for machine in self.simulation.machines.values():
             if machine.node is None:
                 machine.start()
-        self.until(lambda: len(self.simulation.etcd.state.isr) == 2)
+        self.until(lambda: len(self.simulation.etcd.state.isr) == brokers)
         self.leader = next(it for it in self.machines if it.node and it.node.leader)
         self.follower = next(it for it in self.machines if it is not self.leader)
         for _ in range(MESSAGES):
@@ -56,6 +56,11 @@ def log_of(machine: Machine) -> SimulatedLog:
 
 def leads(machine: Machine) -> bool:
     return machine.node is not None and machine.node.leader is not None
+
+
+def damage_unseen(machine: Machine) -> None:
+    """Damage that only CRCs show: the leader sends it."""
+    log_of(machine).go_bad(1)
 
 
 def damage(machine: Machine) -> None:
@@ -125,3 +130,27 @@ def test_a_broker_that_meets_damage_after_it_stood_for_election_does_not_lead(
     cluster.until(lambda: leads(leader) and len(simulation.etcd.state.isr) == 2)
     assert log_of(follower).entries == log_of(leader).entries
     assert len(log_of(leader).entries) == MESSAGES
+
+
+@pytest.mark.parametrize("brokers", [2, 3])
+def test_a_follower_that_gets_damaged_messages_has_its_leader_check(brokers: int) -> None:
+    """Another member in sync leads then; a leader that is alone goes on, and knows the damage."""
+    cluster = Cluster(brokers)
+    leader = cluster.leader
+    *others, late = [it for it in cluster.machines if it is not leader]
+    late.stop(silent=False)
+    cluster.until(lambda: len(cluster.simulation.etcd.state.isr) == brokers - 1)
+    log_of(late).truncate_fully(0, None)
+    damage_unseen(leader)
+    late.start()
+    if not others:
+        cluster.until(lambda: log_of(leader).damage_known)
+        assert leads(leader)
+        assert log_of(late).entries == log_of(leader).entries[:1]
+        return
+    cluster.until(lambda: leads(others[0]))
+    cluster.until(lambda: len(cluster.simulation.etcd.state.isr) == brokers)
+    for machine in cluster.machines:
+        assert log_of(machine).bad_from is None
+        assert log_of(machine).entries == log_of(others[0]).entries
+        assert len(log_of(machine).entries) == MESSAGES

@@ -69,6 +69,12 @@ class ReplicaPosition:
     last_epoch: int = int32(doc="Leader epoch of its last message; -1 for none.")
     synced_offset: int = int64(doc="Everything below it is on its stable storage.")
     log_start_offset: int = int64(doc="First offset that it has.")
+    check: bool = boolean(
+        since=1,
+        default=False,
+        doc="Fetch: the messages sent from `end_offset` on were damaged: the leader checks what it "
+        "has stored there.",
+    )
 
 
 @holds_values(MAX_REPLICATE_VALUES)
