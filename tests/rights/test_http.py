@@ -13,8 +13,8 @@ from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.security.acl_terms import Operation as Op
 from horolog.protocol.api.security.acl_terms import Permission
 from horolog.server.broker import Broker
-from horolog.server.page.routes import ANSWERS
 from horolog.server.page.access import ASKED_FOR
+from horolog.server.page.routes import ANSWERS
 from horolog.server.web.server import State
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import create_topic, message_set, produce
