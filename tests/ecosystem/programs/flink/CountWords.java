@@ -5,6 +5,7 @@ import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.configuration.Configuration;
+import org.apache.flink.connector.base.DeliveryGuarantee;
 import org.apache.flink.connector.kafka.sink.KafkaRecordSerializationSchema;
 import org.apache.flink.connector.kafka.sink.KafkaSink;
 import org.apache.flink.connector.kafka.source.KafkaSource;
@@ -48,6 +49,7 @@ public final class CountWords {
             StreamExecutionEnvironment.createLocalEnvironment(1, settings);
         KafkaSink<String> sink = KafkaSink.<String>builder()
             .setBootstrapServers(arguments[0])
+            .setDeliveryGuarantee(DeliveryGuarantee.AT_LEAST_ONCE)
             .setRecordSerializer(CountWords::message)
             .build();
         flink.fromSource(source.build(), WatermarkStrategy.noWatermarks(), "words").uid("words")
