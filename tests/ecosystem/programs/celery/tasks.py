@@ -9,10 +9,12 @@ from celery import Celery
 application = Celery("tasks", broker=f"confluentkafka://{os.environ['ADDRESS']}")
 
 
-@application.task(name="note")
-def note(number: int) -> None:
+def _note(number: int) -> None:
     with Path(os.environ["NOTES"]).open("a") as notes:
         notes.write(f"{number}\n")
+
+
+note = application.task(_note, name="note")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,10 @@ def main(address: str, class_path: str, action: str, *more: str) -> None:
         .getOrCreate()
     )
     kafka = {"kafka.bootstrap.servers": address, "subscribe": "words"}
-    {"count": _count, "copy": _copy}[action](spark, kafka, *more)
+    if action == "count":
+        _count(spark, kafka, *more)
+    else:
+        _copy(spark, kafka, *more)
     spark.stop()
 
 
