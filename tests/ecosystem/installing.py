@@ -20,7 +20,7 @@ CACHE: Final = Path(__file__).resolve().parents[2] / "build" / "ecosystem"
 _INSTALL_SECONDS: Final = 600
 
 _PIP: Final = "pip==26.3"
-"""It needs a third of the processor time that the pip of Python 3.11 needs for a package."""
+"""It needs half the processor time that the pip of Python 3.11 needs."""
 
 
 def not_installed(reason: str) -> None:

@@ -21,6 +21,8 @@ COUNTS: Final = [
 _SECONDS: Final = 60.0
 _NOW: Final = 0
 """As librdkafka has it."""
+_START_MS: Final = 1_700_000_000_000
+_MINUTE_MS: Final = 60_000
 
 
 class Messages:
@@ -41,6 +43,13 @@ class Messages:
         for value in values:
             producer.produce(topic, value.encode(), value.encode(), 0, timestamp=time_ms)
         assert producer.flush(_SECONDS) == 0
+
+    def send_minutes(self, topic: str, *minutes: Sequence[str]) -> list[int]:
+        """Send values with times a minute apart, which are given back."""
+        times_ms = [_START_MS + number * _MINUTE_MS for number in range(len(minutes))]
+        for time_ms, values in zip(times_ms, minutes, strict=True):
+            self.send(topic, values, time_ms=time_ms)
+        return times_ms
 
     def read(self, topic: str, count: int) -> list[tuple[bytes | None, bytes | None]]:
         """Key and value of the first messages of partition 0."""

@@ -13,9 +13,6 @@ from .running import run, running
 _LIMIT_SECONDS = 900
 """Maven fetches the programs the first time."""
 
-_START_MS = 1_700_000_000_000
-_MINUTE_MS = 60_000
-
 pytestmark = [pytest.mark.ecosystem, pytest.mark.timeout(_LIMIT_SECONDS)]
 
 
@@ -49,9 +46,7 @@ def test_a_range_of_times_is_counted(
     flink: list[object], messages: Messages, tmp_path: Path
 ) -> None:
     """The start belongs to it, the end does not."""
-    for minute, words in enumerate((["before"], WORDS, ["after"])):
-        messages.send("words", words, time_ms=_START_MS + minute * _MINUTE_MS)
-    times_ms = [_START_MS + minute * _MINUTE_MS for minute in (1, 2)]
+    _, *times_ms = messages.send_minutes("words", ["before"], WORDS, ["after"])
     run([*flink, "range", *times_ms], tmp_path / "log", seconds=180)
     assert _counts(messages.read("counts", messages.end("counts"))) == COUNTS[: len(WORDS)]
 

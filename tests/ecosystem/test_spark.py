@@ -14,9 +14,6 @@ from .running import run
 _LIMIT_SECONDS = 900
 """The first run installs Spark."""
 
-_NOW_MS = 1_700_000_000_000
-_MINUTE_MS = 60_000
-
 pytestmark = [pytest.mark.ecosystem, pytest.mark.timeout(_LIMIT_SECONDS)]
 
 
@@ -49,9 +46,7 @@ def test_a_batch_has_the_messages_between_two_times(
     command: list[object], messages: Messages, tmp_path: Path
 ) -> None:
     """The start belongs to it, the end does not."""
-    for minute, words in enumerate((["before"], WORDS, ["after"])):
-        messages.send("words", words, time_ms=_NOW_MS + minute * _MINUTE_MS)
-    times_ms = [_NOW_MS + minute * _MINUTE_MS for minute in (1, 2)]
+    _, *times_ms = messages.send_minutes("words", ["before"], WORDS, ["after"])
     run([*command, "copy", *times_ms], tmp_path / "log", seconds=300)
     copied = [value for _, value in messages.read("copied", messages.end("copied"))]
     assert copied == [word.encode() for word in WORDS]
