@@ -18,7 +18,7 @@ COUNTS: Final = [
 ]
 """What a program that counts words makes of `WORDS` twice."""
 
-_SECONDS: Final = 60.0
+_SECONDS: Final = 180.0
 _NOW: Final = 0
 """As librdkafka has it."""
 _START_MS: Final = 1_700_000_000_000
