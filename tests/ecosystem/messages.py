@@ -1,11 +1,15 @@
 """What a test sends to a program of others, and what it reads of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.cimpl import NewTopic
+
+from horolog.testing.waiting import wait_until
 
 WORDS: Final = ["a", "b", "a", "c", "a"]
 COUNTS: Final = [
@@ -14,7 +18,11 @@ COUNTS: Final = [
 ]
 """What a program that counts words makes of `WORDS` twice."""
 
-_SECONDS: Final = 60.0
+_SECONDS: Final = 180.0
+_NOW: Final = 0
+"""As librdkafka has it."""
+_START_MS: Final = 1_700_000_000_000
+_MINUTE_MS: Final = 60_000
 
 
 class Messages:
@@ -23,22 +31,49 @@ class Messages:
     def __init__(self, address: str) -> None:
         self._servers: dict[str, str | int | float | bool] = {"bootstrap.servers": address}
 
-    def send(self, topic: str, values: Sequence[str]) -> None:
+    def create(self, topic: str, settings: Mapping[str, str]) -> None:
+        """Create a topic of one partition."""
+        new = NewTopic(topic, 1, 1, config=dict(settings))
+        admin = AdminClient(self._servers)
+        admin.create_topics([new])[topic].result(_SECONDS)
+
+    def send(self, topic: str, values: Sequence[str], *, time_ms: int = _NOW) -> None:
         """Send values to partition 0; each is its own key."""
         producer = Producer(self._servers)
         for value in values:
-            producer.produce(topic, value.encode(), value.encode(), 0)
+            producer.produce(topic, value.encode(), value.encode(), 0, timestamp=time_ms)
         assert producer.flush(_SECONDS) == 0
+
+    def send_minutes(self, topic: str, *minutes: Sequence[str]) -> list[int]:
+        """Send values with times a minute apart, which are given back."""
+        times_ms = [_START_MS + number * _MINUTE_MS for number in range(len(minutes))]
+        for time_ms, values in zip(times_ms, minutes, strict=True):
+            self.send(topic, values, time_ms=time_ms)
+        return times_ms
 
     def read(self, topic: str, count: int) -> list[tuple[bytes | None, bytes | None]]:
         """Key and value of the first messages of partition 0."""
         settings = {**self._servers, "group.id": "reading", "enable.auto.commit": False}
-        consumer = Consumer(settings)
-        try:
+        with closing(Consumer(settings)) as consumer:
             consumer.assign([TopicPartition(topic, 0, 0)])
             return list(_first(consumer, count))
-        finally:
-            consumer.close()
+
+    def end(self, topic: str) -> int:
+        """The offset after the last message of partition 0."""
+        with closing(Consumer({**self._servers, "group.id": "reading"})) as consumer:
+            offsets = consumer.get_watermark_offsets(TopicPartition(topic, 0), _SECONDS)
+        assert offsets is not None, topic
+        return offsets[1]
+
+    def wait_committed(self, group: str, topic: str, offset: int) -> None:
+        """Wait until a group committed an offset for partition 0."""
+        partition = TopicPartition(topic, 0)
+        with closing(Consumer({**self._servers, "group.id": group})) as consumer:
+            wait_until(
+                lambda: consumer.committed([partition], _SECONDS)[0].offset == offset,
+                within_s=_SECONDS,
+                state=lambda: str(consumer.committed([partition], _SECONDS)),
+            )
 
     def compacted(self) -> set[str]:
         """The topics that are compacted."""

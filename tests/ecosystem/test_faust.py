@@ -9,8 +9,12 @@ from .installing import PROGRAMS, python_of
 from .messages import COUNTS, WORDS, Messages
 from .running import running
 
+_LIMIT_SECONDS = 600
+"""The first run installs faust."""
+
 
 @pytest.mark.ecosystem
+@pytest.mark.timeout(_LIMIT_SECONDS)
 def test_its_table_comes_back_from_the_changelog(
     address: str, messages: Messages, tmp_path: Path
 ) -> None:
