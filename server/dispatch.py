@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 from ..protocol.api.broker.api_versions import API_VERSIONS
 from ..protocol.api.encodings import Encoding
 from ..protocol.api.framing import Frame
-from ..protocol.api.log.fetch import FETCH
 from ..protocol.api.log.list_offsets import LIST_OFFSETS
 from ..protocol.api.log.produce import PRODUCE
 from ..protocol.api.native.frames import Request, RequestHead
 from ..protocol.api.pieces import Pieces, hash_texts, weigher
 from ..protocol.api.registry import APIS
-from ..protocol.api.schema import Api, kind
+from ..protocol.api.schema import Api, ServedBy, kind
 from ..protocol.api.writing import AnswersEncoder, Written
 from ..protocol.errors import NO_ERROR, CodedError, PolicyViolation, UnsupportedVersion
 from ..protocol.limits import LARGE_REQUEST_BYTES
@@ -67,9 +66,6 @@ _held_bytes_of: Final[Callable[[Later], int]] = attrgetter("held_bytes")
 
 Admit = Callable[[int], bool]
 """Says whether a request may be worked on that takes so many bytes."""
-
-_READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key})
-
 
 READ_FIRST_BYTES: Final = 4 * 1024
 """Frames of up to so many bytes are read before it is asked whether there is room for the work on
@@ -177,6 +173,9 @@ class Dispatcher:
             for version in APIS[key].versions(native=encoding.NATIVE):
                 found = _Kind(services, encoding, APIS[key], version, handle)
                 self._kinds[kind(key, version)] = found
+        self._reads = frozenset(
+            key for key in handlers_of_many if APIS[key].served_by is ServedBy.LEADER_OR_FOLLOWER
+        )
         self._versions = {
             key: APIS[key].versions(native=encoding.NATIVE) for key in handlers if key in APIS
         }
@@ -289,7 +288,7 @@ class Dispatcher:
         the loop: all but reads, and kinds that are never handled together, such as a follower's
         fetches: they gain nothing by that."""
         found = self._kind_of(frame)
-        return found is not None and found >> 8 not in _READS
+        return found is not None and found >> 8 not in self._reads
 
     def answer(self, frames: Frames, most: int, caller: Caller) -> Iterable[Answer]:
         """Take the next request off `frames` and answer it, as `answer_one`.

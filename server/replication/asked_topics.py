@@ -156,7 +156,7 @@ class AskedTopics:
     ) -> ReplicateResponse | Later:
         """Make the topics that clients of a follower ask about. Raises `CodedError` where this
         broker does not lead, or does not know yet what topics there are."""
-        self._cluster.serving.check(CREATE_TOPICS.key)
+        self._cluster.serving.check(CREATE_TOPICS)
         missing = services.creations.missing(request.topics)
         if not missing:
             return self._made(services, request, {})

@@ -18,10 +18,10 @@ from ..outcomes import CloseConnection
 from .checked_request import CheckedRequest
 
 
-def guarded(api: Api, needs: Sequence[Need], handler: Handler) -> Handler:
-    """`handler` for those who have the rights that `needs` says."""
-    whole = [need for need in needs if need.how is How.WHOLE]
-    each = [need for need in needs if need.how is How.EACH]
+def guarded(api: Api, handler: Handler) -> Handler:
+    """`handler` for clients that have the rights of the request."""
+    whole = [need for need in api.rights if need.how is How.WHOLE]
+    each = [need for need in api.rights if need.how is How.EACH]
 
     def handle(services: Services, request: Any, call: Call) -> Any:
         checked = CheckedRequest(services, api, request, call)

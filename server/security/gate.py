@@ -1,16 +1,12 @@
-"""What is answered before a login: which versions there are, and the login itself."""
+"""Requests of connections without a login: the broker answers those that `before_login` says."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from ...protocol.api.broker.api_versions import API_VERSIONS
 from ...protocol.api.encodings import Encoding
 from ...protocol.api.framing import Frame, ProtocolError
 from ...protocol.api.native.frames import RequestHead
 from ...protocol.api.registry import APIS
-from ...protocol.api.security.authenticate import AUTHENTICATE
-from ...protocol.api.security.sasl_authenticate import SASL_AUTHENTICATE
-from ...protocol.api.security.sasl_handshake import SASL_HANDSHAKE
 from ...protocol.errors import CodedError, IllegalSaslState, SaslAuthenticationFailed
 from ...protocol.limits import LENGTH_BYTES
 from ..dispatch import Dispatcher
@@ -19,10 +15,7 @@ from ..network.sending import Answer, Deferred
 from .logins import Logins, Step
 from .session import LoginState, Session
 
-ANSWERED: Final = frozenset(
-    {API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key, AUTHENTICATE.key}
-)
-"""Requests that need no login."""
+_ANSWERED: Final = frozenset(api.key for api in APIS.values() if api.before_login)
 
 
 class Gate:
@@ -48,7 +41,7 @@ class Gate:
         if session.raw:
             return (self._answer_raw(session, frame),)
         head, _ = self._encoding.open_request(frame)
-        if head.api_key in ANSWERED:
+        if head.api_key in _ANSWERED:
             return (self._dispatcher.answer_one(frame, caller),)
         api = APIS.get(head.api_key)
         name = f"request {head.api_key}" if api is None else api.name
