@@ -17,7 +17,7 @@ made of that. A message object is a `msgspec.Struct`.
 """
 
 from collections.abc import Callable, Sequence
-from enum import Enum, auto
+from enum import StrEnum
 from typing import Any, Final, TypedDict, TypeVar, Unpack, cast, dataclass_transform
 
 import msgspec
@@ -421,15 +421,14 @@ def structs_of(struct: type[Any]) -> Sequence[type[Any]]:
     return found
 
 
-class ServedBy(Enum):
+class ServedBy(StrEnum):
     """Which brokers of a cluster serve a request. A single broker serves every request."""
 
-    LEADER = auto()
-    LEADER_OR_FOLLOWER = auto()
-    """The leader, or a follower where the request has `allow_follower`."""
-    COORDINATOR = auto()
+    LEADER = "the leader"
+    LEADER_OR_FOLLOWER = "the leader, or a follower (`allow_follower`)"
+    COORDINATOR = "the coordinator"
     """The leader, as the coordinator of consumer groups."""
-    ANY_BROKER = auto()
+    ANY_BROKER = "any broker"
 
 
 @value_class

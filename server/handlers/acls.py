@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.security.acls import (
+    CREATE_ACLS,
+    DELETE_ACLS,
+    DESCRIBE_ACLS,
     AclCreationResult,
     AclDescription,
     AclFilterResult,
@@ -21,6 +24,7 @@ from ...protocol.errors import CodedError, SecurityDisabled
 from ..outcomes import error_name
 from ..security.audit import DONE
 from .base import Call, Later, Services, in_turns
+from .registration import handles
 
 if TYPE_CHECKING:
     from ..security.acls import Acl
@@ -36,6 +40,7 @@ def _disabled(services: Services) -> SecurityDisabled | None:
     )
 
 
+@handles(DESCRIBE_ACLS)
 def describe(
     services: Services, request: DescribeAclsRequest, call: Call
 ) -> DescribeAclsResponse | Later:
@@ -73,6 +78,7 @@ def _describing(services: Services, request: DescribeAclsRequest) -> Pieces[Desc
     return DescribeAclsResponse(resources=list(resources.values()))
 
 
+@handles(CREATE_ACLS)
 def create(
     services: Services, request: CreateAclsRequest, call: Call
 ) -> CreateAclsResponse | Later:
@@ -120,6 +126,7 @@ def _creating(services: Services, request: CreateAclsRequest, call: Call) -> Pie
     return Later(ready, lambda: in_turns(services, answering()), alone=True)
 
 
+@handles(DELETE_ACLS)
 def delete(
     services: Services, request: DeleteAclsRequest, call: Call
 ) -> DeleteAclsResponse | Later:

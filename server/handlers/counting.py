@@ -4,7 +4,7 @@ from array import array
 from itertools import pairwise
 from typing import Final
 
-from ...protocol.api.log.count_by_time import CountByTimeRequest, CountByTimeResponse
+from ...protocol.api.log.count_by_time import COUNT_BY_TIME, CountByTimeRequest, CountByTimeResponse
 from ...protocol.api.log.list_offsets import BY_APPEND, BY_TIMESTAMP
 from ...protocol.errors import InvalidRequest, OffsetOutOfRange
 from ...protocol.limits import MAX_INTERVALS
@@ -13,6 +13,7 @@ from ...storage.index.time_mapping import Unreadable
 from ...storage.log.log import Log
 from ...storage.read.windows import TimeWindow
 from .base import Call, Later, Services
+from .registration import handles
 
 _SEGMENTS: Final = 1_000
 """Segments that one answer is about at most."""
@@ -27,6 +28,7 @@ _SETS: Final = 20_000
 """Sets whose append times are looked at without a break."""
 
 
+@handles(COUNT_BY_TIME)
 def handle(services: Services, request: CountByTimeRequest, call: Call) -> Later:
     task = services.work.start(_answer(services, request))
     return Later(task, task.result)

@@ -5,13 +5,19 @@ import shutil
 
 from ... import __version__
 from ...config.broker_table import AS_REACHED
-from ...protocol.api.broker.describe_broker import DescribeBrokerRequest, DescribeBrokerResponse
+from ...protocol.api.broker.describe_broker import (
+    DESCRIBE_BROKER,
+    DescribeBrokerRequest,
+    DescribeBrokerResponse,
+)
 from ...protocol.records.kernel import FORM
 from ..network.listener import files_wanted
 from .base import Call, Later, Services
 from .min_insync import most_in_sync, unmet_topics
+from .registration import handles
 
 
+@handles(DESCRIBE_BROKER)
 def handle(services: Services, request: DescribeBrokerRequest, call: Call) -> Later:
     """Asks the file system, which may take its time, in a thread."""
     data_dir = services.settings.data_dir.absolute()

@@ -1,6 +1,7 @@
 """describe-log: the segments of partitions, and what retention says of each."""
 
 from ...protocol.api.log.describe_log import (
+    DESCRIBE_LOG,
     DescribedSearch,
     DescribedSegment,
     DescribeLogPartitionResult,
@@ -15,8 +16,12 @@ from ...storage.read.search import Found
 from ..searching import searched
 from ..work import Turns
 from .base import Call, Later, Services
+from .registration import handles
+from .repeats import refusing_repeats
 
 
+@handles(DESCRIBE_LOG)
+@refusing_repeats(DESCRIBE_LOG)
 def handle(services: Services, request: DescribeLogRequest, call: Call) -> Later:
     """What is asked for twice is answered once."""
     task = services.work.start(_answer(services, request))

@@ -1,6 +1,7 @@
 """describe-producers: the idempotent producers that partitions know."""
 
 from ...protocol.api.log.describe_producers import (
+    DESCRIBE_PRODUCERS,
     DescribeProducersPartitionResult,
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -10,8 +11,12 @@ from ...protocol.api.log.describe_producers import (
 from ...protocol.limits import MAX_LISTED_PRODUCERS
 from ...storage.producers.producer_states import Producer
 from .base import Call, Later, Services
+from .registration import handles
+from .repeats import refusing_repeats
 
 
+@handles(DESCRIBE_PRODUCERS)
+@refusing_repeats(DESCRIBE_PRODUCERS)
 def handle(services: Services, request: DescribeProducersRequest, call: Call) -> Later:
     task = services.work.start(_describe(services, request))
     return Later(task, task.result)

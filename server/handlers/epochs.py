@@ -1,6 +1,7 @@
 """Leader epochs, as clients mean and ask for them; and offset-for-leader-epoch."""
 
 from ...protocol.api.log.offset_for_leader_epoch import (
+    OFFSET_FOR_LEADER_EPOCH,
     UNDEFINED,
     OffsetForLeaderEpochPartition,
     OffsetForLeaderEpochPartitionResult,
@@ -11,6 +12,8 @@ from ...protocol.api.log.offset_for_leader_epoch import (
 from ...protocol.cluster_errors import FencedLeaderEpoch, UnknownLeaderEpoch
 from ...storage.log.log import Log
 from .base import Call, Later, Services
+from .registration import handles
+from .repeats import refusing_repeats
 
 
 def check_epoch(services: Services, epoch: int) -> None:
@@ -42,6 +45,8 @@ def epoch_of(services: Services, log: Log, offset: int) -> int:
     return UNDEFINED if services.cluster is None else log.epochs.history.epoch_at(offset)
 
 
+@handles(OFFSET_FOR_LEADER_EPOCH)
+@refusing_repeats(OFFSET_FOR_LEADER_EPOCH)
 def handle(services: Services, request: OffsetForLeaderEpochRequest, call: Call) -> Later:
     task = services.work.start(_answer(services, request))
     return Later(task, task.result)

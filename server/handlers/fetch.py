@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from ...protocol.api.log.fetch import (
+    FETCH,
     READ_COMMITTED,
     WHOLE_EPOCHS,
     AbortedTransaction,
@@ -40,6 +41,7 @@ from .fetch_places import (
     partitions_of,
     place_of,
 )
+from .registration import handles_many
 
 FIRST_VERSION_WITH_V1 = 2
 """Older fetches speak message format v0 only."""
@@ -68,7 +70,9 @@ def newest_format(version: int) -> int:
     return 1 if version >= FIRST_VERSION_WITH_V1 else 0
 
 
-def _answer(services: Services, request: FetchRequest, version: int) -> FetchResponse | Later:
+@handles_many(FETCH, most=1)  # The next one is taken up if this answer leaves room for it.
+@each_alone
+def handle_many(services: Services, request: FetchRequest, version: int) -> FetchResponse | Later:
     if request.session_epoch not in WHOLE_EPOCHS:
         # A client that gets this error asks for all of its partitions in every fetch.
         return FetchResponse(error_code=UnknownFetchSession.code, topics=[])
@@ -89,9 +93,6 @@ def _asks_for_one(request: FetchRequest) -> bool:
     """Whether a fetch is for one partition, as most are, and its reader doubts nothing."""
     topics = request.topics
     return len(topics) == 1 and len(topics[0].partitions) == 1 and not topics[0].partitions[0].check
-
-
-handle_many: Final = each_alone(_answer)
 
 
 def _finished(

@@ -3,20 +3,27 @@
 from typing import Final
 
 from ...protocol.api.groups.find_coordinator import (
+    FIND_COORDINATOR,
     GROUP,
     TRANSACTION,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from ...protocol.api.groups.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ...protocol.api.groups.join_group import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
+from ...protocol.api.groups.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
+from ...protocol.api.groups.join_group import (
+    JOIN_GROUP,
+    JoinGroupMember,
+    JoinGroupRequest,
+    JoinGroupResponse,
+)
 from ...protocol.api.groups.leave_group import (
+    LEAVE_GROUP,
     LeaveGroupRequest,
     LeaveGroupResponse,
     LeavingMember,
     LeftMember,
 )
-from ...protocol.api.groups.sync_group import SyncGroupRequest, SyncGroupResponse
+from ...protocol.api.groups.sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupResponse
 from ...protocol.api.pieces import Pieces
 from ...protocol.errors import (
     InvalidRequest,
@@ -29,6 +36,7 @@ from ..groups.member import IdGiven, Joined, Joining, Protocol, Refused, Synced
 from ..groups.service import Answer
 from ..security.session import ANONYMOUS
 from .base import Call, Later, Services, in_turns
+from .registration import handles
 
 FIRST_VERSION_THAT_GIVES_IDS: Final = 4
 """Of join-group: clients of it join again with the id that they get (KIP-394)."""
@@ -37,6 +45,7 @@ FIRST_VERSION_OF_MANY: Final = 3
 """Of leave-group: a request names all members that leave."""
 
 
+@handles(FIND_COORDINATOR)
 def find_coordinator(
     services: Services, request: FindCoordinatorRequest, call: Call
 ) -> FindCoordinatorResponse:
@@ -51,6 +60,7 @@ def find_coordinator(
     return FindCoordinatorResponse(node_id=services.settings.broker_id, host=host, port=port)
 
 
+@handles(JOIN_GROUP)
 def join(services: Services, request: JoinGroupRequest, call: Call) -> Later:
     """Answered when all members have joined, or were waited for long enough; with a member id at
     once where the client has to bring one."""
@@ -92,6 +102,7 @@ def join(services: Services, request: JoinGroupRequest, call: Call) -> Later:
     return Later(answer, make, may_hurry=True)
 
 
+@handles(SYNC_GROUP)
 def sync(services: Services, request: SyncGroupRequest, call: Call) -> Later:
     """Answered when the leader has brought the assignments."""
     check_name(request.group_id)
@@ -120,6 +131,7 @@ def _outcome(answer: Answer) -> IdGiven | Joined | Synced:
     return outcome
 
 
+@handles(HEARTBEAT)
 def heartbeat(services: Services, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
     check_name(request.group_id)
     services.groups.heartbeat(
@@ -128,6 +140,7 @@ def heartbeat(services: Services, request: HeartbeatRequest, call: Call) -> Hear
     return HeartbeatResponse()
 
 
+@handles(LEAVE_GROUP)
 def leave(services: Services, request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse | Later:
     """Drop a member, or each that the request names."""
     check_name(request.group_id)

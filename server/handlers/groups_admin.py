@@ -6,11 +6,13 @@ A group is one that has, or had, members since the broker started, and any name 
 from functools import partial
 
 from ...protocol.api.groups.delete_groups import (
+    DELETE_GROUPS,
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
 from ...protocol.api.groups.describe_groups import (
+    DESCRIBE_GROUPS,
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
@@ -18,6 +20,7 @@ from ...protocol.api.groups.describe_groups import (
 )
 from ...protocol.api.groups.list_groups import (
     CLASSIC,
+    LIST_GROUPS,
     ListedGroup,
     ListGroupsRequest,
     ListGroupsResponse,
@@ -31,8 +34,10 @@ from ..groups.group import Group
 from ..groups.states import State
 from .allowed import allowed_bits
 from .base import Call, Later, Services
+from .registration import handles
 
 
+@handles(DESCRIBE_GROUPS)
 def describe(services: Services, request: DescribeGroupsRequest, call: Call) -> Later:
     """State and members of each group that is named; one that does not exist is `Dead`."""
     task = services.work.start(_describe(services, request, call))
@@ -81,6 +86,7 @@ def _described(group: Group) -> DescribedGroup:
     )
 
 
+@handles(LIST_GROUPS)
 def list_all(services: Services, request: ListGroupsRequest, call: Call) -> Later:
     """The groups that the filters let through, those with members first."""
     task = services.work.start(_list(services, request))
@@ -117,6 +123,7 @@ async def _list(services: Services, request: ListGroupsRequest) -> ListGroupsRes
     )
 
 
+@handles(DELETE_GROUPS)
 def delete(services: Services, request: DeleteGroupsRequest, call: Call) -> Later:
     """Forget groups that have no members, and their positions."""
     task = services.work.start(_delete(services, request))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any, Final
+from typing import Any
 
 from ...protocol.api.log.fetch import READ_COMMITTED
 from ...protocol.api.log.list_offsets import (
@@ -11,6 +11,7 @@ from ...protocol.api.log.list_offsets import (
     EARLIEST,
     LARGEST,
     LATEST,
+    LIST_OFFSETS,
     OF_TIERS,
     ListOffsetsPartition,
     ListOffsetsPartitionResult,
@@ -26,6 +27,7 @@ from ..parking import Partition
 from ..work import Turns
 from .base import Later, Services, each_alone
 from .epochs import check_epoch, current_epoch, epoch_of
+from .registration import handles_many
 from .repeats import repeats
 
 CONSUMER = -1
@@ -39,7 +41,9 @@ Steps = Iterator[Log | Search[Any] | None]
 a search that does opens a large set."""
 
 
-def _answer(
+@handles_many(LIST_OFFSETS, most=64)  # A search may take a turn of the event loop.
+@each_alone
+def handle_many(
     services: Services, request: ListOffsetsRequest, version: int
 ) -> ListOffsetsResponse | Later:
     """Most searches are a few index look-ups and are answered at once. Whatever takes longer
@@ -58,9 +62,6 @@ def _answer(
             break
     task = services.work.start(_finish(services, listing, steps, waits_for))
     return Later(task, task.result)
-
-
-handle_many: Final = each_alone(_answer)
 
 
 def _visible_end(log: Log, request: ListOffsetsRequest) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from ...protocol.api.log.describe_log_dirs import (
+    DESCRIBE_LOG_DIRS,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -11,8 +12,10 @@ from ...protocol.api.log.describe_log_dirs import (
 )
 from ...protocol.errors import UnknownTopicOrPartition
 from .base import Call, Later, Services
+from .registration import handles
 
 
+@handles(DESCRIBE_LOG_DIRS)
 def handle(services: Services, request: DescribeLogDirsRequest, call: Call) -> Later:
     task = services.work.start(_describe(services, request))
     return Later(task, task.result)

@@ -3,12 +3,21 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.api.security.authenticate import AuthenticateRequest, AuthenticateResponse
+from ...protocol.api.security.authenticate import (
+    AUTHENTICATE,
+    AuthenticateRequest,
+    AuthenticateResponse,
+)
 from ...protocol.api.security.sasl_authenticate import (
+    SASL_AUTHENTICATE,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
-from ...protocol.api.security.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ...protocol.api.security.sasl_handshake import (
+    SASL_HANDSHAKE,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from ...protocol.errors import (
     IllegalSaslState,
     SaslAuthenticationFailed,
@@ -16,6 +25,7 @@ from ...protocol.errors import (
 )
 from ..security.session import LoginState, Session
 from .base import Call, Later, Services
+from .registration import handles
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,6 +33,7 @@ if TYPE_CHECKING:
     from ..security.logins import Step
 
 
+@handles(SASL_HANDSHAKE)
 def handshake(
     services: Services, request: SaslHandshakeRequest, call: Call
 ) -> SaslHandshakeResponse:
@@ -37,6 +48,7 @@ def handshake(
     return response
 
 
+@handles(SASL_AUTHENTICATE)
 def sasl_authenticate(services: Services, request: SaslAuthenticateRequest, call: Call) -> Any:
     session = _session(call)
 
@@ -49,6 +61,7 @@ def sasl_authenticate(services: Services, request: SaslAuthenticateRequest, call
     return _answer(session, step, respond)
 
 
+@handles(AUTHENTICATE)
 def authenticate(services: Services, request: AuthenticateRequest, call: Call) -> Any:
     session = call.session
     if not request.mechanism:

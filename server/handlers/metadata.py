@@ -5,6 +5,7 @@ from typing import Final
 
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.topics.metadata import (
+    METADATA,
     MetadataBroker,
     MetadataPartition,
     MetadataRequest,
@@ -13,10 +14,12 @@ from ...protocol.api.topics.metadata import (
 )
 from ...storage.directory.topics import TopicEntry
 from .base import Call, Later, Services, in_turns
+from .registration import handles
 
 _PARTITIONS_AT_ONCE: Final = 200
 
 
+@handles(METADATA)
 def handle(services: Services, request: MetadataRequest, call: Call) -> MetadataResponse | Later:
     """Topics that are asked about, and that are to be made then, are made before the answer."""
     if _names_topics(request, call) and request.allow_auto_topic_creation:

@@ -5,6 +5,7 @@ from functools import partial
 from itertools import groupby
 
 from ...protocol.api.groups.offset_commit import (
+    OFFSET_COMMIT,
     OffsetCommitPartition,
     OffsetCommitPartitionResult,
     OffsetCommitRequest,
@@ -12,6 +13,7 @@ from ...protocol.api.groups.offset_commit import (
     OffsetCommitTopicResult,
 )
 from ...protocol.api.groups.offset_delete import (
+    OFFSET_DELETE,
     OffsetDeletePartitionResult,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -20,6 +22,7 @@ from ...protocol.api.groups.offset_delete import (
 from ...protocol.api.groups.offset_fetch import (
     LIST_NAMES,
     LIST_POSITIONS,
+    OFFSET_FETCH,
     OffsetFetchPartitionResult,
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -42,11 +45,14 @@ from ..groups.states import State
 from ..groups.subscription import CONSUMER, NoSubscription, topics_of
 from ..work import Turns
 from .base import Call, Later, Services, in_turns
+from .registration import handles
+from .repeats import answering_once
 
 FIRST_VERSION_WITH_ALL = 2
 """Of offset-fetch: null instead of topics asks for every position."""
 
 
+@handles(OFFSET_COMMIT)
 def commit(
     services: Services, request: OffsetCommitRequest, call: Call
 ) -> OffsetCommitResponse | Later:
@@ -133,6 +139,8 @@ def _position(
     )
 
 
+@handles(OFFSET_FETCH)
+@answering_once
 def fetch(
     services: Services, request: OffsetFetchRequest, call: Call
 ) -> OffsetFetchResponse | Later:
@@ -283,6 +291,7 @@ def _result(partition: int, position: Position | None) -> OffsetFetchPartitionRe
     )
 
 
+@handles(OFFSET_DELETE)
 def delete(services: Services, request: OffsetDeleteRequest, call: Call) -> Later:
     """Forget positions of a group, but for those in topics to which a member subscribes."""
     task = services.work.start(_delete(services, request))

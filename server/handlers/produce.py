@@ -9,6 +9,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from ...protocol.api.log.produce import (
+    PRODUCE,
     ProducePartition,
     ProducePartitionResult,
     ProduceRequest,
@@ -41,6 +42,7 @@ from .appends import (
 )
 from .base import Later, Services, in_turns
 from .durability import Outcome, when_durable, when_set_is_durable
+from .registration import handles_many
 
 AT_ONCE: Final = 16
 """Partitions of one request that are appended to without a look at the time."""
@@ -49,6 +51,7 @@ _topic_of: Final[Callable[[Partition], str]] = itemgetter(0)
 _timeout_of: Final[Callable[[ProduceRequest], int]] = attrgetter("timeout_ms")
 
 
+@handles_many(PRODUCE)
 def handle_many(
     services: Services, version: int, requests: Sequence[ProduceRequest]
 ) -> Sequence[Outcome]:

@@ -1,10 +1,16 @@
 """init-producer-id: an id for a producer that numbers its batches."""
 
-from ...protocol.api.log.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ...protocol.api.log.init_producer_id import (
+    INIT_PRODUCER_ID,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from ...protocol.errors import UnsupportedVersion
 from .base import Call, Later, Services
+from .registration import handles
 
 
+@handles(INIT_PRODUCER_ID)
 def handle(services: Services, request: InitProducerIdRequest, call: Call) -> Later:
     if request.transactional_id is not None:
         raise UnsupportedVersion(

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.security.client_quotas import (
+    ALTER_CLIENT_QUOTAS,
+    DESCRIBE_CLIENT_QUOTAS,
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     DescribeClientQuotasRequest,
@@ -18,11 +20,13 @@ from ...protocol.errors import CodedError
 from ..outcomes import error_name
 from ..security.audit import DONE
 from .base import Call, Later, Services, in_turns
+from .registration import handles
 
 if TYPE_CHECKING:
     from ..quotas.store import QuotaChange
 
 
+@handles(DESCRIBE_CLIENT_QUOTAS)
 def describe(
     services: Services, request: DescribeClientQuotasRequest, call: Call
 ) -> DescribeClientQuotasResponse | Later:
@@ -43,6 +47,7 @@ def _describing(
     return DescribeClientQuotasResponse(entries=entries)
 
 
+@handles(ALTER_CLIENT_QUOTAS)
 def alter(
     services: Services, request: AlterClientQuotasRequest, call: Call
 ) -> AlterClientQuotasResponse | Later:

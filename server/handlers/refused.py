@@ -3,9 +3,14 @@
 from collections.abc import Iterable
 from typing import Final
 
-from ...protocol.api.broker.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from ...protocol.api.broker.describe_quorum import (
+    DESCRIBE_QUORUM,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+)
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.topics.elect_leaders import (
+    ELECT_LEADERS,
     ElectLeadersPartitionResult,
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -13,6 +18,7 @@ from ...protocol.api.topics.elect_leaders import (
 )
 from ...protocol.errors import UnsupportedVersion
 from .base import Call, Later, Services, in_turns
+from .registration import handles
 
 _NO_ELECTION: Final = (
     "leaders of single partitions are not elected in Horolog: one broker leads all partitions; "
@@ -23,6 +29,7 @@ _NO_QUORUM: Final = (
 )
 
 
+@handles(ELECT_LEADERS)
 def elect_leaders(
     services: Services, request: ElectLeadersRequest, call: Call
 ) -> ElectLeadersResponse | Later:
@@ -58,6 +65,7 @@ def _refused(services: Services, request: ElectLeadersRequest) -> Pieces[ElectLe
     return ElectLeadersResponse(topics=topics)
 
 
+@handles(DESCRIBE_QUORUM)
 def describe_quorum(
     services: Services, request: DescribeQuorumRequest, call: Call
 ) -> DescribeQuorumResponse:

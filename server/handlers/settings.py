@@ -11,6 +11,7 @@ from ...protocol.api.pieces import Pieces
 from ...protocol.api.schema import replaced
 from ...protocol.api.topics import incremental_alter_configs
 from ...protocol.api.topics.alter_configs import (
+    ALTER_CONFIGS,
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -19,6 +20,7 @@ from ...protocol.api.topics.alter_configs import (
 )
 from ...protocol.api.topics.describe_configs import (
     BROKER_RESOURCE,
+    DESCRIBE_CONFIGS,
     FROM_BROKER,
     FROM_DEFAULT,
     FROM_TOPIC,
@@ -30,6 +32,7 @@ from ...protocol.api.topics.describe_configs import (
     DescribedConfig,
 )
 from ...protocol.api.topics.incremental_alter_configs import (
+    INCREMENTAL_ALTER_CONFIGS,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
@@ -42,6 +45,7 @@ from ...storage.directory.topics import TopicEntry
 from .base import Call, Later, Services, in_turns
 from .changing import answer_later
 from .min_insync import warn_of_topic
+from .registration import handles
 
 _SOURCES: Final = {"topic": FROM_TOPIC, "broker": FROM_BROKER, "default": FROM_DEFAULT}
 
@@ -51,6 +55,7 @@ _KAFKA_ONLY: Final = {
 """Settings of a Kafka broker that its tools ask for and that cannot be anything else here."""
 
 
+@handles(DESCRIBE_CONFIGS)
 def describe(
     services: Services, request: DescribeConfigsRequest, call: Call
 ) -> DescribeConfigsResponse | Later:
@@ -190,6 +195,7 @@ def _names(name: str) -> frozenset[str]:
     return _NAMES.get(name, frozenset((name,)))
 
 
+@handles(ALTER_CONFIGS)
 def alter(services: Services, request: AlterConfigsRequest, call: Call) -> Later:
     return answer_later(
         services,
@@ -207,6 +213,7 @@ def alter(services: Services, request: AlterConfigsRequest, call: Call) -> Later
     )
 
 
+@handles(INCREMENTAL_ALTER_CONFIGS)
 def alter_some(services: Services, request: IncrementalAlterConfigsRequest, call: Call) -> Later:
     return answer_later(
         services,

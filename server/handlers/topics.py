@@ -7,18 +7,21 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from ...protocol.api.topics.create_partitions import (
+    CREATE_PARTITIONS,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsResult,
     CreatePartitionsTopic,
 )
 from ...protocol.api.topics.create_topics import (
+    CREATE_TOPICS,
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
 from ...protocol.api.topics.delete_topics import (
+    DELETE_TOPICS,
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -34,11 +37,13 @@ from ...storage.directory.topics import TopicEntry
 from .base import Call, Later, Services
 from .changing import answer_later
 from .min_insync import warn_of_topic
+from .registration import handles
 
 DEFAULT = -1
 """`num_partitions` and `replication_factor` that leave the choice to the broker."""
 
 
+@handles(CREATE_TOPICS)
 def create(services: Services, request: CreateTopicsRequest, call: Call) -> Later:
     times = Counter(topic.name for topic in request.topics)
     topics = {topic.name: topic for topic in request.topics}
@@ -136,6 +141,7 @@ def _overrides(topic: CreatableTopic) -> dict[str, str]:
     return overrides
 
 
+@handles(CREATE_PARTITIONS)
 def create_partitions(services: Services, request: CreatePartitionsRequest, call: Call) -> Later:
     times = Counter(topic.name for topic in request.topics)
     topics = {topic.name: topic for topic in request.topics}
@@ -175,6 +181,7 @@ def _raising(
     )
 
 
+@handles(DELETE_TOPICS)
 def delete(services: Services, request: DeleteTopicsRequest, call: Call) -> Later:
     return answer_later(
         services,

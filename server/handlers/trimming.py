@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 
 from ...protocol.api.topics.delete_records import (
     ALL_READABLE,
+    DELETE_RECORDS,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -14,8 +15,10 @@ from ...storage.log.log import Log
 from ..parking import Partition
 from ..syncing import synced_to
 from .base import Call, Later, Services
+from .registration import handles
 
 
+@handles(DELETE_RECORDS)
 def handle(services: Services, request: DeleteRecordsRequest, call: Call) -> Later:
     task = services.work.start(_trim_all(services, request))
     return Later(task, task.result)

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.security.scram_credentials import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
     AlteredUser,
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -23,11 +25,13 @@ from ...protocol.errors import (
 )
 from ...protocol.limits import MAX_USERS
 from .base import Call, Later, Services, in_turns
+from .registration import handles
 
 if TYPE_CHECKING:
     from ..security.users import CredentialChange, Users
 
 
+@handles(DESCRIBE_USER_SCRAM_CREDENTIALS)
 def describe(
     services: Services, request: DescribeUserScramCredentialsRequest, call: Call
 ) -> DescribeUserScramCredentialsResponse | Later:
@@ -62,6 +66,7 @@ def _described(users: "Users", name: str, times: int) -> DescribedUser:
     return DescribedUser(user=name, credential_infos=infos)
 
 
+@handles(ALTER_USER_SCRAM_CREDENTIALS)
 def alter(
     services: Services, request: AlterUserScramCredentialsRequest, call: Call
 ) -> AlterUserScramCredentialsResponse | Later:

@@ -3,8 +3,10 @@
 import asyncio
 import errno
 import gc
+import re
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import horolog
 from horolog.protocol.api.broker.api_versions import API_VERSIONS, ApiVersionsRequest
 from horolog.protocol.api.cluster.replicate import REPLICATE, ReplicateRequest, Says
 from horolog.protocol.api.framing import ProtocolError
@@ -64,8 +67,25 @@ from horolog.testing.wire import Wire
 CALLER = Caller(("127.0.0.1", 7070), "127.0.0.1")
 
 
-def test_every_request_has_a_handler() -> None:
+def test_every_request_has_a_handler_rights_and_its_lines_in_the_docs() -> None:
+    docs = Path(horolog.__file__).parent / "docs"
+    protocol, rights = ((docs / name).read_text() for name in ("protocol.md", "security/rights.md"))
     assert set(HANDLERS) == set(APIS)
+    for api in APIS.values():
+        name = rf"\[{api.name}\]\(#{api.name}\)" if api.versions(native=True) else api.name
+        assert re.search(rf"^\| {api.key} \| {name} \|", protocol, re.M)
+        assert f"\n| {api.name} |" in rights
+
+
+def test_requests_that_need_no_right() -> None:
+    assert {api.name for api in APIS.values() if not api.rights} == {
+        "api-versions",
+        "authenticate",
+        "describe-cluster",
+        "list-transactions",
+        "sasl-authenticate",
+        "sasl-handshake",
+    }
 
 
 async def test_only_what_may_be_handled_together_waits_for_others(broker: Broker) -> None:
