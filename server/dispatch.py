@@ -23,11 +23,11 @@ from ..protocol.errors import NO_ERROR, CodedError, PolicyViolation, Unsupported
 from ..protocol.limits import LARGE_REQUEST_BYTES
 from .handlers import HANDLERS_OF_MANY, MOST_AT_A_TIME
 from .handlers.api_versions import unknown_version
-from .handlers.base import Call, Handler, HandlerOfMany, Later, Services
+from .handlers.base import Call, Handler, HandlerOfMany, Services
 from .handlers.produce import handle_in_bulk
 from .network.endpoint import Caller, Frames, Source
 from .network.ready_connections import BULK_BYTES
-from .network.sending import Answer, AnswerInParts, Deferred
+from .network.sending import Answer, AnswerInParts
 from .outcomes import (
     NO_ERROR_NAME,
     CloseConnection,
@@ -36,6 +36,7 @@ from .outcomes import (
     fault_finder,
     first_error,
 )
+from .requests import PendingAnswer
 from .weights import LARGE_BYTES, Weight, weight_of
 
 if TYPE_CHECKING:
@@ -58,11 +59,11 @@ long names."""
 _body_of: Final[Callable[[Request], Any]] = attrgetter("body")
 _id_of: Final[Callable[[Request], int]] = attrgetter("correlation_id")
 
-_WAITS: Final = {Later}
-_ready_of: Final[Callable[[Later], object]] = attrgetter("ready")
-_alone_of: Final[Callable[[Later], bool]] = attrgetter("alone")
-_may_hurry_of: Final[Callable[[Later], bool]] = attrgetter("may_hurry")
-_held_bytes_of: Final[Callable[[Later], int]] = attrgetter("held_bytes")
+_WAITS: Final = {PendingAnswer}
+_ready_of: Final[Callable[[PendingAnswer], object]] = attrgetter("ready")
+_alone_of: Final[Callable[[PendingAnswer], bool]] = attrgetter("alone")
+_may_hurry_of: Final[Callable[[PendingAnswer], bool]] = attrgetter("may_hurry")
+_held_bytes_of: Final[Callable[[PendingAnswer], int]] = attrgetter("held_bytes")
 
 Admit = Callable[[int], bool]
 """Says whether a request may be worked on that takes so many bytes."""
@@ -181,7 +182,7 @@ class Dispatcher:
         }
 
     def answer_one(self, frame: Frame, caller: Caller) -> Answer:
-        """The answer of one request, or `Deferred` when it has to wait.
+        """The answer of one request, or `PendingAnswer` when it has to wait.
 
         Raises `ProtocolError` or `CloseConnection` when the connection has to be closed.
         """
@@ -248,7 +249,7 @@ class Dispatcher:
         caller: Caller,
         admit: Admit | None,
         handle: Callable[[Any], Any],
-    ) -> Deferred:
+    ) -> PendingAnswer:
         """The answer to a request that is decoded in turns with others; those behind it on its
         connection wait until it was handled."""
         work, encoding = self._services.work, self._encoding
@@ -264,8 +265,8 @@ class Dispatcher:
 
         task = work.start(handled())
         held_bytes = len(raw.frame) if asked.api is PRODUCE else 0
-        later = Later(task, task.result, alone=True, held_bytes=held_bytes, turns=turns)
-        return self._deferred(asked, later)
+        pending = PendingAnswer(task, task.result, alone=True, held_bytes=held_bytes, turns=turns)
+        return self._pending(asked, pending)
 
     def _check_room(self, asked: _Asked, request: Any, admit: Admit | None) -> None:
         """Refuse a request, which has been decoded, whose answer takes more than there is room for
@@ -453,7 +454,7 @@ class Dispatcher:
             return self._answers_one_by_one(found, requests, (), outcomes, began)
         seconds = self._time() - began
         if len(requests) > 1:
-            self._services.afterwards.add(found.count, requests, outcomes, seconds, faulty)
+            self._services.deferrals.add(found.count, requests, outcomes, seconds, faulty)
         else:  # To put it off takes as long; and the memory of a large request is needed at once.
             found.count(requests, outcomes, seconds, faulty)
         if len(made) > 1 and max(map(len, made)) <= _SHORT_BYTES:
@@ -463,8 +464,12 @@ class Dispatcher:
         return made  # type: ignore[return-value] # all of them are bytes
 
     def _answers_later(
-        self, found: _Kind, requests: Sequence[Request], outcomes: Sequence[Later], began: float
-    ) -> Deferred:
+        self,
+        found: _Kind,
+        requests: Sequence[Request],
+        outcomes: Sequence[PendingAnswer],
+        began: float,
+    ) -> PendingAnswer:
         """The answers to produce requests that wait for the same, as one."""
         for request in requests:
             request.body = None  # Their record sets are not to be held until they are durable.
@@ -474,7 +479,7 @@ class Dispatcher:
             return b"".join(map(_in_memory, self._answers(found, requests, responses, began)))
 
         held_bytes = sum(map(_held_bytes_of, outcomes))
-        return Deferred(outcomes[0].ready, make, held_bytes=held_bytes, requests=len(requests))
+        return PendingAnswer(outcomes[0].ready, make, held_bytes=held_bytes, requests=len(requests))
 
     def _answers_one_by_one(
         self,
@@ -490,7 +495,7 @@ class Dispatcher:
             requests, charges or repeat(None), outcomes, strict=False
         ):
             asked = _Asked(found.api, _head_of(request), began, request.body, charge)
-            if found.is_work and isinstance(outcome, Later):
+            if found.is_work and isinstance(outcome, PendingAnswer):
                 asked.work_bytes = found.weight.of_request(
                     self._services, request.body, found.version
                 )
@@ -505,8 +510,8 @@ class Dispatcher:
 
     def _respond(self, asked: _Asked, response: Any) -> Answer:
         """The answer that carries `response`, which may be one that comes later."""
-        if isinstance(response, Later):
-            return self._deferred(asked, response)
+        if isinstance(response, PendingAnswer):
+            return self._pending(asked, response)
         if asked.charge is not None:
             response = _charged(asked, response)
         if response is None:
@@ -520,25 +525,25 @@ class Dispatcher:
         self._count(asked, code)
         return answer if isinstance(answer, bytes) else AnswerInParts(answer)
 
-    def _deferred(self, asked: _Asked, later: Later) -> Deferred:
+    def _pending(self, asked: _Asked, pending: PendingAnswer) -> PendingAnswer:
         work_bytes = asked.work_bytes
         if asked.api is PRODUCE:
             asked.request = None  # Its record sets are not to be held until they are durable.
             work_bytes = 0
-        make = later.make
+        make = pending.make
         if asked.charge is not None:
-            make = asked.charge.timed(make, later.turns)
-        return Deferred(
-            later.ready,
+            make = asked.charge.timed(make, pending.turns)
+        return PendingAnswer(
+            pending.ready,
             lambda: self._guarded(asked, lambda: self._respond(asked, make())),
-            later.may_hurry,
-            later.alone,
-            later.held_bytes,
-            work_bytes=0 if later.may_hurry else work_bytes,
+            pending.may_hurry,
+            pending.alone,
+            pending.held_bytes,
+            work_bytes=0 if pending.may_hurry else work_bytes,
             is_large=work_bytes > LARGE_BYTES,
         )
 
-    def _written_later(self, asked: _Asked, response: Any) -> Deferred:
+    def _written_later(self, asked: _Asked, response: Any) -> PendingAnswer:
         """A long answer, which is written in turns with other requests."""
         head = asked.head
         pieces = self._encoding.answer_in_pieces(
@@ -546,7 +551,7 @@ class Dispatcher:
         )
         return self._in_turns(asked, pieces, first_error(response))
 
-    def _in_turns(self, asked: _Asked, pieces: Pieces[Written], code: int) -> Deferred:
+    def _in_turns(self, asked: _Asked, pieces: Pieces[Written], code: int) -> PendingAnswer:
         work = self._services.work
         task = work.start_pieces(pieces, work.turns())
 
@@ -556,7 +561,7 @@ class Dispatcher:
             return written if isinstance(written, bytes) else AnswerInParts(written)
 
         work_bytes = asked.work_bytes
-        return Deferred(
+        return PendingAnswer(
             task,
             lambda: self._guarded(asked, make),
             alone=True,
@@ -639,7 +644,7 @@ def _only_wait(outcomes: Sequence[Any]) -> bool:
     return not (any(map(_alone_of, outcomes)) or any(map(_may_hurry_of, outcomes)))
 
 
-def _made_of(outcome: Later) -> Any:
+def _made_of(outcome: PendingAnswer) -> Any:
     """What it has become, an exception included."""
     try:
         return outcome.make()
@@ -647,7 +652,7 @@ def _made_of(outcome: Later) -> Any:
         return error
 
 
-def _alike(outcomes: Sequence[Later]) -> Iterator[tuple[int, int]]:
+def _alike(outcomes: Sequence[PendingAnswer]) -> Iterator[tuple[int, int]]:
     """Where those begin and end that stand side by side and wait for the same."""
     end = 0
     for _, same in groupby(outcomes, _ready_of):

@@ -22,8 +22,9 @@ from ...protocol.api.security.acls import (
 )
 from ...protocol.errors import CodedError, SecurityDisabled
 from ..outcomes import error_name
+from ..requests import PendingAnswer
 from ..security.audit import DONE
-from .base import Call, Later, Services, in_turns
+from .base import Call, Services, in_turns
 from .registration import handles
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _disabled(services: Services) -> SecurityDisabled | None:
 @handles(DESCRIBE_ACLS)
 def describe(
     services: Services, request: DescribeAclsRequest, call: Call
-) -> DescribeAclsResponse | Later:
+) -> DescribeAclsResponse | PendingAnswer:
     error = _disabled(services)
     if error is not None:
         return DescribeAclsResponse(error_code=error.code, error_message=error.message)
@@ -81,7 +82,7 @@ def _describing(services: Services, request: DescribeAclsRequest) -> Pieces[Desc
 @handles(CREATE_ACLS)
 def create(
     services: Services, request: CreateAclsRequest, call: Call
-) -> CreateAclsResponse | Later:
+) -> CreateAclsResponse | PendingAnswer:
     """Those that can be rules, in one write; beside each of the others stands why not."""
     error = _disabled(services)
     if error is not None:
@@ -90,7 +91,7 @@ def create(
     return in_turns(services, _creating(services, request, call))
 
 
-def _creating(services: Services, request: CreateAclsRequest, call: Call) -> Pieces[Later]:
+def _creating(services: Services, request: CreateAclsRequest, call: Call) -> Pieces[PendingAnswer]:
     from ..security.acl_filters import new_acl
 
     results: list[AclCreationResult] = []
@@ -123,13 +124,13 @@ def _creating(services: Services, request: CreateAclsRequest, call: Call) -> Pie
             yield
         return CreateAclsResponse(results=results)
 
-    return Later(ready, lambda: in_turns(services, answering()), alone=True)
+    return PendingAnswer(ready, lambda: in_turns(services, answering()), alone=True)
 
 
 @handles(DELETE_ACLS)
 def delete(
     services: Services, request: DeleteAclsRequest, call: Call
-) -> DeleteAclsResponse | Later:
+) -> DeleteAclsResponse | PendingAnswer:
     """What any of the filters means, in one write. A rule stands beside the first that means it."""
     error = _disabled(services)
     if error is not None:
@@ -138,7 +139,7 @@ def delete(
     return in_turns(services, _deleting(services, request, call))
 
 
-def _deleting(services: Services, request: DeleteAclsRequest, call: Call) -> Pieces[Later]:
+def _deleting(services: Services, request: DeleteAclsRequest, call: Call) -> Pieces[PendingAnswer]:
     from ..security.acl_filters import Filter, Filters
 
     results: list[AclFilterResult] = []
@@ -167,7 +168,7 @@ def _deleting(services: Services, request: DeleteAclsRequest, call: Call) -> Pie
             yield
         return DeleteAclsResponse(filter_results=results)
 
-    return Later(ready, lambda: in_turns(services, answering()), alone=True)
+    return PendingAnswer(ready, lambda: in_turns(services, answering()), alone=True)
 
 
 def _deleted(acl: "Acl") -> DeletedAcl:

@@ -352,9 +352,7 @@ def _note(services: Services, log: Log, record_set: Buffer, outcome: Appended | 
     if not outcome.count or outcome.repeated:
         return
     if len(outcome.first_offsets) > 1:
-        services.afterwards.add(
-            figures.appended, outcome.count, outcome.size_bytes, outcome.latency
-        )
+        services.deferrals.add(figures.appended, outcome.count, outcome.size_bytes, outcome.latency)
     else:
         figures.appended(outcome.count, outcome.size_bytes, outcome.latency)
     conversion = outcome.conversion

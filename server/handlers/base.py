@@ -1,10 +1,7 @@
-"""What every handler is given, and the two ways in which it can answer."""
+"""What every handler is given, and the ways in which it can answer."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-import msgspec
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
@@ -12,7 +9,7 @@ from ...protocol.api.pieces import Pieces
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.log.flush import GroupCommit
 from ...values import value_class
-from ..afterwards import Afterwards
+from ..deferrals import Deferrals
 from ..conversions import Conversions
 from ..creations import Creations
 from ..groups.service import GroupService
@@ -22,13 +19,14 @@ from ..metadata_store import MetadataStore
 from ..metrics.figures import Figures
 from ..metrics.lags import Lags
 from ..outcomes import Outcomes
-from ..parking import ParkingLot, Wait
+from ..parking import ParkingLot
+from ..requests import PendingAnswer
 from ..scrubbing import Scrubber
 from ..security.service import Security
 from ..security.session import ANONYMOUS, Session
 from ..time_maps import TimeMaps
 from ..trusted_time import TrustedTime
-from ..work import Turns, Work
+from ..work import Work
 
 if TYPE_CHECKING:
     from ..replication.cluster import Cluster
@@ -56,7 +54,7 @@ class Services:
     produces: ParkingLot
     commits: GroupCommit
     work: Work
-    afterwards: Afterwards
+    deferrals: Deferrals
     late_appends: LateAppends
     conversions: Conversions
     time_maps: TimeMaps
@@ -92,27 +90,11 @@ class Call:
         return ANONYMOUS if self.session is None else self.session.principal
 
 
-class Later(msgspec.Struct, eq=False):
-    """A response that `make` gives once `ready` is done; it is made when its turn has come.
-
-    `make` may give another `Later`. With `may_hurry` the wait may be ended early. With `alone`
-    no later request of its connection is handled before it is made. Until then the request makes
-    the broker hold `held_bytes`. What it takes of the loop until it is ready is counted in `turns`.
-    """
-
-    ready: asyncio.Future[Any] | Wait
-    make: Callable[[], Any]
-    may_hurry: bool = False
-    alone: bool = False
-    held_bytes: int = 0
-    turns: Turns | None = None
-
-
 def then(outcome: Any, change: Callable[[Any], Any]) -> Any:
     """What `change` makes of the response, once there is one."""
-    if not isinstance(outcome, Later):
+    if not isinstance(outcome, PendingAnswer):
         return change(outcome)
-    return Later(
+    return PendingAnswer(
         outcome.ready,
         lambda: then(outcome.make(), change),
         outcome.may_hurry,
@@ -122,7 +104,7 @@ def then(outcome: Any, change: Callable[[Any], Any]) -> Any:
     )
 
 
-def in_turns(services: Services, pieces: Pieces[R]) -> R | Later:
+def in_turns(services: Services, pieces: Pieces[R]) -> R | PendingAnswer:
     """What a handler that works in pieces returns: at once where that takes one turn, else later,
     in turns with other requests.
 
@@ -139,11 +121,11 @@ def in_turns(services: Services, pieces: Pieces[R]) -> R | Later:
         return found
     turns.end()
     task = services.work.start_pieces(pieces, turns)
-    return Later(task, task.result, alone=True, turns=turns)
+    return PendingAnswer(task, task.result, alone=True, turns=turns)
 
 
 class Handler(Protocol):
-    """Answers one kind of request: with a response, with `Later`, or with `None` for no answer.
+    """Answers one kind of request: a response, a `PendingAnswer`, or `None` for no answer.
 
     Raises `CodedError` for a request that is refused as a whole; what concerns one topic or
     partition is in the response.

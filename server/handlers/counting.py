@@ -12,7 +12,8 @@ from ...storage.index.append_time_lookup import known_times
 from ...storage.index.time_mapping import Unreadable
 from ...storage.log.log import Log
 from ...storage.read.windows import TimeWindow
-from .base import Call, Later, Services
+from ..requests import PendingAnswer
+from .base import Call, Services
 from .registration import handles
 
 _SEGMENTS: Final = 1_000
@@ -29,9 +30,9 @@ _SETS: Final = 20_000
 
 
 @handles(COUNT_BY_TIME)
-def handle(services: Services, request: CountByTimeRequest, call: Call) -> Later:
+def handle(services: Services, request: CountByTimeRequest, call: Call) -> PendingAnswer:
     task = services.work.start(_answer(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _answer(services: Services, request: CountByTimeRequest) -> CountByTimeResponse:

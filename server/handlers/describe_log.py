@@ -13,19 +13,20 @@ from ...protocol.errors import NO_ERROR
 from ...storage.log.description import LogDescription, SegmentDescription
 from ...storage.log.log import Log
 from ...storage.read.search import Found
+from ..requests import PendingAnswer
 from ..searching import searched
 from ..work import Turns
-from .base import Call, Later, Services
+from .base import Call, Services
 from .registration import handles
 from .repeats import refusing_repeats
 
 
 @handles(DESCRIBE_LOG)
 @refusing_repeats(DESCRIBE_LOG)
-def handle(services: Services, request: DescribeLogRequest, call: Call) -> Later:
+def handle(services: Services, request: DescribeLogRequest, call: Call) -> PendingAnswer:
     """What is asked for twice is answered once."""
     task = services.work.start(_answer(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _answer(services: Services, request: DescribeLogRequest) -> DescribeLogResponse:

@@ -10,16 +10,17 @@ from ...protocol.api.log.describe_producers import (
 )
 from ...protocol.limits import MAX_LISTED_PRODUCERS
 from ...storage.producers.producer_states import Producer
-from .base import Call, Later, Services
+from ..requests import PendingAnswer
+from .base import Call, Services
 from .registration import handles
 from .repeats import refusing_repeats
 
 
 @handles(DESCRIBE_PRODUCERS)
 @refusing_repeats(DESCRIBE_PRODUCERS)
-def handle(services: Services, request: DescribeProducersRequest, call: Call) -> Later:
+def handle(services: Services, request: DescribeProducersRequest, call: Call) -> PendingAnswer:
     task = services.work.start(_describe(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _describe(

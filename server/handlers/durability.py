@@ -10,10 +10,11 @@ from typing import Final
 from ...protocol.api.log.produce import ProduceResponse
 from ...protocol.errors import CodedError, RequestTimedOut
 from ..parking import Awaited, SharedWait
+from ..requests import PendingAnswer
 from .appends import Sent, Unsettled, sent_with
-from .base import Later, Services
+from .base import Services
 
-Outcome = ProduceResponse | Later | Exception | None
+Outcome = ProduceResponse | PendingAnswer | Exception | None
 """What a produce request gets; `None` is no answer."""
 
 RESULT_BYTES: Final = 500
@@ -42,7 +43,7 @@ def when_durable(
         ):
             outcomes[number] = outcome
             results = len(sent_with(responses[number]))
-            if results > 1 and isinstance(outcome, Later):
+            if results > 1 and isinstance(outcome, PendingAnswer):
                 outcome.held_bytes = RESULT_BYTES * results
     return outcomes
 
@@ -80,7 +81,7 @@ def _when_settled(
         waiting.awaited, waiting.look_at, timeout_ms, requests=len(responses)
     )
     ready = parked if len(responses) == 1 else SharedWait(parked)
-    return map(Later, repeat(ready), map(partial, repeat(waiting.answer), responses))
+    return map(PendingAnswer, repeat(ready), map(partial, repeat(waiting.answer), responses))
 
 
 class _Waiting:

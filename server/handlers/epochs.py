@@ -11,7 +11,8 @@ from ...protocol.api.log.offset_for_leader_epoch import (
 )
 from ...protocol.cluster_errors import FencedLeaderEpoch, UnknownLeaderEpoch
 from ...storage.log.log import Log
-from .base import Call, Later, Services
+from ..requests import PendingAnswer
+from .base import Call, Services
 from .registration import handles
 from .repeats import refusing_repeats
 
@@ -47,9 +48,9 @@ def epoch_of(services: Services, log: Log, offset: int) -> int:
 
 @handles(OFFSET_FOR_LEADER_EPOCH)
 @refusing_repeats(OFFSET_FOR_LEADER_EPOCH)
-def handle(services: Services, request: OffsetForLeaderEpochRequest, call: Call) -> Later:
+def handle(services: Services, request: OffsetForLeaderEpochRequest, call: Call) -> PendingAnswer:
     task = services.work.start(_answer(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _answer(

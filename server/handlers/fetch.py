@@ -30,7 +30,8 @@ from ...storage.read.reader import Reader
 from ...storage.read.slices import Slice
 from ..conversions import Limits
 from ..parking import Partition
-from .base import Later, Services, each_alone, in_turns
+from ..requests import PendingAnswer
+from .base import Services, each_alone, in_turns
 from .epochs import check_epoch
 from .fetch_places import (
     append_times_loaded,
@@ -72,7 +73,9 @@ def newest_format(version: int) -> int:
 
 @handles_many(FETCH, most=1)  # The next one is taken up if this answer leaves room for it.
 @each_alone
-def handle_many(services: Services, request: FetchRequest, version: int) -> FetchResponse | Later:
+def handle_many(
+    services: Services, request: FetchRequest, version: int
+) -> FetchResponse | PendingAnswer:
     if request.session_epoch not in WHOLE_EPOCHS:
         # A client that gets this error asks for all of its partitions in every fetch.
         return FetchResponse(error_code=UnknownFetchSession.code, topics=[])
@@ -80,12 +83,12 @@ def handle_many(services: Services, request: FetchRequest, version: int) -> Fetc
     if _asks_for_one(request):
         return finish(_answering(services, request, version))
 
-    def answer() -> FetchResponse | Later:
+    def answer() -> FetchResponse | PendingAnswer:
         return _finished(services, request, _answering(services, request, version))
 
     doubted = doubted_by(request)
     if doubted:
-        return Later(services.work.start(check_stored(services, doubted)), answer)
+        return PendingAnswer(services.work.start(check_stored(services, doubted)), answer)
     return answer()
 
 
@@ -96,8 +99,8 @@ def _asks_for_one(request: FetchRequest) -> bool:
 
 
 def _finished(
-    services: Services, request: FetchRequest, pieces: Pieces[FetchResponse | Later]
-) -> FetchResponse | Later:
+    services: Services, request: FetchRequest, pieces: Pieces[FetchResponse | PendingAnswer]
+) -> FetchResponse | PendingAnswer:
     """What comes of an answer in pieces: one for many partitions gives way to other requests."""
     if len(request.topics) == 1 and len(request.topics[0].partitions) <= AT_ONCE:
         return finish(pieces)
@@ -106,27 +109,27 @@ def _finished(
 
 def _answering(
     services: Services, request: FetchRequest, version: int
-) -> Pieces[FetchResponse | Later]:
+) -> Pieces[FetchResponse | PendingAnswer]:
     reading = _Reading(services, request, version)
     if (yield from reading.look()):
         return (yield from _when_enough(reading))
 
-    def look_again() -> FetchResponse | Later:
+    def look_again() -> FetchResponse | PendingAnswer:
         return _finished(services, request, _looking_again(services, request, version))
 
     getting_ready = services.work.start(get_ready(services, request, Reader.located))
-    return Later(getting_ready, look_again)
+    return PendingAnswer(getting_ready, look_again)
 
 
 def _looking_again(
     services: Services, request: FetchRequest, version: int
-) -> Pieces[FetchResponse | Later]:
+) -> Pieces[FetchResponse | PendingAnswer]:
     reading = _Reading(services, request, version)
     yield from reading.look(as_they_are=True)
     return (yield from _when_enough(reading))
 
 
-def _when_enough(reading: "_Reading") -> Pieces[FetchResponse | Later]:
+def _when_enough(reading: "_Reading") -> Pieces[FetchResponse | PendingAnswer]:
     """The answer to a fetch that was looked at: at once when there is enough, else later."""
     services, request, version = reading.services, reading.request, reading.version
     wait_ms = min(request.max_wait_ms, services.settings.fetch_max_wait_ms)
@@ -139,32 +142,34 @@ def _when_enough(reading: "_Reading") -> Pieces[FetchResponse | Later]:
                 ready = services.fetches.park(
                     waiting.partitions(), waiting.look_at, wait_ms, named_partitions=named
                 )
-                return Later(ready, partial(_read, services, request, version), may_hurry=True)
+                return PendingAnswer(
+                    ready, partial(_read, services, request, version), may_hurry=True
+                )
             services.figures.parked_refused += 1
     if version < FIRST_VERSION_WITH_V1:
         # What is converted is read when the answer's turn has come: of a hundred requests in
         # flight, each would hold its slice until then.
-        return Later(services.work.nothing(), partial(_read, services, request, version))
+        return PendingAnswer(services.work.nothing(), partial(_read, services, request, version))
     if request.include_append_times:
         return _read(services, request, version)
     return (yield from reading.answer())
 
 
-def _read(services: Services, request: FetchRequest, version: int) -> FetchResponse | Later:
+def _read(services: Services, request: FetchRequest, version: int) -> FetchResponse | PendingAnswer:
     """The answer with what there is now."""
 
-    def answer() -> FetchResponse | Later:
+    def answer() -> FetchResponse | PendingAnswer:
         return _finished(services, request, _reading(services, request, version))
 
     if request.include_append_times and not append_times_loaded(services, request):
         loading = services.work.start(get_ready(services, request, Reader.append_times_loaded))
-        return Later(loading, answer)
+        return PendingAnswer(loading, answer)
     return answer()
 
 
 def _reading(
     services: Services, request: FetchRequest, version: int
-) -> Pieces[FetchResponse | Later]:
+) -> Pieces[FetchResponse | PendingAnswer]:
     reading = _Reading(services, request, version, with_append_times=True)
     yield from reading.look(as_they_are=True)
     return (yield from reading.answer())
@@ -338,7 +343,7 @@ class _Reading(msgspec.Struct):
     def _refuse(self, result: FetchPartitionResult, error: Exception) -> None:
         result.error_code, result.error_message = self.services.outcomes.of(error, api="fetch")
 
-    def answer(self) -> Pieces[FetchResponse | Later]:
+    def answer(self) -> Pieces[FetchResponse | PendingAnswer]:
         """The response, or a later one once all is in a format that the reader knows."""
         response = FetchResponse(topics=self.topics)
         newest = newest_format(self.version)
@@ -356,11 +361,11 @@ class _Reading(msgspec.Struct):
         if not unreadable:
             return response
 
-        def start() -> Later:
+        def start() -> PendingAnswer:
             task = self.services.work.start(self._converted(response, unreadable))
-            return Later(task, task.result)
+            return PendingAnswer(task, task.result)
 
-        return Later(self.services.work.nothing(), start)
+        return PendingAnswer(self.services.work.nothing(), start)
 
     def _read(self, part: _Part) -> None:
         """Read the bytes if they are few and in memory, else say where they are."""

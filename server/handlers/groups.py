@@ -34,8 +34,9 @@ from ...protocol.errors import (
 from ...storage.directory.positions import check_name
 from ..groups.member import IdGiven, Joined, Joining, Protocol, Refused, Synced
 from ..groups.service import Answer
+from ..requests import PendingAnswer
 from ..security.session import ANONYMOUS
-from .base import Call, Later, Services, in_turns
+from .base import Call, Services, in_turns
 from .registration import handles
 
 FIRST_VERSION_THAT_GIVES_IDS: Final = 4
@@ -61,7 +62,7 @@ def find_coordinator(
 
 
 @handles(JOIN_GROUP)
-def join(services: Services, request: JoinGroupRequest, call: Call) -> Later:
+def join(services: Services, request: JoinGroupRequest, call: Call) -> PendingAnswer:
     """Answered when all members have joined, or were waited for long enough; with a member id at
     once where the client has to bring one."""
     check_name(request.group_id)
@@ -99,11 +100,11 @@ def join(services: Services, request: JoinGroupRequest, call: Call) -> Later:
             ],
         )
 
-    return Later(answer, make, may_hurry=True)
+    return PendingAnswer(answer, make, may_hurry=True)
 
 
 @handles(SYNC_GROUP)
-def sync(services: Services, request: SyncGroupRequest, call: Call) -> Later:
+def sync(services: Services, request: SyncGroupRequest, call: Call) -> PendingAnswer:
     """Answered when the leader has brought the assignments."""
     check_name(request.group_id)
     answer: Answer = services.groups.sync(
@@ -119,7 +120,7 @@ def sync(services: Services, request: SyncGroupRequest, call: Call) -> Later:
         assert isinstance(synced, Synced)
         return SyncGroupResponse(assignment=synced.assignment)
 
-    return Later(answer, make, may_hurry=True)
+    return PendingAnswer(answer, make, may_hurry=True)
 
 
 def _outcome(answer: Answer) -> IdGiven | Joined | Synced:
@@ -141,7 +142,9 @@ def heartbeat(services: Services, request: HeartbeatRequest, call: Call) -> Hear
 
 
 @handles(LEAVE_GROUP)
-def leave(services: Services, request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse | Later:
+def leave(
+    services: Services, request: LeaveGroupRequest, call: Call
+) -> LeaveGroupResponse | PendingAnswer:
     """Drop a member, or each that the request names."""
     check_name(request.group_id)
     if call.version >= FIRST_VERSION_OF_MANY:

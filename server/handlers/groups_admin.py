@@ -32,16 +32,17 @@ from ...protocol.limits import MAX_LISTED
 from ...storage.directory.positions import check_name
 from ..groups.group import Group
 from ..groups.states import State
+from ..requests import PendingAnswer
 from .allowed import allowed_bits
-from .base import Call, Later, Services
+from .base import Call, Services
 from .registration import handles
 
 
 @handles(DESCRIBE_GROUPS)
-def describe(services: Services, request: DescribeGroupsRequest, call: Call) -> Later:
+def describe(services: Services, request: DescribeGroupsRequest, call: Call) -> PendingAnswer:
     """State and members of each group that is named; one that does not exist is `Dead`."""
     task = services.work.start(_describe(services, request, call))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _describe(
@@ -87,10 +88,10 @@ def _described(group: Group) -> DescribedGroup:
 
 
 @handles(LIST_GROUPS)
-def list_all(services: Services, request: ListGroupsRequest, call: Call) -> Later:
+def list_all(services: Services, request: ListGroupsRequest, call: Call) -> PendingAnswer:
     """The groups that the filters let through, those with members first."""
     task = services.work.start(_list(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _list(services: Services, request: ListGroupsRequest) -> ListGroupsResponse:
@@ -124,10 +125,10 @@ async def _list(services: Services, request: ListGroupsRequest) -> ListGroupsRes
 
 
 @handles(DELETE_GROUPS)
-def delete(services: Services, request: DeleteGroupsRequest, call: Call) -> Later:
+def delete(services: Services, request: DeleteGroupsRequest, call: Call) -> PendingAnswer:
     """Forget groups that have no members, and their positions."""
     task = services.work.start(_delete(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _delete(services: Services, request: DeleteGroupsRequest) -> DeleteGroupsResponse:

@@ -24,8 +24,9 @@ from ...storage.log.log import Log
 from ...storage.read.search import Search
 from ...storage.read.time_lookup import Found
 from ..parking import Partition
+from ..requests import PendingAnswer
 from ..work import Turns
-from .base import Later, Services, each_alone
+from .base import Services, each_alone
 from .epochs import check_epoch, current_epoch, epoch_of
 from .registration import handles_many
 from .repeats import repeats
@@ -45,7 +46,7 @@ a search that does opens a large set."""
 @each_alone
 def handle_many(
     services: Services, request: ListOffsetsRequest, version: int
-) -> ListOffsetsResponse | Later:
+) -> ListOffsetsResponse | PendingAnswer:
     """Most searches are a few index look-ups and are answered at once. Whatever takes longer
     than one turn of the loop goes on as a task that lets the others through between its steps."""
     listing = _Listing(services, request, version)
@@ -61,7 +62,7 @@ def handle_many(
         if turns.over:
             break
     task = services.work.start(_finish(services, listing, steps, waits_for))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 def _visible_end(log: Log, request: ListOffsetsRequest) -> int:

@@ -11,14 +11,15 @@ from ...protocol.api.log.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ...protocol.errors import UnknownTopicOrPartition
-from .base import Call, Later, Services
+from ..requests import PendingAnswer
+from .base import Call, Services
 from .registration import handles
 
 
 @handles(DESCRIBE_LOG_DIRS)
-def handle(services: Services, request: DescribeLogDirsRequest, call: Call) -> Later:
+def handle(services: Services, request: DescribeLogDirsRequest, call: Call) -> PendingAnswer:
     task = services.work.start(_describe(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _describe(services: Services, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:

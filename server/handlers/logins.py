@@ -23,8 +23,9 @@ from ...protocol.errors import (
     SaslAuthenticationFailed,
     UnsupportedSaslMechanism,
 )
+from ..requests import PendingAnswer
 from ..security.session import LoginState, Session
-from .base import Call, Later, Services
+from .base import Call, Services
 from .registration import handles
 
 if TYPE_CHECKING:
@@ -114,4 +115,4 @@ def _answer(
             session.fail()
             raise
 
-    return Later(step, make, alone=True)
+    return PendingAnswer(step, make, alone=True)

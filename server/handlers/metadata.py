@@ -13,20 +13,23 @@ from ...protocol.api.topics.metadata import (
     MetadataTopicResult,
 )
 from ...storage.directory.topics import TopicEntry
-from .base import Call, Later, Services, in_turns
+from ..requests import PendingAnswer
+from .base import Call, Services, in_turns
 from .registration import handles
 
 _PARTITIONS_AT_ONCE: Final = 200
 
 
 @handles(METADATA)
-def handle(services: Services, request: MetadataRequest, call: Call) -> MetadataResponse | Later:
+def handle(
+    services: Services, request: MetadataRequest, call: Call
+) -> MetadataResponse | PendingAnswer:
     """Topics that are asked about, and that are to be made then, are made before the answer."""
     if _names_topics(request, call) and request.allow_auto_topic_creation:
         missing = services.creations.missing(topic.name for topic in request.topics or ())
         if missing:
             creating = services.creations.make(missing)
-            return Later(
+            return PendingAnswer(
                 creating.ready,
                 lambda: in_turns(services, _answer(services, request, call, creating.failures())),
                 alone=True,

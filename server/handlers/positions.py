@@ -43,8 +43,9 @@ from ...times import INT64_MAX
 from ..groups.group import Group
 from ..groups.states import State
 from ..groups.subscription import CONSUMER, NoSubscription, topics_of
+from ..requests import PendingAnswer
 from ..work import Turns
-from .base import Call, Later, Services, in_turns
+from .base import Call, Services, in_turns
 from .registration import handles
 from .repeats import answering_once
 
@@ -55,7 +56,7 @@ FIRST_VERSION_WITH_ALL = 2
 @handles(OFFSET_COMMIT)
 def commit(
     services: Services, request: OffsetCommitRequest, call: Call
-) -> OffsetCommitResponse | Later:
+) -> OffsetCommitResponse | PendingAnswer:
     """Check each position, then make the good ones durable with one write.
 
     Raises what is wrong with the member that commits.
@@ -68,7 +69,7 @@ def commit(
 
 def _committing(
     services: Services, request: OffsetCommitRequest, retention_ms: int
-) -> Pieces[OffsetCommitResponse | Later]:
+) -> Pieces[OffsetCommitResponse | PendingAnswer]:
     positions: list[Position] = []
     written: list[OffsetCommitPartitionResult] = []
     topics: list[OffsetCommitTopicResult] = []
@@ -103,7 +104,7 @@ def _committing(
                 yield
         return response
 
-    return Later(ready, lambda: in_turns(services, committed()))
+    return PendingAnswer(ready, lambda: in_turns(services, committed()))
 
 
 def _retention_ms(request: OffsetCommitRequest, call: Call) -> int:
@@ -143,7 +144,7 @@ def _position(
 @answering_once
 def fetch(
     services: Services, request: OffsetFetchRequest, call: Call
-) -> OffsetFetchResponse | Later:
+) -> OffsetFetchResponse | PendingAnswer:
     """The positions of a name; one that was never committed has offset -1."""
     if request.listing not in ("", LIST_NAMES, LIST_POSITIONS):
         raise InvalidRequest(
@@ -158,7 +159,7 @@ def fetch(
     if request.topics is not None and not request.listing and not request.lag:
         return in_turns(services, _named_alone(services, request))
     task = services.work.start(_fetch(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _fetch(services: Services, request: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -292,10 +293,10 @@ def _result(partition: int, position: Position | None) -> OffsetFetchPartitionRe
 
 
 @handles(OFFSET_DELETE)
-def delete(services: Services, request: OffsetDeleteRequest, call: Call) -> Later:
+def delete(services: Services, request: OffsetDeleteRequest, call: Call) -> PendingAnswer:
     """Forget positions of a group, but for those in topics to which a member subscribes."""
     task = services.work.start(_delete(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _delete(services: Services, request: OffsetDeleteRequest) -> OffsetDeleteResponse:

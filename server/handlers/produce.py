@@ -26,6 +26,7 @@ from ..creations import Asker
 from ..late_appends import Sender
 from ..outcomes import CloseConnection
 from ..parking import Partition, Wait
+from ..requests import PendingAnswer
 from .appends import (
     ACKS,
     DURABLE,
@@ -40,7 +41,7 @@ from .appends import (
     new_sent,
     sent_with,
 )
-from .base import Later, Services, in_turns
+from .base import Services, in_turns
 from .durability import Outcome, when_durable, when_set_is_durable
 from .registration import handles_many
 
@@ -90,7 +91,7 @@ def _handling(services: Services, request: ProduceRequest) -> Pieces[Outcome]:
         return (yield from _handled(services, request, {}))
     services.creations.asker = asker
     creating = services.creations.make(missing)
-    return Later(
+    return PendingAnswer(
         creating.ready,
         lambda: in_turns(services, _handled(services, request, creating.failures())),
         alone=True,
@@ -221,7 +222,7 @@ def _handle_then(
             for one in topic.partitions:
                 one.records = kept(one.records or b"")
 
-    def outcome(number: int) -> ProduceResponse | Later | None:
+    def outcome(number: int) -> ProduceResponse | PendingAnswer | None:
         if not outcomes:
             outcomes.extend(_handle_now(services, requests, failures()))
         found = outcomes[number]
@@ -230,7 +231,7 @@ def _handle_then(
         return found
 
     return [
-        Later(ready, partial(outcome, number), alone=True, held_bytes=_size(request))
+        PendingAnswer(ready, partial(outcome, number), alone=True, held_bytes=_size(request))
         for number, request in enumerate(requests)
     ]
 
@@ -262,7 +263,7 @@ def _handle_now(
         for request in alike:
             outcomes += _handle_alike(services, _Rows([request]), failures)
             last = outcomes[-1]
-            if isinstance(last, Later):
+            if isinstance(last, PendingAnswer):
                 behind = requests[len(outcomes) :]
                 return outcomes + _handle_then(services, behind, last.ready, lambda: failures)
             if last is not None:
@@ -368,7 +369,7 @@ def _once_appended(
     if not late:
         return answer()
 
-    def make() -> ProduceResponse | Later | None:
+    def make() -> ProduceResponse | PendingAnswer | None:
         outcome = answer()
         if isinstance(outcome, Exception):
             raise outcome
@@ -376,7 +377,9 @@ def _once_appended(
 
     ready = asyncio.gather(*(one.late for one in late if one.late is not None))
     # The next request would take a turn beside this one.
-    return Later(ready, make, alone=True, held_bytes=sum(len(one.record_set) for one in late))
+    return PendingAnswer(
+        ready, make, alone=True, held_bytes=sum(len(one.record_set) for one in late)
+    )
 
 
 def _no_transactions(transactional_id: str) -> UnsupportedVersion:

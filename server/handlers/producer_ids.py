@@ -6,12 +6,13 @@ from ...protocol.api.log.init_producer_id import (
     InitProducerIdResponse,
 )
 from ...protocol.errors import UnsupportedVersion
-from .base import Call, Later, Services
+from ..requests import PendingAnswer
+from .base import Call, Services
 from .registration import handles
 
 
 @handles(INIT_PRODUCER_ID)
-def handle(services: Services, request: InitProducerIdRequest, call: Call) -> Later:
+def handle(services: Services, request: InitProducerIdRequest, call: Call) -> PendingAnswer:
     if request.transactional_id is not None:
         raise UnsupportedVersion(
             f"transactional.id is {request.transactional_id[:100]!r}; there are no transactions in "
@@ -23,4 +24,4 @@ def handle(services: Services, request: InitProducerIdRequest, call: Call) -> La
     def answer() -> InitProducerIdResponse:
         return InitProducerIdResponse(producer_id=ready.result(), producer_epoch=0)
 
-    return Later(ready, answer)
+    return PendingAnswer(ready, answer)

@@ -18,8 +18,9 @@ from ...protocol.api.security.client_quotas import (
 )
 from ...protocol.errors import CodedError
 from ..outcomes import error_name
+from ..requests import PendingAnswer
 from ..security.audit import DONE
-from .base import Call, Later, Services, in_turns
+from .base import Call, Services, in_turns
 from .registration import handles
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 @handles(DESCRIBE_CLIENT_QUOTAS)
 def describe(
     services: Services, request: DescribeClientQuotasRequest, call: Call
-) -> DescribeClientQuotasResponse | Later:
+) -> DescribeClientQuotasResponse | PendingAnswer:
     return in_turns(services, _describing(services, request))
 
 
@@ -50,12 +51,14 @@ def _describing(
 @handles(ALTER_CLIENT_QUOTAS)
 def alter(
     services: Services, request: AlterClientQuotasRequest, call: Call
-) -> AlterClientQuotasResponse | Later:
+) -> AlterClientQuotasResponse | PendingAnswer:
     """Those that can be made, in one write; beside each of the others stands why not."""
     return in_turns(services, _altering(services, request, call))
 
 
-def _altering(services: Services, request: AlterClientQuotasRequest, call: Call) -> Pieces[Later]:
+def _altering(
+    services: Services, request: AlterClientQuotasRequest, call: Call
+) -> Pieces[PendingAnswer]:
     from ..quotas.asked import asked_change
 
     results: list[QuotaAlterationResult] = []
@@ -95,7 +98,7 @@ def _altering(services: Services, request: AlterClientQuotasRequest, call: Call)
             services.security.quotas_changed()
         return AlterClientQuotasResponse(entries=results)
 
-    return Later(ready, lambda: in_turns(services, answering()), alone=True)
+    return PendingAnswer(ready, lambda: in_turns(services, answering()), alone=True)
 
 
 def _audit(services: Services, call: Call, change: "QuotaChange", code: int) -> None:

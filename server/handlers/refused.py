@@ -17,7 +17,8 @@ from ...protocol.api.topics.elect_leaders import (
     ElectLeadersTopicResult,
 )
 from ...protocol.errors import UnsupportedVersion
-from .base import Call, Later, Services, in_turns
+from ..requests import PendingAnswer
+from .base import Call, Services, in_turns
 from .registration import handles
 
 _NO_ELECTION: Final = (
@@ -32,7 +33,7 @@ _NO_QUORUM: Final = (
 @handles(ELECT_LEADERS)
 def elect_leaders(
     services: Services, request: ElectLeadersRequest, call: Call
-) -> ElectLeadersResponse | Later:
+) -> ElectLeadersResponse | PendingAnswer:
     """The refusal beside each partition that is meant: there Kafka's clients show the sentence."""
     if request.topic_partitions is None and not services.directory.topics():
         raise UnsupportedVersion(_NO_ELECTION)

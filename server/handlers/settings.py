@@ -42,7 +42,8 @@ from ...protocol.api.topics.incremental_alter_configs import (
 from ...protocol.errors import InvalidConfig, InvalidRequest
 from ...storage.directory.stepped_change import Steps
 from ...storage.directory.topics import TopicEntry
-from .base import Call, Later, Services, in_turns
+from ..requests import PendingAnswer
+from .base import Call, Services, in_turns
 from .changing import answer_later
 from .min_insync import warn_of_topic
 from .registration import handles
@@ -58,7 +59,7 @@ _KAFKA_ONLY: Final = {
 @handles(DESCRIBE_CONFIGS)
 def describe(
     services: Services, request: DescribeConfigsRequest, call: Call
-) -> DescribeConfigsResponse | Later:
+) -> DescribeConfigsResponse | PendingAnswer:
     return in_turns(services, _describing(services, request, call))
 
 
@@ -196,7 +197,7 @@ def _names(name: str) -> frozenset[str]:
 
 
 @handles(ALTER_CONFIGS)
-def alter(services: Services, request: AlterConfigsRequest, call: Call) -> Later:
+def alter(services: Services, request: AlterConfigsRequest, call: Call) -> PendingAnswer:
     return answer_later(
         services,
         "alter-configs",
@@ -214,7 +215,9 @@ def alter(services: Services, request: AlterConfigsRequest, call: Call) -> Later
 
 
 @handles(INCREMENTAL_ALTER_CONFIGS)
-def alter_some(services: Services, request: IncrementalAlterConfigsRequest, call: Call) -> Later:
+def alter_some(
+    services: Services, request: IncrementalAlterConfigsRequest, call: Call
+) -> PendingAnswer:
     return answer_later(
         services,
         "incremental-alter-configs",

@@ -34,7 +34,8 @@ from ...protocol.errors import (
 )
 from ...storage.directory.stepped_change import Steps
 from ...storage.directory.topics import TopicEntry
-from .base import Call, Later, Services
+from ..requests import PendingAnswer
+from .base import Call, Services
 from .changing import answer_later
 from .min_insync import warn_of_topic
 from .registration import handles
@@ -44,7 +45,7 @@ DEFAULT = -1
 
 
 @handles(CREATE_TOPICS)
-def create(services: Services, request: CreateTopicsRequest, call: Call) -> Later:
+def create(services: Services, request: CreateTopicsRequest, call: Call) -> PendingAnswer:
     times = Counter(topic.name for topic in request.topics)
     topics = {topic.name: topic for topic in request.topics}
     return answer_later(
@@ -142,7 +143,9 @@ def _overrides(topic: CreatableTopic) -> dict[str, str]:
 
 
 @handles(CREATE_PARTITIONS)
-def create_partitions(services: Services, request: CreatePartitionsRequest, call: Call) -> Later:
+def create_partitions(
+    services: Services, request: CreatePartitionsRequest, call: Call
+) -> PendingAnswer:
     times = Counter(topic.name for topic in request.topics)
     topics = {topic.name: topic for topic in request.topics}
     return answer_later(
@@ -182,7 +185,7 @@ def _raising(
 
 
 @handles(DELETE_TOPICS)
-def delete(services: Services, request: DeleteTopicsRequest, call: Call) -> Later:
+def delete(services: Services, request: DeleteTopicsRequest, call: Call) -> PendingAnswer:
     return answer_later(
         services,
         "delete-topics",

@@ -13,15 +13,16 @@ from ...protocol.api.topics.delete_records import (
 from ...protocol.errors import InvalidRequest, OffsetOutOfRange, PolicyViolation
 from ...storage.log.log import Log
 from ..parking import Partition
+from ..requests import PendingAnswer
 from ..syncing import synced_to
-from .base import Call, Later, Services
+from .base import Call, Services
 from .registration import handles
 
 
 @handles(DELETE_RECORDS)
-def handle(services: Services, request: DeleteRecordsRequest, call: Call) -> Later:
+def handle(services: Services, request: DeleteRecordsRequest, call: Call) -> PendingAnswer:
     task = services.work.start(_trim_all(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _trim_all(services: Services, request: DeleteRecordsRequest) -> DeleteRecordsResponse:

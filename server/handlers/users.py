@@ -24,7 +24,8 @@ from ...protocol.errors import (
     UnsupportedSaslMechanism,
 )
 from ...protocol.limits import MAX_USERS
-from .base import Call, Later, Services, in_turns
+from ..requests import PendingAnswer
+from .base import Call, Services, in_turns
 from .registration import handles
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 @handles(DESCRIBE_USER_SCRAM_CREDENTIALS)
 def describe(
     services: Services, request: DescribeUserScramCredentialsRequest, call: Call
-) -> DescribeUserScramCredentialsResponse | Later:
+) -> DescribeUserScramCredentialsResponse | PendingAnswer:
     return in_turns(services, _describing(services, request))
 
 
@@ -69,14 +70,14 @@ def _described(users: "Users", name: str, times: int) -> DescribedUser:
 @handles(ALTER_USER_SCRAM_CREDENTIALS)
 def alter(
     services: Services, request: AlterUserScramCredentialsRequest, call: Call
-) -> AlterUserScramCredentialsResponse | Later:
+) -> AlterUserScramCredentialsResponse | PendingAnswer:
     """As in Kafka: each user succeeds or fails as a whole, by the first thing that is wrong."""
     return in_turns(services, _altering(services, request, call))
 
 
 def _altering(
     services: Services, request: AlterUserScramCredentialsRequest, call: Call
-) -> Pieces[Later]:
+) -> Pieces[PendingAnswer]:
     users = services.security.users
     named = Counter((each.name, each.mechanism) for each in _asked(request))
     wrong: dict[str, CodedError] = {}
@@ -104,7 +105,7 @@ def _altering(
             yield
         return AlterUserScramCredentialsResponse(results=results)
 
-    return Later(made, lambda: in_turns(services, answering()), alone=True)
+    return PendingAnswer(made, lambda: in_turns(services, answering()), alone=True)
 
 
 def _asked(request: AlterUserScramCredentialsRequest) -> list[Any]:

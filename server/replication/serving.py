@@ -16,7 +16,8 @@ from ...protocol.errors import CodedError, LeaderNotAvailable, NotCoordinator
 from ...replication.leader import Leader
 from ...storage.log.appended import Appended
 from ...storage.log.log import Log
-from ..handlers.base import Call, Handler, HandlerOfMany, Later, Services, in_turns, then
+from ..handlers.base import Call, Handler, HandlerOfMany, Services, in_turns, then
+from ..requests import PendingAnswer
 from .asked_topics import with_failures
 from .commits import Commit, error_of
 from .reading import FollowerReads
@@ -107,11 +108,11 @@ class Serving:
 
                         return then(answer(services, request, call), failed)
 
-                    return Later(making, answer_when_made, alone=True)
+                    return PendingAnswer(making, answer_when_made, alone=True)
             elif not store.knows:
                 # No topic that an earlier leader has shown is to be missing.
                 task = services.work.start(store.known(KNOWN_S))
-                return Later(task, lambda: answer(services, request, call))
+                return PendingAnswer(task, lambda: answer(services, request, call))
             return answer(services, request, call)
 
         def answer(services: Services, request: Any, call: Call) -> Any:

@@ -20,7 +20,8 @@ from ...protocol.api.security.acl_terms import ResourceType
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
 from ...protocol.errors import CodedError
 from ...values import value_class
-from ..handlers.base import Call, Handler, Later, Services, in_turns, then
+from ..handlers.base import Call, Handler, Services, in_turns, then
+from ..requests import PendingAnswer
 from .checked_request import CheckedRequest
 from .guards import answer_each
 
@@ -119,9 +120,9 @@ def _seen(
     return seen
 
 
-def _later(services: Services, work: Any) -> Later:
+def _later(services: Services, work: Any) -> PendingAnswer:
     task = services.work.start(work)
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 Cut = Callable[[CheckedRequest, OffsetFetchResponse], Pieces["_Page"]]
@@ -155,7 +156,7 @@ async def _visible_page(checked: CheckedRequest, handler: Handler, cut: Cut) -> 
     turns = work.turns()
     while True:
         outcome = handler(checked.services, request, checked.call)
-        while isinstance(outcome, Later):
+        while isinstance(outcome, PendingAnswer):
             assert isinstance(outcome.ready, asyncio.Future)
             await outcome.ready
             outcome = outcome.make()

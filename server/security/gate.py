@@ -11,7 +11,8 @@ from ...protocol.errors import CodedError, IllegalSaslState, SaslAuthenticationF
 from ...protocol.limits import LENGTH_BYTES
 from ..dispatch import Dispatcher
 from ..network.endpoint import Caller, Frames, Source
-from ..network.sending import Answer, Deferred
+from ..network.sending import Answer
+from ..requests import PendingAnswer
 from .logins import Logins, Step
 from .session import LoginState, Session
 
@@ -77,7 +78,7 @@ class Gate:
                 session.fail()
                 return None
 
-        return Deferred(step, make, alone=True)
+        return PendingAnswer(step, make, alone=True)
 
 
 def _raw(step: Step) -> bytes:

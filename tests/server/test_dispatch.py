@@ -49,9 +49,10 @@ from horolog.protocol.limits import LARGE_REQUEST_BYTES, MAX_SMALL_REQUEST_VALUE
 from horolog.server.broker import Broker
 from horolog.server.handlers import HANDLERS
 from horolog.server.network.endpoint import Caller
-from horolog.server.network.sending import AnswerInParts, Deferred
+from horolog.server.network.sending import AnswerInParts
 from horolog.server.outcomes import CloseConnection, Outcomes, first_error
 from horolog.server.parking import Wait
+from horolog.server.requests import PendingAnswer
 from horolog.testing.events import RecordedEvents
 from horolog.testing.requests import (
     create_topic,
@@ -288,7 +289,7 @@ async def outcome(broker: Broker, frame: bytes) -> bytes | None:
     """What the connection would do with `frame`: the answer, or `None` when it closes."""
     try:
         answer = broker.dispatcher.answer_one(frame, CALLER)
-        while isinstance(answer, Deferred):
+        while isinstance(answer, PendingAnswer):
             assert isinstance(answer.ready, asyncio.Future | Wait)
             await asyncio.wait([asyncio.ensure_future(answer.ready)])
             answer = answer.make()
@@ -390,7 +391,7 @@ async def test_sets_are_let_go_of_before_they_are_durable(broker: Broker, encodi
         sent = produce("a", message_set(5), acks=-1)
         request = bytearray(encoding.encode_request(PRODUCE, version, number, "me", sent))[4:]
         (answer,) = dispatcher.answer(deque([request]), 1, CALLER)
-        assert isinstance(answer, Deferred)
+        assert isinstance(answer, PendingAnswer)
         gc.collect()
         request.append(0)  # refused while there is a view of it
     log.hold_high_watermark(None)
@@ -405,7 +406,7 @@ async def test_the_sets_of_a_large_request_are_not_copied(broker: Broker, encodi
     version = PRODUCE.last_version(native=encoding is native)
     request = bytearray(encoding.encode_request(PRODUCE, version, 1, "me", sent))[4:]
     (answer,) = dispatcher.answer(deque([request]), 1, CALLER)
-    assert isinstance(answer, Deferred)
+    assert isinstance(answer, PendingAnswer)
     with pytest.raises(BufferError):
         request.append(0)
     await until(answer.ready.done)
@@ -427,10 +428,15 @@ async def test_sets_that_wait_for_the_same_have_one_answer(broker: Broker, encod
         for number, topic in enumerate("aababbb")
     )
     answers = list(dispatcher.answer(frames, 7, CALLER))
-    assert [answer.requests for answer in answers if isinstance(answer, Deferred)] == [2, 1, 1, 3]
+    assert [answer.requests for answer in answers if isinstance(answer, PendingAnswer)] == [
+        2,
+        1,
+        1,
+        3,
+    ]
     for topic in "ab":
         broker.services.logs.find_or_create((topic, 0)).hold_high_watermark(None)
-    made = [answer.make() for answer in answers if isinstance(answer, Deferred)]
+    made = [answer.make() for answer in answers if isinstance(answer, PendingAnswer)]
     content = b"".join(one for one in made if isinstance(one, bytes))
     numbers = []
     while content:

@@ -8,9 +8,9 @@ from horolog.protocol.errors import RequestTimedOut, StorageError
 from horolog.replication.effects import Outcome
 from horolog.server.broker import Broker
 from horolog.server.handlers.appends import ROWS, Sent, Unsettled
-from horolog.server.handlers.base import Later
 from horolog.server.handlers.durability import when_durable, when_set_is_durable
 from horolog.server.replication.commits import Commit
+from horolog.server.requests import PendingAnswer
 from horolog.storage.log.log import Log
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import message_set, produce
@@ -51,7 +51,7 @@ async def test_each_waits_for_its_own_set_alone(
         outcomes = when_durable(services, [FOREVER_MS] * 6, responses)
     assert len(outcomes) == 6
     assert outcomes[2] is responses[2]
-    later = [one for one in outcomes if isinstance(one, Later)]
+    later = [one for one in outcomes if isinstance(one, PendingAnswer)]
     assert [one.ready.done() for one in later] == [False] * 5
     commits[0].settle(Outcome.DONE, "")
     lot.look_at([commits[1]])
@@ -84,10 +84,10 @@ async def test_one_that_is_settled_when_its_time_is_over_is_no_failure(
     sent, responses = waiting_for(*(Unsettled(log, TARGET, 1, one) for one in commits))
     outcomes = when_set_is_durable(broker.services, 0, sent, responses)
     for one in outcomes:
-        assert isinstance(one, Later)
+        assert isinstance(one, PendingAnswer)
         await one.ready
     commits[0].settle(Outcome.DONE, "")
-    assert [one.make() for one in outcomes if isinstance(one, Later)] == responses
+    assert [one.make() for one in outcomes if isinstance(one, PendingAnswer)] == responses
     assert [one.error_code for one in sent] == [0, RequestTimedOut.code]
 
 
@@ -98,7 +98,7 @@ async def test_in_a_cluster_a_watermark_that_moved_is_nothing_and_a_failure_is(
     lot.minds_moves = False
     sent, responses = waiting_for(Unsettled(log, TARGET, 1, Commit()))
     (outcome,) = when_set_is_durable(broker.services, FOREVER_MS, sent, responses)
-    assert isinstance(outcome, Later)
+    assert isinstance(outcome, PendingAnswer)
     assert log.on_advance is not None
     log.on_advance(log)
     assert not lot._advanced
