@@ -12,9 +12,9 @@ from ..storage.directory.log_directory import LogDirectory
 from ..storage.events import Observer
 from ..storage.files import Files
 from ..storage.log.flush import GroupCommit
-from .deferrals import Deferrals
 from .conversions import Conversions
 from .creations import Creations
+from .deferrals import Deferrals
 from .groups.factory import set_up_groups
 from .handlers.base import Services
 from .late_appends import LateAppends

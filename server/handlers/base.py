@@ -9,9 +9,9 @@ from ...protocol.api.pieces import Pieces
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.log.flush import GroupCommit
 from ...values import value_class
-from ..deferrals import Deferrals
 from ..conversions import Conversions
 from ..creations import Creations
+from ..deferrals import Deferrals
 from ..groups.service import GroupService
 from ..late_appends import LateAppends
 from ..logs import Logs
