@@ -12,8 +12,8 @@ from ...protocol.api.rights import How, Need
 from ...protocol.api.schema import Api, replaced
 from ...protocol.api.topics.metadata import METADATA
 from ...protocol.errors import CodedError
-from ..handlers.appends import NO_ANSWER
 from ..handlers.base import Call, Handler, Services, in_turns, then
+from ..handlers.produce import NO_ANSWER
 from ..outcomes import CloseConnection
 from .checked_request import CheckedRequest
 
