@@ -33,14 +33,14 @@ from ..parking import Partition
 from ..requests import PendingAnswer
 from .base import Services, each_alone, in_turns
 from .epochs import check_epoch
-from .fetch_places import (
+from .fetch_windows import (
     append_times_loaded,
     check_stored,
     doubted_by,
+    find_position,
     get_ready,
     has_window,
     partitions_of,
-    place_of,
 )
 from .registration import handles_many
 
@@ -58,7 +58,7 @@ MAX_STRETCHES = 16
 """Record sets of one answer that are sent from their files: each needs a handle."""
 
 AT_ONCE: Final = 16
-"""Partitions of one topic that are looked at, and read, without a look at the time."""
+"""Partitions of one topic that are found and read without giving way to other requests."""
 
 FIRST_VERSION_WITH_MAX_BYTES = 3
 """From here on the response has a limit, and a first message larger than it comes whole."""
@@ -111,36 +111,36 @@ def _answering(
     services: Services, request: FetchRequest, version: int
 ) -> Pieces[FetchResponse | PendingAnswer]:
     reading = _Reading(services, request, version)
-    if (yield from reading.look()):
+    if (yield from reading.find()):
         return (yield from _when_enough(reading))
 
-    def look_again() -> FetchResponse | PendingAnswer:
-        return _finished(services, request, _looking_again(services, request, version))
+    def find_again() -> FetchResponse | PendingAnswer:
+        return _finished(services, request, _finding_again(services, request, version))
 
     getting_ready = services.work.start(get_ready(services, request, Reader.located))
-    return PendingAnswer(getting_ready, look_again)
+    return PendingAnswer(getting_ready, find_again)
 
 
-def _looking_again(
+def _finding_again(
     services: Services, request: FetchRequest, version: int
 ) -> Pieces[FetchResponse | PendingAnswer]:
     reading = _Reading(services, request, version)
-    yield from reading.look(as_they_are=True)
+    yield from reading.find(as_they_are=True)
     return (yield from _when_enough(reading))
 
 
 def _when_enough(reading: "_Reading") -> Pieces[FetchResponse | PendingAnswer]:
-    """The answer to a fetch that was looked at: at once when there is enough, else later."""
+    """The answer to a fetch whose messages are found: at once if they are enough, else later."""
     services, request, version = reading.services, reading.request, reading.version
     wait_ms = min(request.max_wait_ms, services.settings.fetch_max_wait_ms)
     if wait_ms > 0 and not reading.is_enough():
         waiting = _WaitingFetch(services, request)
-        yield from waiting.look()
+        yield from waiting.check()
         if not waiting.over:
             named = sum(len(topic.partitions) for topic in request.topics)
             if services.fetches.has_room(named):
                 ready = services.fetches.park(
-                    waiting.partitions(), waiting.look_at, wait_ms, named_partitions=named
+                    waiting.partitions(), waiting.check_one, wait_ms, named_partitions=named
                 )
                 return PendingAnswer(
                     ready, partial(_read, services, request, version), may_hurry=True
@@ -171,13 +171,13 @@ def _reading(
     services: Services, request: FetchRequest, version: int
 ) -> Pieces[FetchResponse | PendingAnswer]:
     reading = _Reading(services, request, version, with_append_times=True)
-    yield from reading.look(as_they_are=True)
+    yield from reading.find(as_they_are=True)
     return (yield from reading.answer())
 
 
 class _WaitingFetch:
     """How long a fetch waits: until there are enough bytes, an error, or nothing left to wait for.
-    Of its partitions only those that moved are looked at again."""
+    Only partitions that moved are checked again."""
 
     def __init__(self, services: Services, request: FetchRequest) -> None:
         self._services = services
@@ -192,10 +192,10 @@ class _WaitingFetch:
         self.over = not self._wanted
         """Whether to answer: there is enough, there is an error, or waiting cannot help."""
 
-    def look(self) -> Pieces[None]:
-        """Look at all partitions, as far as that has to be."""
+    def check(self) -> Pieces[None]:
+        """Check the partitions until one of them ends the wait."""
         for key in self._wanted:
-            self.look_at(key)
+            self.check_one(key)
             if self.over:
                 break
             yield
@@ -203,8 +203,8 @@ class _WaitingFetch:
     def partitions(self) -> Iterator[Partition]:
         return iter(self._wanted)
 
-    def look_at(self, key: Partition) -> bool:
-        """Look at one partition again; True when the fetch is to be answered."""
+    def check_one(self, key: Partition) -> bool:
+        """Check one partition again; returns `over`."""
         wanted = self._wanted[key]
         try:
             check_epoch(self._services, wanted.current_leader_epoch)
@@ -237,7 +237,7 @@ class _Part(msgspec.Struct):
 
 
 class _Reading(msgspec.Struct):
-    """One pass over the partitions, in the order of the request: `look`, then `answer`."""
+    """One pass over the partitions, in the order of the request: `find`, then `answer`."""
 
     services: Services
     request: FetchRequest
@@ -255,9 +255,9 @@ class _Reading(msgspec.Struct):
     """Of how many sets append times may be answered; two more items say where none are known."""
     stretches: int = 0
 
-    def look(self, *, as_they_are: bool = False) -> Pieces[bool]:
-        """See where the messages are, with no byte of them read; `False` when a log has to be
-        prepared first, or looked at for longer, unless it is to be taken as it is."""
+    def find(self, *, as_they_are: bool = False) -> Pieces[bool]:
+        """Find where the messages are, without reading them. `False` if a log has to be prepared
+        first, or the search takes long; with `as_they_are`, logs are taken as they are."""
         request = self.request
         self.budget_bytes = self.services.settings.max_response_bytes
         if self.version >= FIRST_VERSION_WITH_MAX_BYTES:
@@ -273,14 +273,14 @@ class _Reading(msgspec.Struct):
                 result = FetchPartitionResult(partition=wanted.partition)
                 results.append(result)
                 try:
-                    self._look_at(topic.name, wanted, result, far=as_they_are)
+                    self._find_in(topic.name, wanted, result, far=as_they_are)
                 except FarAway:
                     return False
                 except Exception as error:
                     self._refuse(result, error)
         return True
 
-    def _look_at(
+    def _find_in(
         self, topic: str, wanted: FetchPartition, result: FetchPartitionResult, *, far: bool
     ) -> None:
         request, offset = self.request, wanted.fetch_offset
@@ -296,9 +296,9 @@ class _Reading(msgspec.Struct):
             return  # The offset may come from the leader.
         end_offset = None
         if has_window(wanted):
-            place = place_of(log, wanted, committed=committed, far=far)
-            result.next_offset, result.skipped_bytes = place.offset, place.skipped_bytes
-            offset, end_offset = place.offset, place.end_offset
+            position = find_position(log, wanted, committed=committed, far=far)
+            result.next_offset, result.skipped_bytes = position.offset, position.skipped_bytes
+            offset, end_offset = position.offset, position.end_offset
         found = log.reader.read(
             offset,
             limit_bytes,
@@ -384,7 +384,7 @@ class _Reading(msgspec.Struct):
     async def _converted(
         self, response: FetchResponse, unreadable: Sequence[_Part]
     ) -> FetchResponse:
-        async with self.services.conversions.place():
+        async with self.services.conversions.position():
             for part in unreadable:
                 try:
                     await self._convert(part)
