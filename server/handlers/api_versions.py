@@ -1,4 +1,12 @@
-"""api-versions: the table of requests."""
+"""api-versions: the table of requests.
+
+api-versions (key 18): versions 0 to 3, native 0 (KIP-35)
+     1  throttle_time_ms in the response (KIP-13)
+     2  the response comes before the client is throttled (KIP-219)
+     3  compact encoding, name and version of the client (KIP-482, KIP-511)
+
+Left out: features (KIP-584).
+"""
 
 import re
 from functools import cache

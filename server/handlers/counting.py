@@ -1,4 +1,10 @@
-"""count-by-time: how many messages of a partition fall into each interval of a window."""
+"""count-by-time: the number of messages of a partition in each interval of a time window.
+
+count-by-time (key 1002): native 0 to 1
+     1  reads at followers
+
+Kafka has no such request.
+"""
 
 from array import array
 from itertools import pairwise

@@ -1,4 +1,9 @@
-"""describe-broker: what the broker knows of itself and of its machine."""
+"""describe-broker: the broker's state, and that of its machine.
+
+describe-broker (key 1001): native 0
+
+Kafka has no such request.
+"""
 
 import resource
 import shutil

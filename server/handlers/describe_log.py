@@ -1,4 +1,9 @@
-"""describe-log: the segments of partitions, and what retention says of each."""
+"""describe-log: the segments of partitions, and what retention decides about each.
+
+describe-log (key 1000): native 0
+
+Kafka has no such request.
+"""
 
 from ...protocol.api.log.describe_log import (
     DESCRIBE_LOG,

@@ -1,4 +1,9 @@
-"""describe-producers: the idempotent producers that partitions know."""
+"""describe-producers: the idempotent producers of partitions.
+
+describe-producers (key 61): versions 0 (KIP-664)
+
+Left out: transactions, so that there is no current transaction of a producer.
+"""
 
 from ...protocol.api.log.describe_producers import (
     DESCRIBE_PRODUCERS,

@@ -1,4 +1,10 @@
-"""Leader epochs, as clients mean and ask for them; and offset-for-leader-epoch."""
+"""offset-for-leader-epoch; and checks of the leader epochs that clients name.
+
+offset-for-leader-epoch (key 23): versions 0 to 3 (KIP-101)
+     1  leader_epoch in the response (KIP-279)
+     2  current_leader_epoch (KIP-320), throttle_time_ms
+     3  replica_id (KIP-392)
+"""
 
 from ...protocol.api.log.offset_for_leader_epoch import (
     OFFSET_FOR_LEADER_EPOCH,

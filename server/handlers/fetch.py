@@ -1,4 +1,20 @@
-"""fetch: read message sets, at once or when there are enough bytes."""
+"""fetch: read record sets, at once or when there are enough bytes.
+
+fetch (key 1): versions 0 to 10, native 0 to 5
+     1  throttle_time_ms in the response (KIP-13)
+     2  message format v1 (KIP-31, KIP-32)
+     3  max_bytes for the whole response (KIP-74)
+     4  isolation_level, last_stable_offset, record batches (KIP-98); native: damage is checked
+     5  log_start_offset (KIP-107); native: reads at followers
+     6  KAFKA_STORAGE_ERROR (KIP-112); older versions get another code for it
+     7  fetch sessions (KIP-227)
+     8  the response comes before the client is throttled (KIP-219)
+     9  current_leader_epoch (KIP-320)
+    10  batches in zstd (KIP-110)
+
+Left out: fetch sessions; a client that asks for one gets FETCH_SESSION_ID_NOT_FOUND and sends whole
+fetches. Preferred read replicas (KIP-392), which came with version 11.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import partial

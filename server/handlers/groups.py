@@ -1,4 +1,30 @@
-"""find-coordinator, join-group, sync-group, heartbeat, leave-group: what members of groups ask."""
+"""find-coordinator, join-group, sync-group, heartbeat and leave-group: the members' side of groups.
+
+find-coordinator (key 10): versions 0 to 2
+     1  key_type, error_message (KIP-98), throttle_time_ms (KIP-13)
+     2  the response comes before the client is throttled (KIP-219)
+join-group (key 11): versions 0 to 5
+     1  rebalance_timeout_ms (KIP-62)
+     2  throttle_time_ms in the response (KIP-13)
+     3  the response comes before the client is throttled (KIP-219)
+     4  MEMBER_ID_REQUIRED (KIP-394)
+     5  group_instance_id (KIP-345)
+sync-group (key 14): versions 0 to 3
+     1  throttle_time_ms in the response (KIP-13)
+     2  the response comes before the client is throttled (KIP-219)
+     3  group_instance_id (KIP-345)
+heartbeat (key 12): versions 0 to 3
+     1  throttle_time_ms in the response (KIP-13)
+     2  the response comes before the client is throttled (KIP-219)
+     3  group_instance_id (KIP-345)
+leave-group (key 13): versions 0 to 3
+     1  throttle_time_ms in the response (KIP-13)
+     2  the response comes before the client is throttled (KIP-219)
+     3  several members (KIP-345)
+
+Left out: coordinators of transactions, several keys in one find-coordinator (KIP-699), and groups
+that the broker assigns (KIP-848).
+"""
 
 from typing import Final
 

@@ -1,6 +1,20 @@
-"""describe-groups, list-groups, delete-groups: groups as an operator sees them.
+"""describe-groups, list-groups and delete-groups: groups as an operator sees them.
 
 A group is one that has, or had, members since the broker started, and any name with positions.
+
+describe-groups (key 15): versions 0 to 4
+     1  throttle_time_ms in the response (KIP-13)
+     2  the response comes before the client is throttled (KIP-219)
+     3  authorized_operations (KIP-430)
+     4  group_instance_id (KIP-345)
+list-groups (key 16): versions 0 to 5
+     1  throttle_time_ms in the response (KIP-13)
+     2  the response comes before the client is throttled (KIP-219)
+     3  compact encoding (KIP-482)
+     4  states_filter (KIP-518)
+     5  types_filter (KIP-848)
+delete-groups (key 42): versions 0 to 1 (KIP-229)
+     1  the response comes before the client is throttled (KIP-219)
 """
 
 from functools import partial

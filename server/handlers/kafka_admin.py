@@ -1,4 +1,12 @@
-"""describe-cluster, list-partition-reassignments and list-transactions: what Kafka's tools ask."""
+"""describe-cluster, list-partition-reassignments and list-transactions, for Kafka's tools.
+
+describe-cluster (key 60): versions 0 to 1 (KIP-700)
+     1  endpoint_type (KIP-919)
+list-partition-reassignments (key 46): versions 0 (KIP-455)
+list-transactions (key 66): versions 0 (KIP-664)
+
+Left out: reassignments and transactions, of which there are none.
+"""
 
 from ...protocol.api.broker.describe_cluster import (
     BROKERS,

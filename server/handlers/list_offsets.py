@@ -1,4 +1,17 @@
-"""list-offsets: which offset was it at a time."""
+"""list-offsets: the offset that belongs to a time.
+
+list-offsets (key 2): versions 0 to 7, native 0 to 2
+     0  a list of offsets
+     1  one offset and its timestamp (KIP-79)
+     2  isolation_level, throttle_time_ms (KIP-98, KIP-13); native: reads at followers
+     3  the response comes before the client is throttled (KIP-219)
+     4  leader epochs (KIP-320)
+     5  OFFSET_NOT_AVAILABLE (KIP-207)
+     6  compact encoding (KIP-482)
+     7  target -3, the largest timestamp (KIP-734)
+
+Left out: targets of tiered storage (KIP-405), which are refused by name.
+"""
 
 from collections.abc import Iterator
 from itertools import chain

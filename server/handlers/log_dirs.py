@@ -1,4 +1,10 @@
-"""describe-log-dirs: the sizes of partitions."""
+"""describe-log-dirs: the sizes of partitions.
+
+describe-log-dirs (key 35): versions 0 to 1, native 0 to 1 (KIP-113)
+     1  the response comes before the client is throttled (KIP-219)
+
+Left out: sizes of volumes (KIP-827).
+"""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,13 @@
-"""sasl-handshake, sasl-authenticate and authenticate: logins, in both protocols."""
+"""sasl-handshake, sasl-authenticate and authenticate: logins, in both encodings.
+
+sasl-handshake (key 17): versions 0 to 1 (KIP-43)
+     1  sasl-authenticate follows in place of bare messages (KIP-152)
+sasl-authenticate (key 36): versions 0 to 1 (KIP-152)
+     1  session_lifetime_ms (KIP-368)
+authenticate (key 1003): native 0
+
+Left out: GSSAPI and delegation tokens. Kafka has no `authenticate`: it is the native login.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,20 @@
-"""metadata: where the broker is, and which topics it has."""
+"""metadata: the brokers, and the topics with their partitions.
+
+metadata (key 3): versions 0 to 10, native 0
+     1  controller_id, is_internal, racks; no list means all topics
+     2  cluster_id (KIP-78)
+     3  throttle_time_ms in the response (KIP-13)
+     4  allow_auto_topic_creation
+     5  offline_replicas (KIP-112)
+     6  the response comes before the client is throttled (KIP-219)
+     7  leader_epoch (KIP-320)
+     8  authorized operations (KIP-430)
+     9  compact encoding (KIP-482)
+    10  topic ids (KIP-516)
+
+A single broker offers versions to 7 only: from 9 on clients trust leader epochs. Left out: metadata
+by topic id (KIP-516, version 12).
+"""
 
 from collections.abc import Mapping
 from typing import Final

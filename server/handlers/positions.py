@@ -1,4 +1,23 @@
-"""offset-commit, offset-fetch and offset-delete: named positions."""
+"""offset-commit, offset-fetch and offset-delete: offsets of consumer groups, or named positions.
+
+offset-commit (key 8): versions 0 to 7, native 0
+     1  generation and member, commit_timestamp
+     2  retention_time_ms in place of commit_timestamp
+     3  throttle_time_ms in the response (KIP-13)
+     4  the response comes before the client is throttled (KIP-219)
+     5  no retention_time_ms (KIP-211)
+     6  committed_leader_epoch (KIP-320)
+     7  group_instance_id (KIP-345)
+offset-fetch (key 9): versions 0 to 5, native 0
+     1  the same as 0
+     2  no list means all partitions; an error of the group (KIP-88)
+     3  throttle_time_ms in the response (KIP-13)
+     4  the response comes before the client is throttled (KIP-219)
+     5  committed_leader_epoch (KIP-320)
+offset-delete (key 47): versions 0 (KIP-496)
+
+Left out: several groups in one offset-fetch (KIP-709), commits of transactions (KIP-447).
+"""
 
 from collections.abc import Collection, Iterable
 from functools import partial

@@ -1,14 +1,13 @@
-"""produce (key 0): append record sets, and answer when they are as durable as `acks` asks.
+"""produce: append record sets, and answer when they are as durable as `acks` asks.
 
-Versions 0 to 7, native 0 to 3.
-
-    1  throttle_time_ms in the response (KIP-13)
-    2  log_append_time, and message format v1 (KIP-31, KIP-32)
-    3  transactional_id, and record batches, which is format v2 (KIP-98)
-    4  KAFKA_STORAGE_ERROR (KIP-112); older versions get another code for it
-    5  log_start_offset in the response (KIP-107)
-    6  the response comes before the client is throttled (KIP-219)
-    7  batches in zstd (KIP-110)
+produce (key 0): versions 0 to 7, native 0 to 3
+     1  throttle_time_ms in the response (KIP-13)
+     2  log_append_time, and message format v1 (KIP-31, KIP-32)
+     3  transactional_id, and record batches, which is format v2 (KIP-98)
+     4  KAFKA_STORAGE_ERROR (KIP-112); older versions get another code for it
+     5  log_start_offset in the response (KIP-107)
+     6  the response comes before the client is throttled (KIP-219)
+     7  batches in zstd (KIP-110)
 
 Left out: transactions, which are refused by name, and per-record errors of version 8 (KIP-467).
 

@@ -1,4 +1,10 @@
-"""init-producer-id: an id for a producer that numbers its batches."""
+"""init-producer-id: an id for an idempotent producer.
+
+init-producer-id (key 22): versions 0 to 1, native 0 to 1 (KIP-98)
+     1  the response comes before the client is throttled (KIP-219)
+
+Left out: transactional ids, which are refused by name, and the epochs of KIP-360.
+"""
 
 from ...protocol.api.log.init_producer_id import (
     INIT_PRODUCER_ID,

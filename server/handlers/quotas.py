@@ -1,5 +1,14 @@
-"""describe-client-quotas and alter-client-quotas. What needs the quotas imports them when it is
-asked: most brokers have none."""
+"""describe-client-quotas and alter-client-quotas.
+
+Imports of quotas stand in functions: most brokers have none.
+
+describe-client-quotas (key 48): versions 0 to 1, native 0 to 1 (KIP-546)
+     1  compact encoding (KIP-482)
+alter-client-quotas (key 49): versions 0 to 1, native 0 to 1 (KIP-546)
+     1  compact encoding (KIP-482)
+
+Left out: quotas by IP address (KIP-612).
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

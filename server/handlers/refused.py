@@ -1,4 +1,12 @@
-"""elect-leaders and describe-quorum: requests that are refused by name, with the command to use."""
+"""elect-leaders and describe-quorum, which are refused by name, with the command to use.
+
+elect-leaders (key 43): versions 1 (KIP-183, KIP-460)
+describe-quorum (key 55): versions 0 to 2 (KIP-595)
+     1  times of the last fetches (KIP-836)
+     2  directory ids, nodes (KIP-853)
+
+Left out: elections of single partitions, and a quorum of controllers.
+"""
 
 from collections.abc import Iterable
 from typing import Final

@@ -1,4 +1,13 @@
-"""replicate, describe-replicas and promote: for brokers that are one of several."""
+"""replicate, describe-replicas and promote: replication, for cluster members and operators.
+
+replicate (key 1004): native 0 to 1
+     1  owners of epochs, damage, leaving members
+describe-replicas (key 1005): native 0 to 1
+     1  contested epochs, unreadable metadata
+promote (key 1006): native 0
+
+Kafka has no such requests.
+"""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,15 @@
-"""describe-configs, alter-configs and incremental-alter-configs."""
+"""describe-configs, alter-configs and incremental-alter-configs: settings of topics and brokers.
+
+describe-configs (key 32): versions 0 to 2, native 0 to 2 (KIP-133)
+     1  sources and synonyms (KIP-226)
+     2  the response comes before the client is throttled (KIP-219)
+alter-configs (key 33): versions 0 to 1, native 0 to 1 (KIP-133)
+     1  the response comes before the client is throttled (KIP-219)
+incremental-alter-configs (key 44): versions 0 to 1, native 0 to 1 (KIP-339)
+     1  compact encoding (KIP-482)
+
+Left out: documentation and types of settings (KIP-569), changes of a broker's settings.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

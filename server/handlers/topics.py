@@ -1,6 +1,21 @@
 """create-topics, create-partitions and delete-topics.
 
 Topics are changed one after another, and the disk's part is done in a thread.
+
+create-topics (key 19): versions 0 to 4, native 0 to 3 (KIP-4)
+     1  validate_only, error_message
+     2  throttle_time_ms in the response (KIP-13)
+     3  the response comes before the client is throttled (KIP-219)
+     4  partitions and replication factor may be -1 (KIP-464)
+create-partitions (key 37): versions 0 to 1, native 0 to 1 (KIP-195)
+     1  the response comes before the client is throttled (KIP-219)
+delete-topics (key 20): versions 0 to 3, native 0 to 3 (KIP-4)
+     1  throttle_time_ms in the response (KIP-13)
+     2  the response comes before the client is throttled (KIP-219)
+     3  TOPIC_DELETION_DISABLED (KIP-322)
+
+Left out: settings and ids in the response of create-topics (KIP-525, KIP-516), deletion by id
+(KIP-516).
 """
 
 from collections import Counter

@@ -1,4 +1,8 @@
-"""delete-records: the oldest messages of partitions are dropped."""
+"""delete-records: delete the oldest messages of partitions.
+
+delete-records (key 21): versions 0 to 1, native 0 to 1 (KIP-107)
+     1  the response comes before the client is throttled (KIP-219)
+"""
 
 from collections.abc import Collection, Iterable
 

@@ -1,4 +1,8 @@
-"""describe-user-scram-credentials and alter-user-scram-credentials."""
+"""describe-user-scram-credentials and alter-user-scram-credentials.
+
+describe-user-scram-credentials (key 50): versions 0, native 0 (KIP-554)
+alter-user-scram-credentials (key 51): versions 0, native 0 (KIP-554)
+"""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any

@@ -78,6 +78,29 @@ def test_every_request_has_a_handler_rights_and_its_lines_in_the_docs() -> None:
         assert f"\n| {api.name} |" in rights
 
 
+def versions_of(api: Api) -> str:
+    """As the head of a handler's file says it."""
+    served = []
+    for what in ("versions", "native"):
+        versions = api.versions(native=what == "native")
+        if versions:
+            first, last = versions[0], versions[-1]
+            served.append(f"{what} {first}" + (f" to {last}" if last > first else ""))
+    return ", ".join(served)
+
+
+def test_a_handlers_file_begins_with_the_versions_that_it_serves() -> None:
+    folder = Path(horolog.__file__).parent / "server" / "handlers"
+    texts = [path.read_text() for path in folder.glob("*.py")]
+    for api in APIS.values():
+        constant = api.name.upper().replace("-", "_")
+        registered = re.compile(rf"^@handles(_many)?\({constant}[,)]", re.M)
+        (text,) = filter(registered.search, texts)
+        head = text.split('"""')[1]
+        line = f"{api.name} (key {api.key}): {versions_of(api)}"
+        assert re.search(rf"^{re.escape(line)}( \(KIP.*)?$", head, re.M), line
+
+
 def test_requests_that_need_no_right() -> None:
     assert {api.name for api in APIS.values() if not api.rights} == {
         "api-versions",
