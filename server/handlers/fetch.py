@@ -400,7 +400,7 @@ class _Reading(msgspec.Struct):
     async def _converted(
         self, response: FetchResponse, unreadable: Sequence[_Part]
     ) -> FetchResponse:
-        async with self.services.conversions.position():
+        async with self.services.conversions.place():
             for part in unreadable:
                 try:
                     await self._convert(part)
