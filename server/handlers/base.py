@@ -47,7 +47,7 @@ class Services:
     groups: GroupService
     clock: Clock
     trusted_time: TrustedTime
-    """Tells what time it is for retention."""
+    """The clock of retention."""
     figures: Figures
     outcomes: Outcomes
     fetches: ParkingLot
@@ -59,39 +59,39 @@ class Services:
     conversions: Conversions
     time_maps: TimeMaps
     kafka_address: str | None
-    """Where the port for Kafka's clients is, if it is open."""
+    """The address of the port for Kafka's clients, if it is open."""
     security: Security
     scrubber: Scrubber
     rolled: Callable[[str, int], None]
-    """Called with a partition that rolled: its retention is looked at soon."""
+    """Called with a partition that rolled: retention checks it soon."""
     cluster: "Cluster | None" = None
-    """The cluster that the broker is one of; `None` for one that is alone."""
+    """The cluster of the broker; `None` for a single broker."""
 
 
 @value_class
 class Call:
-    """What a request brings along beside its body."""
+    """The request as it came: its version and encoding, and its client."""
 
     version: int
     local_address: tuple[str, int]
-    """The broker's address as this client reached it."""
+    """The broker's address as the client reached it."""
     kafka: bool = False
     """Whether it came in Kafka's encoding."""
     client_id: str | None = None
-    """What the client calls itself."""
+    """The client's own name for itself."""
     client_host: str = ""
-    """Where the client is."""
+    """The client's address."""
     session: Session | None = None
-    """The connection's login; `None` where logins are not asked for."""
+    """The connection's login; `None` if the listener needs none."""
 
     @property
     def principal(self) -> str:
-        """Who asks."""
+        """The principal of the client."""
         return ANONYMOUS if self.session is None else self.session.principal
 
 
 def then(outcome: Any, change: Callable[[Any], Any]) -> Any:
-    """What `change` makes of the response, once there is one."""
+    """`outcome` with `change` applied to its response, at once or when that is made."""
     if not isinstance(outcome, PendingAnswer):
         return change(outcome)
     return PendingAnswer(
@@ -105,11 +105,10 @@ def then(outcome: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def in_turns(services: Services, pieces: Pieces[R]) -> R | PendingAnswer:
-    """What a handler that works in pieces returns: at once where that takes one turn, else later,
-    in turns with other requests.
+    """The answer of a handler that works in pieces: at once if one turn is enough, otherwise
+    pending, in turns with other requests.
 
-    No request behind it on its connection is handled before it is made: it could overtake this one,
-    and take turns beside it.
+    Later requests of its connection wait until it is made: they could overtake it.
     """
     turns = services.work.turns()
     try:
@@ -137,8 +136,8 @@ class Handler(Protocol):
 class HandlerOfMany(Protocol):
     """Answers requests of one kind and version that arrived together.
 
-    For each there is what its handler would have returned, or the exception it would have raised;
-    behind a `CloseConnection` there may be nothing.
+    Returns for each what its handler would return, or the exception that it would raise; requests
+    behind a `CloseConnection` may have no outcome.
     """
 
     def __call__(
@@ -147,8 +146,8 @@ class HandlerOfMany(Protocol):
 
 
 def each_alone(answer: Callable[[Services, Any, int], Any]) -> HandlerOfMany:
-    """The handler of many requests that gain nothing by it: `answer` gives the response of one, of
-    a version, or raises."""
+    """A handler of many that handles each request by itself: `answer` returns the outcome of one
+    request of a version, or raises."""
 
     def handle_many(services: Services, version: int, requests: Sequence[Any]) -> list[Any]:
         outcomes: list[Any] = []
@@ -163,7 +162,7 @@ def each_alone(answer: Callable[[Services, Any, int], Any]) -> HandlerOfMany:
 
 
 def list_of_one(handle_many: HandlerOfMany) -> Handler:
-    """The handler of one request of those that are handled as lists."""
+    """The handler of one request, made of a handler of many."""
 
     def handle(services: Services, request: Any, call: Call) -> Any:
         (outcome,) = handle_many(services, call.version, (request,))

@@ -79,7 +79,7 @@ def handle_many(
 
 
 def _visible_end(log: Log, request: ListOffsetsRequest) -> int:
-    """The first offset that the asker does not see."""
+    """The first offset that the client does not see."""
     if request.replica_id != CONSUMER:
         return log.log_end_offset
     committed = request.isolation_level == READ_COMMITTED

@@ -58,7 +58,7 @@ from ...protocol.records.layout import NO_TIMESTAMP
 from ...storage.files import Buffer
 from ...storage.log.appended import Appended
 from ...storage.log.log import Log
-from ..creations import Asker
+from ..creations import CreationContext
 from ..late_appends import Sender
 from ..metrics.figures import count
 from ..outcomes import CloseConnection
@@ -210,11 +210,11 @@ def _names_many(request: ProduceRequest) -> bool:
 
 def _handling(services: Services, request: ProduceRequest) -> Pieces[Outcome]:
     """As `handle_many` of one request, in pieces. Its frame is pinned: the record sets stay."""
-    asker = services.creations.asker
+    context = services.creations.context
     missing = services.creations.missing(_named_topics(services, (request,)))
     if not missing:
         return (yield from _handled(services, request, {}))
-    services.creations.asker = asker
+    services.creations.context = context
     creating = services.creations.make(missing)
     return PendingAnswer(
         creating.ready,
@@ -244,19 +244,19 @@ def _handled(
 def handle_in_bulk(
     services: Services,
     sources: Sequence[Sequence[ProduceRequest]],
-    askers: Sequence[Asker],
+    contexts: Sequence[CreationContext],
 ) -> Sequence[Sequence[Outcome]]:
     """Answer the requests of several connections, of each as `handle_many`.
 
     If all have the same `acks` and all topics exist, the sets for one partition are appended in
-    one write. Otherwise each connection is handled by itself, and its client, one of `askers`,
-    creates the topics that its requests name.
+    one write. Otherwise each connection is handled by itself, and the topics that its
+    requests name are created for its client, one of `contexts`.
     """
     rows = _Rows(list(chain.from_iterable(sources)))
     if not (rows.alike and all(map(services.creations.exists, map(_topic_of, rows.by_partition)))):
         return [
-            _handle_of(services, source, asker)
-            for source, asker in zip(sources, askers, strict=True)
+            _handle_of(services, source, context)
+            for source, context in zip(sources, contexts, strict=True)
         ]
     ends = list(accumulate(map(len, sources)))
     outcomes = _handle_alike(services, rows, {}, ends)
@@ -264,9 +264,9 @@ def handle_in_bulk(
 
 
 def _handle_of(
-    services: Services, requests: Sequence[ProduceRequest], asker: Asker
+    services: Services, requests: Sequence[ProduceRequest], context: CreationContext
 ) -> Sequence[Outcome]:
-    services.creations.asker = asker
+    services.creations.context = context
     return handle_many(services, 0, requests)
 
 

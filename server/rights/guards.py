@@ -59,7 +59,7 @@ def answer_each(checked: CheckedRequest, needs: Sequence[Need], handler: Handler
 
 def _answer_each(checked: CheckedRequest, needs: Sequence[Need], handler: Handler) -> Pieces[Any]:
     services, request, call = checked.services, checked.request, checked.call
-    asker = services.creations.asker
+    context = services.creations.context
     field = named_field(type(request))
     kept: list[Any] = []
     refused: list[tuple[Any, CodedError]] = []
@@ -70,13 +70,13 @@ def _answer_each(checked: CheckedRequest, needs: Sequence[Need], handler: Handle
         else:
             refused.append((item, error))
         yield
-    services.creations.asker = asker
+    services.creations.context = context
     if not refused:
         return handler(services, request, call)
     if checked.api is PRODUCE and request.acks == NO_ANSWER:
         return _unanswered(checked, handler, kept, refused[0][1])
     name, results = yield from refused_each(checked.api.response, refused)
-    services.creations.asker = asker
+    services.creations.context = context
     if not kept and checked.api is METADATA:
         call = replace(call, version=max(call.version, 1))  # In version 0 none means all.
     elif not kept:
