@@ -45,6 +45,7 @@ from ...storage.read.readable_segment import FarAway
 from ...storage.read.reader import Reader
 from ...storage.read.slices import Slice
 from ..conversions import Limits
+from ..network.file_sending import MAX_FILE_RANGES, MIN_FILE_RANGE_BYTES
 from ..parking import Partition
 from ..requests import PendingAnswer
 from .base import Services, each_alone, in_turns
@@ -65,13 +66,6 @@ FIRST_VERSION_WITH_V1 = 2
 
 FIRST_VERSION_WITH_V2 = 4
 """From here on the reader knows record batches."""
-
-STRETCH_BYTES = 128 * 1024
-"""From here on it is quicker to have the system send bytes from their file than to read them: at 64
-KiB it takes 1.4 times the processor time of reading, at 1 MiB less than a fifth."""
-
-MAX_STRETCHES = 16
-"""Record sets of one answer that are sent from their files: each needs a handle."""
 
 AT_ONCE: Final = 16
 """Partitions of one topic that are found and read without giving way to other requests."""
@@ -269,7 +263,7 @@ class _Reading(msgspec.Struct):
     """How many bytes of messages the rest of the answer may have."""
     sets_left: int = MAX_APPEND_TIMES - 2
     """Of how many sets append times may be answered; two more items say where none are known."""
-    stretches: int = 0
+    file_ranges: int = 0
 
     def find(self, *, as_they_are: bool = False) -> Pieces[bool]:
         """Find where the messages are, without reading them. `False` if a log has to be prepared
@@ -387,11 +381,11 @@ class _Reading(msgspec.Struct):
         """Read the bytes if they are few and in memory, else say where they are."""
         found = part.found
         records: Buffer | FileRange | None = None
-        if found.size < STRETCH_BYTES:
+        if found.size < MIN_FILE_RANGE_BYTES:
             records = found.read_now()
-        if records is None and self.stretches < MAX_STRETCHES:
+        if records is None and self.file_ranges < MAX_FILE_RANGES:
             records = found.stretch()
-            self.stretches += records is not None
+            self.file_ranges += records is not None
         if records is None:
             records = found.read()
         self.services.figures.topic(part.topic).bytes_out += len(records)
@@ -431,7 +425,7 @@ class _Reading(msgspec.Struct):
             if converted.data:
                 data = bytes(converted.data)
                 break
-            # Nothing but marks of transactions, and records below the offset that was asked for:
+            # Nothing but control batches, and records below the offset that was asked for:
             # this reader cannot pass them by itself.
             following = walk(data, 0, converted.used_bytes, check_crc=False).last_offset + 1
             found = log.reader.read(following, part.found.size, whole_first=True)

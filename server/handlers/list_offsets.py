@@ -45,7 +45,7 @@ from .registration import handles_many
 from .repeats import repeats
 
 CONSUMER = -1
-"""`replica_id` of those who see nothing above the high watermark."""
+"""The `replica_id` of consumers, which see nothing above the high watermark."""
 
 FIRST_VERSION_WITH_TIMES = 1
 """Version 0 lists offsets that are near a time; the others give the message at or after it."""

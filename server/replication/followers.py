@@ -143,7 +143,7 @@ class Followers:
         channel.last_seen_s = self._cluster.now_s
         taken = channel.take()
         if taken is None:
-            # Its leader is none any more.
+            # Its leader leads no longer.
             self._channels.pop(channel.number, None)
             return self._refusal()
         return taken

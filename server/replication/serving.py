@@ -91,8 +91,8 @@ class Serving:
         return gated
 
     def _metadata(self, handler: Handler) -> Handler:
-        """Only a leader makes topics for who asks about them, once it knows what there are; a
-        follower asks it to."""
+        """Only a leader creates topics that metadata asks for, once it knows which exist; a
+        follower forwards that to the leader."""
 
         def handle(services: Services, request: Any, call: Call) -> Any:
             store, asked = self._cluster.store, self._cluster.asked_topics

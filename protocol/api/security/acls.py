@@ -53,7 +53,7 @@ class AclDescription:
 @message
 class DescribedAcls:
     resource_type: int = int8(doc=f"{_TYPES}.")
-    resource_name: str = string(doc="The resource, or the begin of its name; `*` for all.")
+    resource_name: str = string(doc="The resource, or the start of its name; `*` for all.")
     pattern_type: int = int8(
         since=1, native_since=0, default=_LITERAL, doc="3 literal, 4 prefixed."
     )
@@ -71,7 +71,7 @@ class DescribeAclsResponse:
 @message
 class AclCreation:
     resource_type: int = int8(doc=f"{_TYPES}.")
-    resource_name: str = string(doc="The resource, or the begin of its name; `*` for all.")
+    resource_name: str = string(doc="The resource, or the start of its name; `*` for all.")
     pattern_type: int = int8(
         since=1, native_since=0, default=_LITERAL, doc="3 literal, 4 prefixed."
     )
