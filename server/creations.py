@@ -15,8 +15,8 @@ from .metadata_store import MetadataStore
 from .security.audit import DONE, Audit
 
 
-class Asker(Protocol):
-    """Who sent the requests that are handled now."""
+class CreationContext(Protocol):
+    """The client for which topics are created, as the audit names it."""
 
     @property
     def principal(self) -> str: ...
@@ -42,8 +42,8 @@ class Creations:
         self._settings = settings
         self._changes = changes
         self._audit = audit
-        self.asker: Asker | None = None
-        """Set before requests are handled that may have topics made: for the audit."""
+        self.context: CreationContext | None = None
+        """Set before a request is handled that may create topics: for the audit."""
         self.allowed: Callable[[], bool] | None = None
         """Whether topics may be made now; `None` for always."""
         self._under_way: dict[str, tuple[TopicChange, asyncio.Task[None]]] = {}
@@ -67,8 +67,8 @@ class Creations:
             changes, done = self._changes.make((topic, self._making(topic)) for topic in new)
             for topic, change in zip(new, changes, strict=True):
                 self._under_way[topic] = change, done
-            asker = self.asker
-            by, peer = ("", "") if asker is None else (asker.principal, asker.host)
+            context = self.context
+            by, peer = ("", "") if context is None else (context.principal, context.host)
             done.add_done_callback(partial(self._made, new, by, peer))
         return Creating({topic: self._under_way[topic] for topic in topics})
 
@@ -87,7 +87,7 @@ class Creations:
 
 
 def _outcome(change: TopicChange) -> str:
-    """What became of a topic, as the audit says it."""
+    """The outcome of creating a topic, as the audit says it."""
     if not change.done:
         return "not done"
     try:
@@ -105,7 +105,7 @@ class Creating:
     def __init__(self, under_way: Mapping[str, tuple[TopicChange, asyncio.Task[None]]]) -> None:
         self._changes = {topic: change for topic, (change, _) in under_way.items()}
         tasks = dict.fromkeys(task for _, task in under_way.values())
-        # One who does not wait any more must not end what others wait for.
+        # A request that is cancelled must not end the wait of others.
         waits = map(asyncio.shield, tasks)
         self.ready: asyncio.Future[list[object]] = asyncio.gather(*waits, return_exceptions=True)
         """Done when all are made, or could not be."""

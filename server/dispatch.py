@@ -1,4 +1,4 @@
-"""From a frame to its answer: which handler, and what its exceptions become."""
+"""From frames to answers: finds the handler, and turns exceptions into error codes."""
 
 import sys
 from bisect import bisect_left
@@ -12,23 +12,22 @@ from typing import TYPE_CHECKING, Any, Final
 from ..protocol.api.broker.api_versions import API_VERSIONS
 from ..protocol.api.encodings import Encoding
 from ..protocol.api.framing import Frame
-from ..protocol.api.log.fetch import FETCH
 from ..protocol.api.log.list_offsets import LIST_OFFSETS
 from ..protocol.api.log.produce import PRODUCE
 from ..protocol.api.native.frames import Request, RequestHead
 from ..protocol.api.pieces import Pieces, hash_texts, weigher
 from ..protocol.api.registry import APIS
-from ..protocol.api.schema import Api, kind
+from ..protocol.api.schema import Api, ServedBy, kind
 from ..protocol.api.writing import AnswersEncoder, Written
 from ..protocol.errors import NO_ERROR, CodedError, PolicyViolation, UnsupportedVersion
 from ..protocol.limits import LARGE_REQUEST_BYTES
 from .handlers import HANDLERS_OF_MANY, MOST_AT_A_TIME
 from .handlers.api_versions import unknown_version
-from .handlers.base import Call, Handler, HandlerOfMany, Later, Services
+from .handlers.base import Call, Handler, HandlerOfMany, Services
 from .handlers.produce import handle_in_bulk
 from .network.endpoint import Caller, Frames, Source
 from .network.ready_connections import BULK_BYTES
-from .network.sending import Answer, AnswerInParts, Deferred
+from .network.sending import Answer, AnswerInParts
 from .outcomes import (
     NO_ERROR_NAME,
     CloseConnection,
@@ -37,6 +36,7 @@ from .outcomes import (
     fault_finder,
     first_error,
 )
+from .requests import PendingAnswer
 from .weights import LARGE_BYTES, Weight, weight_of
 
 if TYPE_CHECKING:
@@ -47,59 +47,56 @@ _SHORT_BYTES: Final = 1024
 """Answers of up to so many bytes to requests that were handled in bulk are sent as one."""
 
 SLOW_REQUEST_BYTES: Final = 8 * 1024
-"""The same as `LARGE_REQUEST_BYTES` for what is decoded by plain Python."""
+"""As `LARGE_REQUEST_BYTES`, for requests that plain Python decodes."""
 
 LARGE_WEIGHT: Final = 5_000
-"""Messages of more are written in turns with other requests: about a millisecond of work."""
+"""Heavier messages are written in turns with other requests: about a millisecond of work."""
 
 LONG_BYTES: Final = 2 << 20
-"""The answer to a request that takes more is written in turns with other requests: it may repeat
-long names."""
+"""The answer to a request that takes more memory is written in turns with other requests: it may
+repeat long names."""
 
 _body_of: Final[Callable[[Request], Any]] = attrgetter("body")
 _id_of: Final[Callable[[Request], int]] = attrgetter("correlation_id")
 
-_WAITS: Final = {Later}
-_ready_of: Final[Callable[[Later], object]] = attrgetter("ready")
-_alone_of: Final[Callable[[Later], bool]] = attrgetter("alone")
-_may_hurry_of: Final[Callable[[Later], bool]] = attrgetter("may_hurry")
-_held_bytes_of: Final[Callable[[Later], int]] = attrgetter("held_bytes")
+_WAITS: Final = {PendingAnswer}
+_ready_of: Final[Callable[[PendingAnswer], object]] = attrgetter("ready")
+_alone_of: Final[Callable[[PendingAnswer], bool]] = attrgetter("alone")
+_may_hurry_of: Final[Callable[[PendingAnswer], bool]] = attrgetter("may_hurry")
+_held_bytes_of: Final[Callable[[PendingAnswer], int]] = attrgetter("held_bytes")
 
 Admit = Callable[[int], bool]
-"""Says whether a request may be worked on that takes so many bytes."""
-
-_READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key})
-
+"""Whether there is room for the work on a request that takes so many bytes."""
 
 READ_FIRST_BYTES: Final = 4 * 1024
-"""Frames of up to so many bytes are read before it is asked whether there is room for the work on
-their requests: what is made of them is little, and says exactly how much that is."""
+"""Frames of up to so many bytes are decoded before the check for room: the request is small, and
+says exactly how much its work takes."""
 
 UNKNOWN_API = "unknown"
-"""The `api` label of requests that do not exist: what a client makes up is no label."""
+"""The `api` label of requests that do not exist: no label comes from a client."""
 
 
 @dataclass(slots=True)
-class _Asked:
-    """A request on its way to an answer. It was taken up at `began`."""
+class _Exchange:
+    """A request on its way to its answer, since `began`."""
 
     api: Api
     head: RequestHead
     began: float
     request: Any = None
-    """Known once it was decoded, and as long as a refusal may have to say what it named."""
+    """Set when it is decoded, for as long as a refusal may have to name its items."""
     charge: "Charge | None" = None
-    """What is noted of it for quotas, until its answer is made."""
+    """Its charge to quotas, until its answer is made."""
     work_bytes: int = 0
-    """What it takes, with its answer, while it is worked on."""
+    """Memory that it takes, with its answer, while it is worked on."""
 
 
 class NotAdmitted(Exception):
-    """There is no room for the work on a request: it is to be asked for again."""
+    """There is no room for the work on a request; the connection tries it again."""
 
 
 class _Kind:
-    """Requests of one kind and version, answered in bulk where one comes behind the other."""
+    """Requests of one kind and version, answered in bulk if one comes right behind the other."""
 
     __slots__ = (
         "_answered",
@@ -131,11 +128,11 @@ class _Kind:
         self.most = MOST_AT_A_TIME.get(api.key, sys.maxsize)
         self.weight = weight_of(api.key, version, encoding.NATIVE)
         self.small_frame_bytes = sys.maxsize
-        """Larger frames are not read in bulk: what is made of them is counted before."""
+        """Larger frames are not read in bulk: their memory is counted first."""
         if api is not PRODUCE:  # of which a frame is all that it takes
             self.small_frame_bytes = self.weight.small_frame_bytes
         self.is_work = api is LIST_OFFSETS
-        """Whether many of them that are under way at a time are counted too."""
+        """Whether the work of small ones is counted, too."""
         self._answered = partial(services.figures.answered, api.name)
 
     def count(
@@ -161,11 +158,11 @@ class Dispatcher:
         handlers_of_many: Mapping[int, HandlerOfMany] = HANDLERS_OF_MANY,
         guard: "Guard | None" = None,
     ) -> None:
-        """With a `guard`, whose handlers these are, requests are answered in bulk as far as all of
-        what they ask for may be done."""
+        """`guard` made these handlers; with one, requests are answered in bulk as long as the
+        client has all rights that they need."""
         self._guard = guard
         self.meter: Meter | None = None
-        """Looks at what requests take, where there are quotas."""
+        """Charges requests to quotas; `None` without quotas."""
         self._services = services
         self._handlers = handlers
         self._encoding = encoding
@@ -177,12 +174,15 @@ class Dispatcher:
             for version in APIS[key].versions(native=encoding.NATIVE):
                 found = _Kind(services, encoding, APIS[key], version, handle)
                 self._kinds[kind(key, version)] = found
+        self._reads = frozenset(
+            key for key in handlers_of_many if APIS[key].served_by is ServedBy.LEADER_OR_FOLLOWER
+        )
         self._versions = {
             key: APIS[key].versions(native=encoding.NATIVE) for key in handlers if key in APIS
         }
 
     def answer_one(self, frame: Frame, caller: Caller) -> Answer:
-        """The answer of one request, or `Deferred` when it has to wait.
+        """The answer of one request, or a `PendingAnswer`.
 
         Raises `ProtocolError` or `CloseConnection` when the connection has to be closed.
         """
@@ -190,7 +190,7 @@ class Dispatcher:
 
     def _answer_one(self, frame: Frame, caller: Caller, admit: Admit | None) -> Answer:
         """As `answer_one`. Raises `NotAdmitted` where `admit` says so, with nothing done."""
-        self._creations.asker = caller
+        self._creations.context = caller
         encoding = self._encoding
         head, raw = encoding.open_request(frame)
         if head.api_key == PRODUCE.key:
@@ -210,32 +210,32 @@ class Dispatcher:
             session=caller.session,
         )
         api = APIS[head.api_key]
-        asked = _Asked(api, head, self._time())
+        exchange = _Exchange(api, head, self._time())
         if self.meter is not None:
-            asked.charge = self.meter.open(api, caller, head.client_id, native=encoding.NATIVE)
+            exchange.charge = self.meter.open(api, caller, head.client_id, native=encoding.NATIVE)
 
         def handle(request: Any) -> Any:
-            asked.request = request
-            if asked.charge is not None:
-                asked.charge.see(request)
+            exchange.request = request
+            if exchange.charge is not None:
+                exchange.charge.see(request)
             return self._handlers[api.key](self._services, request, call)
 
         if len(frame) > self._decoded_at_once(api, head.version):
-            asked.work_bytes = weight.of_frame(len(frame))
+            exchange.work_bytes = weight.of_frame(len(frame))
             if head.api_key != PRODUCE.key:
                 raw = encoding.open_request(_pinned(frame))[1]
-            return self._handled_later(asked, raw, caller, admit, handle)
+            return self._handled_later(exchange, raw, caller, admit, handle)
 
         def answer() -> Answer:
             request = encoding.decode_body(api.request, head.version, raw)
-            asked.work_bytes = len(frame)  # of which the texts are kept
-            asked.work_bytes += weight.of_request(self._services, request, head.version)
-            more = asked.work_bytes > admitted_bytes
-            if more and admit is not None and not admit(asked.work_bytes):
+            exchange.work_bytes = len(frame)  # of which the texts are kept
+            exchange.work_bytes += weight.of_request(self._services, request, head.version)
+            more = exchange.work_bytes > admitted_bytes
+            if more and admit is not None and not admit(exchange.work_bytes):
                 raise NotAdmitted
-            return self._respond(asked, handle(request))
+            return self._respond(exchange, handle(request))
 
-        return self._guarded(asked, answer)
+        return self._guarded(exchange, answer)
 
     def _decoded_at_once(self, api: Api, version: int) -> int:
         """Bytes of a request that are decoded without a break."""
@@ -244,37 +244,37 @@ class Dispatcher:
 
     def _handled_later(
         self,
-        asked: _Asked,
+        exchange: _Exchange,
         raw: Any,
         caller: Caller,
         admit: Admit | None,
         handle: Callable[[Any], Any],
-    ) -> Deferred:
+    ) -> PendingAnswer:
         """The answer to a request that is decoded in turns with others; those behind it on its
         connection wait until it was handled."""
         work, encoding = self._services.work, self._encoding
         turns = work.turns()
 
         async def handled() -> Any:
-            pieces = encoding.decode_in_pieces(asked.api.request, asked.head.version, raw)
+            pieces = encoding.decode_in_pieces(exchange.api.request, exchange.head.version, raw)
             request = await work.finish(pieces, turns)
             await work.finish(hash_texts(request), turns)
-            self._check_room(asked, request, admit)
-            self._creations.asker = caller
+            self._check_room(exchange, request, admit)
+            self._creations.context = caller
             return handle(request)
 
         task = work.start(handled())
-        held_bytes = len(raw.frame) if asked.api is PRODUCE else 0
-        later = Later(task, task.result, alone=True, held_bytes=held_bytes, turns=turns)
-        return self._deferred(asked, later)
+        held_bytes = len(raw.frame) if exchange.api is PRODUCE else 0
+        pending = PendingAnswer(task, task.result, alone=True, held_bytes=held_bytes, turns=turns)
+        return self._pending(exchange, pending)
 
-    def _check_room(self, asked: _Asked, request: Any, admit: Admit | None) -> None:
+    def _check_room(self, exchange: _Exchange, request: Any, admit: Admit | None) -> None:
         """Refuse a request, which has been decoded, whose answer takes more than there is room for
         beside what was counted for its frame. Raises `PolicyViolation`."""
-        head = asked.head
+        head = exchange.head
         weight = weight_of(head.api_key, head.version, self._encoding.NATIVE)
         work_bytes = weight.of_request(self._services, request, head.version)
-        more_bytes = work_bytes - asked.work_bytes
+        more_bytes = work_bytes - exchange.work_bytes
         if more_bytes <= 0:
             return
         if admit is not None and not admit(more_bytes):
@@ -282,14 +282,14 @@ class Dispatcher:
                 f"the answer to this request would take {work_bytes} bytes, for which there is no "
                 "room now (max.buffered.bytes); ask for less at a time"
             )
-        asked.work_bytes = work_bytes
+        exchange.work_bytes = work_bytes
 
     def waits_for_others(self, frame: Frame) -> bool:
-        """Whether a request goes on with those of all connections that have some in this pass of
-        the loop: all but reads, and kinds that are never handled together, such as a follower's
-        fetches: they gain nothing by that."""
+        """Whether a request is handled with those of other connections in this pass of the event
+        loop. Reads are not, nor requests that are never handled together, such as the fetches of a
+        follower."""
         found = self._kind_of(frame)
-        return found is not None and found >> 8 not in _READS
+        return found is not None and found >> 8 not in self._reads
 
     def answer(self, frames: Frames, most: int, caller: Caller) -> Iterable[Answer]:
         """Take the next request off `frames` and answer it, as `answer_one`.
@@ -304,7 +304,7 @@ class Dispatcher:
                 return (self._answer_first(frames, caller),)
         except NotAdmitted:
             return ()
-        self._creations.asker = caller
+        self._creations.context = caller
         began = self._time()
         charges = () if self.meter is None else self._charges(found, requests, caller)
         try:
@@ -323,7 +323,7 @@ class Dispatcher:
         `answer_one` raises."""
         began = self._time()
         taken: list[tuple[_Kind, Sequence[Request], Sequence[Charge | None]] | None] = []
-        askers: list[Caller] = []
+        contexts: list[Caller] = []
         for frames, most, caller in sources:
             found = self._kinds.get(self._kind_of(frames[0])) if most and frames else None
             requests: Sequence[Request] = ()
@@ -334,10 +334,10 @@ class Dispatcher:
                 continue
             charges = () if self.meter is None else self._charges(found, requests, caller)
             taken.append((found, requests, charges))
-            askers.append(caller)
+            contexts.append(caller)
         bodies = [list(map(_body_of, each[1])) for each in taken if each is not None]
         try:
-            together = handle_in_bulk(self._services, bodies, askers) if bodies else ()
+            together = handle_in_bulk(self._services, bodies, contexts) if bodies else ()
             outcomes: Iterator[Sequence[Any]] = iter(together)
         except Exception as error:
             outcomes = iter([[error] * len(of_one) for of_one in bodies])
@@ -417,7 +417,7 @@ class Dispatcher:
     def _charges(
         self, found: _Kind, requests: Sequence[Request], caller: Caller
     ) -> "Sequence[Charge | None]":
-        """What is noted of requests for quotas; nothing where none of them has one."""
+        """The charges of requests to quotas; empty if none of them has a quota."""
         assert self.meter is not None
         native = self._encoding.NATIVE
         charges = [
@@ -448,13 +448,13 @@ class Dispatcher:
         elif found.api is PRODUCE and _only_wait(outcomes):
             return [
                 self._answers_later(found, requests[begin:end], outcomes[begin:end], began)
-                for begin, end in _alike(outcomes)
+                for begin, end in _runs(outcomes)
             ]
         if not made:
             return self._answers_one_by_one(found, requests, (), outcomes, began)
         seconds = self._time() - began
         if len(requests) > 1:
-            self._services.afterwards.add(found.count, requests, outcomes, seconds, faulty)
+            self._services.deferrals.add(found.count, requests, outcomes, seconds, faulty)
         else:  # To put it off takes as long; and the memory of a large request is needed at once.
             found.count(requests, outcomes, seconds, faulty)
         if len(made) > 1 and max(map(len, made)) <= _SHORT_BYTES:
@@ -464,18 +464,22 @@ class Dispatcher:
         return made  # type: ignore[return-value] # all of them are bytes
 
     def _answers_later(
-        self, found: _Kind, requests: Sequence[Request], outcomes: Sequence[Later], began: float
-    ) -> Deferred:
-        """The answers to produce requests that wait for the same, as one."""
+        self,
+        found: _Kind,
+        requests: Sequence[Request],
+        outcomes: Sequence[PendingAnswer],
+        began: float,
+    ) -> PendingAnswer:
+        """One answer to the produce requests that wait for the same."""
         for request in requests:
             request.body = None  # Their record sets are not to be held until they are durable.
 
         def make() -> bytes:
-            responses = list(map(_made_of, outcomes))
+            responses = list(map(_response_of, outcomes))
             return b"".join(map(_in_memory, self._answers(found, requests, responses, began)))
 
         held_bytes = sum(map(_held_bytes_of, outcomes))
-        return Deferred(outcomes[0].ready, make, held_bytes=held_bytes, requests=len(requests))
+        return PendingAnswer(outcomes[0].ready, make, held_bytes=held_bytes, requests=len(requests))
 
     def _answers_one_by_one(
         self,
@@ -490,103 +494,103 @@ class Dispatcher:
         for request, charge, outcome in zip(
             requests, charges or repeat(None), outcomes, strict=False
         ):
-            asked = _Asked(found.api, _head_of(request), began, request.body, charge)
-            if found.is_work and isinstance(outcome, Later):
-                asked.work_bytes = found.weight.of_request(
+            exchange = _Exchange(found.api, _head_of(request), began, request.body, charge)
+            if found.is_work and isinstance(outcome, PendingAnswer):
+                exchange.work_bytes = found.weight.of_request(
                     self._services, request.body, found.version
                 )
             if charge is not None:
                 charge.add_seconds(seconds)
-            yield self._guarded(asked, partial(self._answer_with, asked, outcome))
+            yield self._guarded(exchange, partial(self._answer_with, exchange, outcome))
 
-    def _answer_with(self, asked: _Asked, outcome: Any) -> Answer:
+    def _answer_with(self, exchange: _Exchange, outcome: Any) -> Answer:
         if isinstance(outcome, Exception):
             raise outcome
-        return self._respond(asked, outcome)
+        return self._respond(exchange, outcome)
 
-    def _respond(self, asked: _Asked, response: Any) -> Answer:
-        """The answer that carries `response`, which may be one that comes later."""
-        if isinstance(response, Later):
-            return self._deferred(asked, response)
-        if asked.charge is not None:
-            response = _charged(asked, response)
+    def _respond(self, exchange: _Exchange, response: Any) -> Answer:
+        """The answer with `response`, which may be pending."""
+        if isinstance(response, PendingAnswer):
+            return self._pending(exchange, response)
+        if exchange.charge is not None:
+            response = _charged(exchange, response)
         if response is None:
-            self._count(asked, NO_ERROR)
+            self._count(exchange, NO_ERROR)
             return None
-        if asked.work_bytes > LONG_BYTES or _is_large(response):
-            return self._written_later(asked, response)
-        head, code = asked.head, first_error(response)
-        encode = self._encoding.answers_encoder(asked.api, head.version)
+        if exchange.work_bytes > LONG_BYTES or _is_large(response):
+            return self._written_later(exchange, response)
+        head, code = exchange.head, first_error(response)
+        encode = self._encoding.answers_encoder(exchange.api, head.version)
         (answer,) = encode((head.correlation_id,), (response,))
-        self._count(asked, code)
+        self._count(exchange, code)
         return answer if isinstance(answer, bytes) else AnswerInParts(answer)
 
-    def _deferred(self, asked: _Asked, later: Later) -> Deferred:
-        work_bytes = asked.work_bytes
-        if asked.api is PRODUCE:
-            asked.request = None  # Its record sets are not to be held until they are durable.
+    def _pending(self, exchange: _Exchange, pending: PendingAnswer) -> PendingAnswer:
+        work_bytes = exchange.work_bytes
+        if exchange.api is PRODUCE:
+            exchange.request = None  # Its record sets are not to be held until they are durable.
             work_bytes = 0
-        make = later.make
-        if asked.charge is not None:
-            make = asked.charge.timed(make, later.turns)
-        return Deferred(
-            later.ready,
-            lambda: self._guarded(asked, lambda: self._respond(asked, make())),
-            later.may_hurry,
-            later.alone,
-            later.held_bytes,
-            work_bytes=0 if later.may_hurry else work_bytes,
+        make = pending.make
+        if exchange.charge is not None:
+            make = exchange.charge.timed(make, pending.turns)
+        return PendingAnswer(
+            pending.ready,
+            lambda: self._guarded(exchange, lambda: self._respond(exchange, make())),
+            pending.may_hurry,
+            pending.alone,
+            pending.held_bytes,
+            work_bytes=0 if pending.may_hurry else work_bytes,
             is_large=work_bytes > LARGE_BYTES,
         )
 
-    def _written_later(self, asked: _Asked, response: Any) -> Deferred:
+    def _written_later(self, exchange: _Exchange, response: Any) -> PendingAnswer:
         """A long answer, which is written in turns with other requests."""
-        head = asked.head
+        head = exchange.head
         pieces = self._encoding.answer_in_pieces(
-            asked.api, head.version, head.correlation_id, response
+            exchange.api, head.version, head.correlation_id, response
         )
-        return self._in_turns(asked, pieces, first_error(response))
+        return self._in_turns(exchange, pieces, first_error(response))
 
-    def _in_turns(self, asked: _Asked, pieces: Pieces[Written], code: int) -> Deferred:
+    def _in_turns(self, exchange: _Exchange, pieces: Pieces[Written], code: int) -> PendingAnswer:
         work = self._services.work
         task = work.start_pieces(pieces, work.turns())
 
         def make() -> Answer:
             written = task.result()
-            self._count(asked, code)
+            self._count(exchange, code)
             return written if isinstance(written, bytes) else AnswerInParts(written)
 
-        work_bytes = asked.work_bytes
-        return Deferred(
+        work_bytes = exchange.work_bytes
+        return PendingAnswer(
             task,
-            lambda: self._guarded(asked, make),
+            lambda: self._guarded(exchange, make),
             alone=True,
             work_bytes=work_bytes,
             is_large=work_bytes > LARGE_BYTES,
         )
 
-    def _guarded(self, asked: _Asked, step: Callable[[], Answer]) -> Answer:
+    def _guarded(self, exchange: _Exchange, step: Callable[[], Answer]) -> Answer:
         """What `step` returns, or the error answer of what it raises."""
         try:
             return step()
         except NotAdmitted:
             raise
         except CloseConnection as closing:
-            self._count(asked, closing.code)
+            self._count(exchange, closing.code)
             raise
         except Exception as error:
-            code, message = self._services.outcomes.of(error, api=asked.api.name)
-            if asked.charge is not None:
-                _charged(asked, None)
-            if asked.request is not None and _is_large(asked.request):
+            code, message = self._services.outcomes.of(error, api=exchange.api.name)
+            if exchange.charge is not None:
+                _charged(exchange, None)
+            if exchange.request is not None and _is_large(exchange.request):
                 pieces = self._encoding.refuse_in_pieces(
-                    asked.head, asked.api, asked.request, code, message
+                    exchange.head, exchange.api, exchange.request, code, message
                 )
-                asked.request = None
-                return self._in_turns(asked, pieces, code)
-            self._count(asked, code)
+                exchange.request = None
+                return self._in_turns(exchange, pieces, code)
+            self._count(exchange, code)
             return self._encoding.encode_refusal(
-                asked.head, asked.api, asked.request, code, message
+                exchange.head, exchange.api, exchange.request, code, message
             )
 
     def _unsupported(self, head: RequestHead) -> bytes:
@@ -599,17 +603,17 @@ class Dispatcher:
         code = error_name(UnsupportedVersion.code)
         self._services.figures.answered(name, code, 0.0)
         if api is API_VERSIONS:
-            # Whoever asks with a version from the future learns which versions there are.
+            # A client with a version from the future learns which versions there are.
             several = self._services.cluster is not None
             unknown = unknown_version(native=encoding.NATIVE, several=several)
             return encoding.encode_response(head.correlation_id, api, api.min_version, unknown)
         error = unsupported(head.api_key, head.version, api, native=encoding.NATIVE)
         return encoding.encode_refusal(head, None, None, error.code, error.message)
 
-    def _count(self, asked: _Asked, code: int) -> None:
+    def _count(self, exchange: _Exchange, code: int) -> None:
         """Count a request whose answer is made."""
-        seconds = self._time() - asked.began
-        self._services.figures.answered(asked.api.name, error_name(code), seconds)
+        seconds = self._time() - exchange.began
+        self._services.figures.answered(exchange.api.name, error_name(code), seconds)
 
 
 def _admitted_by_frame(weight: Weight, frame: Frame, admit: Admit | None) -> int:
@@ -623,7 +627,7 @@ def _admitted_by_frame(weight: Weight, frame: Frame, admit: Admit | None) -> int
 
 
 def _is_large(message: Any) -> bool:
-    """Whether a request or a response takes long to go through."""
+    """Whether a walk through a request or a response takes long."""
     return weigher(type(message))(message, LARGE_WEIGHT) > LARGE_WEIGHT
 
 
@@ -634,22 +638,22 @@ def _pinned(frame: Frame) -> memoryview:
 
 
 def _only_wait(outcomes: Sequence[Any]) -> bool:
-    """Whether outcomes come later, and nothing else is to be known of that."""
+    """Whether all outcomes are pending, without further conditions."""
     if set(map(type, outcomes)) != _WAITS:
         return False
     return not (any(map(_alone_of, outcomes)) or any(map(_may_hurry_of, outcomes)))
 
 
-def _made_of(outcome: Later) -> Any:
-    """What it has become, an exception included."""
+def _response_of(outcome: PendingAnswer) -> Any:
+    """The response of a pending answer, or the exception that it raises."""
     try:
         return outcome.make()
     except Exception as error:
         return error
 
 
-def _alike(outcomes: Sequence[Later]) -> Iterator[tuple[int, int]]:
-    """Where those begin and end that stand side by side and wait for the same."""
+def _runs(outcomes: Sequence[PendingAnswer]) -> Iterator[tuple[int, int]]:
+    """Start and end of each run of answers that wait for the same."""
     end = 0
     for _, same in groupby(outcomes, _ready_of):
         begin, end = end, end + len(list(same))
@@ -661,15 +665,15 @@ def _in_memory(answer: Answer) -> bytes:
     return answer
 
 
-def _charged(asked: _Asked, response: Any) -> Any:
-    """The response to a request that takes of quotas; `None` for a refusal."""
-    charge, asked.charge = asked.charge, None
+def _charged(exchange: _Exchange, response: Any) -> Any:
+    """The response to a request, charged to its quotas; `None` for a refusal."""
+    charge, exchange.charge = exchange.charge, None
     assert charge is not None
     return charge.close(response)
 
 
 def _head_of(request: Request) -> RequestHead:
-    """The head alone: whoever keeps it does not keep the record sets."""
+    """The head alone, so that keeping it does not keep the record sets."""
     return RequestHead(request.api_key, request.version, request.correlation_id, request.client_id)
 
 

@@ -12,9 +12,9 @@ from ..storage.directory.log_directory import LogDirectory
 from ..storage.events import Observer
 from ..storage.files import Files
 from ..storage.log.flush import GroupCommit
-from .afterwards import Afterwards
 from .conversions import Conversions
 from .creations import Creations
+from .deferrals import Deferrals
 from .groups.factory import set_up_groups
 from .handlers.base import Services
 from .late_appends import LateAppends
@@ -104,7 +104,7 @@ def make_services(
         produces=produces,
         commits=commits,
         work=work,
-        afterwards=Afterwards(loop.call_soon),
+        deferrals=Deferrals(loop.call_soon),
         late_appends=LateAppends(work, loop.call_soon),
         conversions=Conversions(work),
         time_maps=TimeMaps(work),

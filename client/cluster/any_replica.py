@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...config.address import join_address
 from ...protocol.api.log.fetch import FetchResponse
-from ...protocol.api.schema import Api
+from ...protocol.api.schema import Api, ServedBy
 from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
 from ...protocol.errors import NO_ERROR, CodedError, RequestTimedOut, StorageError
@@ -15,7 +15,7 @@ from ..errors import ConnectionFailed
 from .cluster import Cluster
 from .connection import Connection
 from .moves import NOT_READABLE, codes_of
-from .reads import READS, allowing_follower, note_ends
+from .reads import allowing_follower, note_ends
 from .replicas import Replicas, connect_to_first
 from .serving import submit_or_drop
 from .several_brokers import SeveralBrokers
@@ -79,7 +79,7 @@ class AnyReplica(SeveralBrokers):
 
         if api.key in _ANYWHERE:
             return await self._ask_any(api, body, send)
-        if api.key not in READS:
+        if api.served_by is not ServedBy.LEADER_OR_FOLLOWER:
             return await self._leader.request(api, body, to=to, wait_ms=wait_ms)
         return await self._read(api, body, send, wait_ms)
 
@@ -91,7 +91,7 @@ class AnyReplica(SeveralBrokers):
 
         if api.key in _ANYWHERE:
             return await self._ask_any(api, body, send)
-        if api.key not in READS:
+        if api.served_by is not ServedBy.LEADER_OR_FOLLOWER:
             return await self._leader.request_or_drop(api, body, to=to, wait_ms=wait_ms)
         return await self._read(api, body, send, wait_ms)
 
@@ -101,7 +101,7 @@ class AnyReplica(SeveralBrokers):
     async def request_all(
         self, api: Api, bodies: Sequence[object], *, to: Target = Some.ANY
     ) -> list[Any]:
-        if api.key not in READS:
+        if api.served_by is not ServedBy.LEADER_OR_FOLLOWER:
             return await self._leader.request_all(api, bodies, to=to)
         # One after the other: each is to know what was seen in the one before.
         return [await self.request(api, body, to=to) for body in bodies]

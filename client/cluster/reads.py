@@ -1,23 +1,21 @@
 """Requests that a follower may answer, and what their answers say of where partitions end."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
-from ...protocol.api.log.count_by_time import COUNT_BY_TIME, CountByTimeRequest
-from ...protocol.api.log.fetch import FETCH, FetchRequest
-from ...protocol.api.log.list_offsets import LATEST, LIST_OFFSETS, ListOffsetsRequest
+from ...protocol.api.log.count_by_time import CountByTimeRequest
+from ...protocol.api.log.fetch import FetchRequest
+from ...protocol.api.log.list_offsets import LATEST, ListOffsetsRequest
 from ...protocol.api.schema import replaced
 from ...protocol.errors import NO_ERROR
 from .replicas import TopicPartition
-
-READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key, COUNT_BY_TIME.key})
 
 Seen = dict[TopicPartition, int]
 """The largest high watermark of each partition that a client has got in an answer."""
 
 
 def allowing_follower(body: Any, seen: Seen) -> Any:
-    """A copy of a request of `READS` that a follower may answer which has all that was seen."""
+    """A copy of a read that a follower may answer which has all that the client has seen."""
     if isinstance(body, CountByTimeRequest):
         seen_offset = seen.get((body.topic, body.partition), -1)
         return replaced(body, allow_follower=True, seen_offset=seen_offset)

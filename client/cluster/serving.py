@@ -4,23 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from ...protocol.api.log.produce import PRODUCE
 from ...protocol.api.schema import Api
-from ...protocol.api.topics.create_partitions import CREATE_PARTITIONS
-from ...protocol.api.topics.create_topics import CREATE_TOPICS
-from ...protocol.api.topics.delete_topics import DELETE_TOPICS
 from ...protocol.errors import CodedError, LeaderNotAvailable, RequestTimedOut
 from ..errors import ConnectionFailed
 from .backoff import Backoff
 from .connection import Connection
 
 T = TypeVar("T")
-
-_ONLY_ONCE: Final = frozenset(
-    api.key for api in (PRODUCE, CREATE_TOPICS, CREATE_PARTITIONS, DELETE_TOPICS)
-)
-"""Requests that do something else when they come twice. A broken connection leaves open whether
-they came."""
 
 
 async def serve(
@@ -39,7 +29,7 @@ async def serve(
     `connection` leads to it; `not_yet` are its errors that pass. `lost` is called with a connection
     that broke. `moved` gives the error of an answer that says that another broker is in charge,
     after it has seen to it that the other one is looked for; then, unless `again` is false, and
-    after a broken connection unless the request must not come twice, the request is sent again.
+    after a broken connection if the request is `repeatable`, the request is sent again.
     Raises the last error `timeout_ms` after the first.
     """
     end = asyncio.get_running_loop().time() + timeout_ms / 1000
@@ -54,7 +44,7 @@ async def serve(
             answer = await send(found)
         except ConnectionFailed as error:
             lost()
-            if api.key in _ONLY_ONCE or not again:
+            if not (api.repeatable and again):
                 raise
             await pause(backoff, end, error)
             continue

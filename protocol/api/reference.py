@@ -67,6 +67,18 @@ A request holds at most {limits.MAX_REQUEST_VALUES:,} msgpack values and a respo
 length is out of range, when a frame is no request at all, and when a produce with `acks` 0 fails.
 """
 
+_REQUESTS = """
+## Requests
+
+All requests, with their versions in both encodings. In a cluster the brokers of the column *served
+by* answer; a single broker answers every request. A client does not repeat a *not repeated* request
+whose connection broke: the broker may have carried it out. [Rights](security/rights.md) says what a
+client needs for each.
+
+| api | request | native | Kafka | served by | |
+|---:|---|---|---|---|---|
+"""
+
 
 def page() -> str:
     """The whole page."""
@@ -75,12 +87,11 @@ def page() -> str:
 
 def _lines() -> Iterator[str]:
     yield from _INTRODUCTION.splitlines()
-    yield from ("", "## Requests", "", "| api | request | versions | |", "|---:|---|---|---|")
-    apis = [api for api in APIS.values() if api.versions(native=True)]
-    for api in apis:
-        note = "native only" if api.native else ""
-        yield f"| {api.key} | [{api.name}](#{api.name}) | {_versions(api)} | {note} |"
-    for api in apis:
+    yield from _REQUESTS.splitlines()
+    yield from (f"| {' | '.join(_cells(api))} |" for api in APIS.values())
+    for api in APIS.values():
+        if not api.versions(native=True):
+            continue
         yield from ("", f"### {api.name}", "", f"Api {api.key}, {_versions(api, 'versions ')}.")
         yield from ("", api.doc, "", "Request:", "", *_table(api.request, api))
         yield from ("", "Response:", "", *_table(api.response, api))
@@ -94,8 +105,27 @@ def _lines() -> Iterator[str]:
         yield from ("", "Response:", "", "```", *hex_dump(response), "```")
 
 
-def _versions(api: Api, several: str = "") -> str:
-    last = api.last_version(native=True)
+def _cells(api: Api) -> Iterator[str]:
+    """What the table of requests says of one."""
+    yield str(api.key)
+    yield f"[{api.name}](#{api.name})" if api.versions(native=True) else api.name
+    for native in (True, False):
+        yield _versions(api, native=native) if api.versions(native=native) else ""
+    yield api.served_by
+    yield ", ".join(_notes(api))
+
+
+def _notes(api: Api) -> Iterator[str]:
+    if not api.repeatable:
+        yield "not repeated"
+    if not api.metered:
+        yield "no quota"
+    if api.before_login:
+        yield "before a login"
+
+
+def _versions(api: Api, several: str = "", *, native: bool = True) -> str:
+    last = api.last_version(native=native)
     if api.min_version == last:
         return f"version {last}" if several else f"{last}"
     return f"{several}{api.min_version} to {last}"

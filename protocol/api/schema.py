@@ -17,6 +17,7 @@ made of that. A message object is a `msgspec.Struct`.
 """
 
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from typing import Any, Final, TypedDict, TypeVar, Unpack, cast, dataclass_transform
 
 import msgspec
@@ -29,6 +30,7 @@ from ..limits import (
     MAX_REQUEST_VALUES,
     MAX_STRING_BYTES,
 )
+from .rights import Need
 
 REQUIRED: Final = object()
 """Default of a field that must be sent."""
@@ -419,11 +421,22 @@ def structs_of(struct: type[Any]) -> Sequence[type[Any]]:
     return found
 
 
+class ServedBy(StrEnum):
+    """Which brokers of a cluster serve a request. A single broker serves every request."""
+
+    LEADER = "the leader"
+    LEADER_OR_FOLLOWER = "the leader, or a follower (`allow_follower`)"
+    COORDINATOR = "the coordinator"
+    """The leader, as the coordinator of consumer groups."""
+    ANY_BROKER = "any broker"
+
+
 @value_class
 class Api:
-    """One request of the protocol: its key, its versions and the two messages.
+    """One request of the protocol: its key, versions and two messages, and how brokers and clients
+    treat it.
 
-    Versions have the same numbers in both encodings, and often Kafka's goes on with further ones.
+    Versions have the same numbers in both encodings; Kafka's encoding often has further ones.
     """
 
     key: int
@@ -433,15 +446,25 @@ class Api:
     request: type[Any]
     response: type[Any]
     doc: str
+    rights: tuple[Need, ...]
+    """The client needs all of these where they apply (`authorization=on`)."""
+    served_by: ServedBy = ServedBy.LEADER
+    repeatable: bool = True
+    """Whether a client may send it again after a broken connection, which leaves open whether the
+    broker has carried it out."""
+    metered: bool = True
+    """Whether it counts against the quotas of its client."""
+    before_login: bool = False
+    """Whether the broker answers it on a connection without a login."""
     native: bool = False
     """True when Kafka has no such request."""
     native_max_version: int | None = None
     """The last version in the native encoding: `None` for `max_version`, -1 when it has none."""
     offered_max_version: int | None = None
-    """The last version that Kafka's clients are offered: `None` for `max_version`. Later ones are
-    served to those that ask for them all the same."""
+    """The last version that api-versions offers Kafka's clients: `None` for `max_version`. The
+    broker serves later ones, too."""
     offered_by_several: int | None = None
-    """The same by a broker that is one of several; `None` for no other one."""
+    """The same for a cluster member; `None` for the same version."""
 
     def versions(self, *, native: bool) -> range:
         """The versions that an encoding has of it; it may be none."""
@@ -454,7 +477,7 @@ class Api:
         return self.max_version if self.native_max_version is None else self.native_max_version
 
     def offered(self, *, native: bool, several: bool = False) -> range:
-        """Those of `versions` that api-versions names; `several`: at a broker that is not alone."""
+        """Those of `versions` that api-versions offers; `several`: at a cluster member."""
         versions = self.versions(native=native)
         last = self.offered_by_several if several else None
         last = self.offered_max_version if last is None else last

@@ -1,10 +1,24 @@
-"""describe-acls, create-acls and delete-acls. What needs the rules imports them when it is asked:
-most brokers have none."""
+"""describe-acls, create-acls and delete-acls.
+
+Imports of access rules stand in functions: most brokers have no rules.
+
+describe-acls (key 29): versions 0 to 1, native 0 to 1 (KIP-140)
+     1  pattern types (KIP-290)
+create-acls (key 30): versions 0 to 1, native 0 to 1 (KIP-140)
+     1  pattern types (KIP-290)
+delete-acls (key 31): versions 0 to 1, native 0 to 1 (KIP-140)
+     1  pattern types (KIP-290)
+
+Left out: rules for transactional ids, delegation tokens and users.
+"""
 
 from typing import TYPE_CHECKING
 
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.security.acls import (
+    CREATE_ACLS,
+    DELETE_ACLS,
+    DESCRIBE_ACLS,
     AclCreationResult,
     AclDescription,
     AclFilterResult,
@@ -19,8 +33,10 @@ from ...protocol.api.security.acls import (
 )
 from ...protocol.errors import CodedError, SecurityDisabled
 from ..outcomes import error_name
+from ..requests import PendingAnswer
 from ..security.audit import DONE
-from .base import Call, Later, Services, in_turns
+from .base import Call, Services, in_turns
+from .registration import handles
 
 if TYPE_CHECKING:
     from ..security.acls import Acl
@@ -36,9 +52,10 @@ def _disabled(services: Services) -> SecurityDisabled | None:
     )
 
 
+@handles(DESCRIBE_ACLS)
 def describe(
     services: Services, request: DescribeAclsRequest, call: Call
-) -> DescribeAclsResponse | Later:
+) -> DescribeAclsResponse | PendingAnswer:
     error = _disabled(services)
     if error is not None:
         return DescribeAclsResponse(error_code=error.code, error_message=error.message)
@@ -73,9 +90,10 @@ def _describing(services: Services, request: DescribeAclsRequest) -> Pieces[Desc
     return DescribeAclsResponse(resources=list(resources.values()))
 
 
+@handles(CREATE_ACLS)
 def create(
     services: Services, request: CreateAclsRequest, call: Call
-) -> CreateAclsResponse | Later:
+) -> CreateAclsResponse | PendingAnswer:
     """Those that can be rules, in one write; beside each of the others stands why not."""
     error = _disabled(services)
     if error is not None:
@@ -84,7 +102,7 @@ def create(
     return in_turns(services, _creating(services, request, call))
 
 
-def _creating(services: Services, request: CreateAclsRequest, call: Call) -> Pieces[Later]:
+def _creating(services: Services, request: CreateAclsRequest, call: Call) -> Pieces[PendingAnswer]:
     from ..security.acl_filters import new_acl
 
     results: list[AclCreationResult] = []
@@ -117,12 +135,13 @@ def _creating(services: Services, request: CreateAclsRequest, call: Call) -> Pie
             yield
         return CreateAclsResponse(results=results)
 
-    return Later(ready, lambda: in_turns(services, answering()), alone=True)
+    return PendingAnswer(ready, lambda: in_turns(services, answering()), alone=True)
 
 
+@handles(DELETE_ACLS)
 def delete(
     services: Services, request: DeleteAclsRequest, call: Call
-) -> DeleteAclsResponse | Later:
+) -> DeleteAclsResponse | PendingAnswer:
     """What any of the filters means, in one write. A rule stands beside the first that means it."""
     error = _disabled(services)
     if error is not None:
@@ -131,7 +150,7 @@ def delete(
     return in_turns(services, _deleting(services, request, call))
 
 
-def _deleting(services: Services, request: DeleteAclsRequest, call: Call) -> Pieces[Later]:
+def _deleting(services: Services, request: DeleteAclsRequest, call: Call) -> Pieces[PendingAnswer]:
     from ..security.acl_filters import Filter, Filters
 
     results: list[AclFilterResult] = []
@@ -160,7 +179,7 @@ def _deleting(services: Services, request: DeleteAclsRequest, call: Call) -> Pie
             yield
         return DeleteAclsResponse(filter_results=results)
 
-    return Later(ready, lambda: in_turns(services, answering()), alone=True)
+    return PendingAnswer(ready, lambda: in_turns(services, answering()), alone=True)
 
 
 def _deleted(acl: "Acl") -> DeletedAcl:

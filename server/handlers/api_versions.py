@@ -1,13 +1,27 @@
-"""api-versions: the table of requests."""
+"""api-versions: the table of requests.
+
+api-versions (key 18): versions 0 to 3, native 0 (KIP-35)
+     1  throttle_time_ms in the response (KIP-13)
+     2  the response comes before the client is throttled (KIP-219)
+     3  compact encoding, name and version of the client (KIP-482, KIP-511)
+
+Left out: features (KIP-584).
+"""
 
 import re
 from functools import cache
 from typing import Final
 
-from ...protocol.api.broker.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ...protocol.api.broker.api_versions import (
+    API_VERSIONS,
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
 from ...protocol.api.registry import APIS
 from ...protocol.errors import InvalidRequest, UnsupportedVersion
 from .base import Call, Services
+from .registration import handles
 
 FIRST_VERSION_WITH_SOFTWARE: Final = 3
 """Clients of it and later ones say which library they are."""
@@ -16,6 +30,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """What the name and the version of a library look like, as in Kafka."""
 
 
+@handles(API_VERSIONS)
 def handle(services: Services, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
     """The table of requests. Raises `InvalidRequest`."""
     if call.version >= FIRST_VERSION_WITH_SOFTWARE:

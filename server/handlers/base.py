@@ -1,10 +1,7 @@
-"""What every handler is given, and the two ways in which it can answer."""
+"""What every handler is given, and the ways in which it can answer."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-import msgspec
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
@@ -12,9 +9,9 @@ from ...protocol.api.pieces import Pieces
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.log.flush import GroupCommit
 from ...values import value_class
-from ..afterwards import Afterwards
 from ..conversions import Conversions
 from ..creations import Creations
+from ..deferrals import Deferrals
 from ..groups.service import GroupService
 from ..late_appends import LateAppends
 from ..logs import Logs
@@ -22,13 +19,14 @@ from ..metadata_store import MetadataStore
 from ..metrics.figures import Figures
 from ..metrics.lags import Lags
 from ..outcomes import Outcomes
-from ..parking import ParkingLot, Wait
+from ..parking import ParkingLot
+from ..requests import PendingAnswer
 from ..scrubbing import Scrubber
 from ..security.service import Security
 from ..security.session import ANONYMOUS, Session
 from ..time_maps import TimeMaps
 from ..trusted_time import TrustedTime
-from ..work import Turns, Work
+from ..work import Work
 
 if TYPE_CHECKING:
     from ..replication.cluster import Cluster
@@ -49,70 +47,54 @@ class Services:
     groups: GroupService
     clock: Clock
     trusted_time: TrustedTime
-    """Tells what time it is for retention."""
+    """The clock of retention."""
     figures: Figures
     outcomes: Outcomes
     fetches: ParkingLot
     produces: ParkingLot
     commits: GroupCommit
     work: Work
-    afterwards: Afterwards
+    deferrals: Deferrals
     late_appends: LateAppends
     conversions: Conversions
     time_maps: TimeMaps
     kafka_address: str | None
-    """Where the port for Kafka's clients is, if it is open."""
+    """The address of the port for Kafka's clients, if it is open."""
     security: Security
     scrubber: Scrubber
     rolled: Callable[[str, int], None]
-    """Called with a partition that rolled: its retention is looked at soon."""
+    """Called with a partition that rolled: retention checks it soon."""
     cluster: "Cluster | None" = None
-    """The cluster that the broker is one of; `None` for one that is alone."""
+    """The cluster of the broker; `None` for a single broker."""
 
 
 @value_class
 class Call:
-    """What a request brings along beside its body."""
+    """The request as it came: its version and encoding, and its client."""
 
     version: int
     local_address: tuple[str, int]
-    """The broker's address as this client reached it."""
+    """The broker's address as the client reached it."""
     kafka: bool = False
     """Whether it came in Kafka's encoding."""
     client_id: str | None = None
-    """What the client calls itself."""
+    """The client's own name for itself."""
     client_host: str = ""
-    """Where the client is."""
+    """The client's address."""
     session: Session | None = None
-    """The connection's login; `None` where logins are not asked for."""
+    """The connection's login; `None` if the listener needs none."""
 
     @property
     def principal(self) -> str:
-        """Who asks."""
+        """The principal of the client."""
         return ANONYMOUS if self.session is None else self.session.principal
 
 
-class Later(msgspec.Struct, eq=False):
-    """A response that `make` gives once `ready` is done; it is made when its turn has come.
-
-    `make` may give another `Later`. With `may_hurry` the wait may be ended early. With `alone`
-    no later request of its connection is handled before it is made. Until then the request makes
-    the broker hold `held_bytes`. What it takes of the loop until it is ready is counted in `turns`.
-    """
-
-    ready: asyncio.Future[Any] | Wait
-    make: Callable[[], Any]
-    may_hurry: bool = False
-    alone: bool = False
-    held_bytes: int = 0
-    turns: Turns | None = None
-
-
 def then(outcome: Any, change: Callable[[Any], Any]) -> Any:
-    """What `change` makes of the response, once there is one."""
-    if not isinstance(outcome, Later):
+    """`outcome` with `change` applied to its response, at once or when that is made."""
+    if not isinstance(outcome, PendingAnswer):
         return change(outcome)
-    return Later(
+    return PendingAnswer(
         outcome.ready,
         lambda: then(outcome.make(), change),
         outcome.may_hurry,
@@ -122,12 +104,11 @@ def then(outcome: Any, change: Callable[[Any], Any]) -> Any:
     )
 
 
-def in_turns(services: Services, pieces: Pieces[R]) -> R | Later:
-    """What a handler that works in pieces returns: at once where that takes one turn, else later,
-    in turns with other requests.
+def in_turns(services: Services, pieces: Pieces[R]) -> R | PendingAnswer:
+    """The answer of a handler that works in pieces: at once if one turn is enough, otherwise
+    pending, in turns with other requests.
 
-    No request behind it on its connection is handled before it is made: it could overtake this one,
-    and take turns beside it.
+    Later requests of its connection wait until it is made: they could overtake it.
     """
     turns = services.work.turns()
     try:
@@ -139,11 +120,11 @@ def in_turns(services: Services, pieces: Pieces[R]) -> R | Later:
         return found
     turns.end()
     task = services.work.start_pieces(pieces, turns)
-    return Later(task, task.result, alone=True, turns=turns)
+    return PendingAnswer(task, task.result, alone=True, turns=turns)
 
 
 class Handler(Protocol):
-    """Answers one kind of request: with a response, with `Later`, or with `None` for no answer.
+    """Answers one kind of request: a response, a `PendingAnswer`, or `None` for no answer.
 
     Raises `CodedError` for a request that is refused as a whole; what concerns one topic or
     partition is in the response.
@@ -155,8 +136,8 @@ class Handler(Protocol):
 class HandlerOfMany(Protocol):
     """Answers requests of one kind and version that arrived together.
 
-    For each there is what its handler would have returned, or the exception it would have raised;
-    behind a `CloseConnection` there may be nothing.
+    Returns for each what its handler would return, or the exception that it would raise; requests
+    behind a `CloseConnection` may have no outcome.
     """
 
     def __call__(
@@ -165,8 +146,8 @@ class HandlerOfMany(Protocol):
 
 
 def each_alone(answer: Callable[[Services, Any, int], Any]) -> HandlerOfMany:
-    """The handler of many requests that gain nothing by it: `answer` gives the response of one, of
-    a version, or raises."""
+    """A handler of many that handles each request by itself: `answer` returns the outcome of one
+    request of a version, or raises."""
 
     def handle_many(services: Services, version: int, requests: Sequence[Any]) -> list[Any]:
         outcomes: list[Any] = []
@@ -181,7 +162,7 @@ def each_alone(answer: Callable[[Services, Any, int], Any]) -> HandlerOfMany:
 
 
 def list_of_one(handle_many: HandlerOfMany) -> Handler:
-    """The handler of one request of those that are handled as lists."""
+    """The handler of one request, made of a handler of many."""
 
     def handle(services: Services, request: Any, call: Call) -> Any:
         (outcome,) = handle_many(services, call.version, (request,))

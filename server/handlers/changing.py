@@ -8,7 +8,8 @@ from typing import Any, Final, Protocol, TypeVar
 from ...storage.directory.stepped_change import Steps
 from ...storage.directory.topics import TopicEntry
 from ..changes import TopicChange
-from .base import Later, Services
+from ..requests import PendingAnswer
+from .base import Services
 
 CHANGES_AT_ONCE: Final = 100
 """Changes of one request that are asked for, and answered, without a break."""
@@ -29,7 +30,7 @@ Asked = tuple[str, R, Steps[TopicEntry]]
 
 def answer_later(
     services: Services, api: str, asked: Iterable[Asked[R]], make: Callable[[list[R]], Any]
-) -> Later:
+) -> PendingAnswer:
     """The answer of a request of `api`: what `make` gives for the results of all it asks for."""
     several = iter(asked)
     first = list(islice(several, CHANGES_AT_ONCE))
@@ -41,7 +42,7 @@ def answer_later(
             return make(_results(services, api, first, changes))
 
         # A client that goes away leaves no change half done: the next one would be made upon it.
-        return Later(asyncio.shield(done), answer)
+        return PendingAnswer(asyncio.shield(done), answer)
 
     async def answer_all() -> Any:
         await asyncio.shield(done)
@@ -51,7 +52,7 @@ def answer_later(
 
     # Others of its connection would come between the changes.
     task = services.work.start(answer_all())
-    return Later(task, task.result, alone=True)
+    return PendingAnswer(task, task.result, alone=True)
 
 
 async def _make_others(

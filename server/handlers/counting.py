@@ -1,10 +1,16 @@
-"""count-by-time: how many messages of a partition fall into each interval of a window."""
+"""count-by-time: the number of messages of a partition in each interval of a time window.
+
+count-by-time (key 1002): native 0 to 1
+     1  reads at followers
+
+Kafka has no such request.
+"""
 
 from array import array
 from itertools import pairwise
 from typing import Final
 
-from ...protocol.api.log.count_by_time import CountByTimeRequest, CountByTimeResponse
+from ...protocol.api.log.count_by_time import COUNT_BY_TIME, CountByTimeRequest, CountByTimeResponse
 from ...protocol.api.log.list_offsets import BY_APPEND, BY_TIMESTAMP
 from ...protocol.errors import InvalidRequest, OffsetOutOfRange
 from ...protocol.limits import MAX_INTERVALS
@@ -12,7 +18,9 @@ from ...storage.index.append_time_lookup import known_times
 from ...storage.index.time_mapping import Unreadable
 from ...storage.log.log import Log
 from ...storage.read.windows import TimeWindow
-from .base import Call, Later, Services
+from ..requests import PendingAnswer
+from .base import Call, Services
+from .registration import handles
 
 _SEGMENTS: Final = 1_000
 """Segments that one answer is about at most."""
@@ -27,9 +35,10 @@ _SETS: Final = 20_000
 """Sets whose append times are looked at without a break."""
 
 
-def handle(services: Services, request: CountByTimeRequest, call: Call) -> Later:
+@handles(COUNT_BY_TIME)
+def handle(services: Services, request: CountByTimeRequest, call: Call) -> PendingAnswer:
     task = services.work.start(_answer(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _answer(services: Services, request: CountByTimeRequest) -> CountByTimeResponse:

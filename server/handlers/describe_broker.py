@@ -1,18 +1,30 @@
-"""describe-broker: what the broker knows of itself and of its machine."""
+"""describe-broker: the broker's state, and that of its machine.
+
+describe-broker (key 1001): native 0
+
+Kafka has no such request.
+"""
 
 import resource
 import shutil
 
 from ... import __version__
 from ...config.broker_table import AS_REACHED
-from ...protocol.api.broker.describe_broker import DescribeBrokerRequest, DescribeBrokerResponse
+from ...protocol.api.broker.describe_broker import (
+    DESCRIBE_BROKER,
+    DescribeBrokerRequest,
+    DescribeBrokerResponse,
+)
 from ...protocol.records.kernel import FORM
 from ..network.listener import files_wanted
-from .base import Call, Later, Services
+from ..requests import PendingAnswer
+from .base import Call, Services
 from .min_insync import most_in_sync, unmet_topics
+from .registration import handles
 
 
-def handle(services: Services, request: DescribeBrokerRequest, call: Call) -> Later:
+@handles(DESCRIBE_BROKER)
+def handle(services: Services, request: DescribeBrokerRequest, call: Call) -> PendingAnswer:
     """Asks the file system, which may take its time, in a thread."""
     data_dir = services.settings.data_dir.absolute()
     ready = services.work.in_storage_thread(lambda: shutil.disk_usage(data_dir))
@@ -44,7 +56,7 @@ def handle(services: Services, request: DescribeBrokerRequest, call: Call) -> La
             response.disk_bytes, response.disk_free_bytes = usage.total, usage.free
         return response
 
-    return Later(ready, make)
+    return PendingAnswer(ready, make)
 
 
 def _unless(text: str, nothing: str) -> str:

@@ -1,6 +1,12 @@
-"""describe-log: the segments of partitions, and what retention says of each."""
+"""describe-log: the segments of partitions, and what retention decides about each.
+
+describe-log (key 1000): native 0
+
+Kafka has no such request.
+"""
 
 from ...protocol.api.log.describe_log import (
+    DESCRIBE_LOG,
     DescribedSearch,
     DescribedSegment,
     DescribeLogPartitionResult,
@@ -12,15 +18,20 @@ from ...protocol.errors import NO_ERROR
 from ...storage.log.description import LogDescription, SegmentDescription
 from ...storage.log.log import Log
 from ...storage.read.search import Found
+from ..requests import PendingAnswer
 from ..searching import searched
 from ..work import Turns
-from .base import Call, Later, Services
+from .base import Call, Services
+from .registration import handles
+from .repeats import refusing_repeats
 
 
-def handle(services: Services, request: DescribeLogRequest, call: Call) -> Later:
+@handles(DESCRIBE_LOG)
+@refusing_repeats(DESCRIBE_LOG)
+def handle(services: Services, request: DescribeLogRequest, call: Call) -> PendingAnswer:
     """What is asked for twice is answered once."""
     task = services.work.start(_answer(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _answer(services: Services, request: DescribeLogRequest) -> DescribeLogResponse:

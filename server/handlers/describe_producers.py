@@ -1,6 +1,12 @@
-"""describe-producers: the idempotent producers that partitions know."""
+"""describe-producers: the idempotent producers of partitions.
+
+describe-producers (key 61): versions 0 (KIP-664)
+
+Left out: transactions, so that there is no current transaction of a producer.
+"""
 
 from ...protocol.api.log.describe_producers import (
+    DESCRIBE_PRODUCERS,
     DescribeProducersPartitionResult,
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -9,12 +15,17 @@ from ...protocol.api.log.describe_producers import (
 )
 from ...protocol.limits import MAX_LISTED_PRODUCERS
 from ...storage.producers.producer_states import Producer
-from .base import Call, Later, Services
+from ..requests import PendingAnswer
+from .base import Call, Services
+from .registration import handles
+from .repeats import refusing_repeats
 
 
-def handle(services: Services, request: DescribeProducersRequest, call: Call) -> Later:
+@handles(DESCRIBE_PRODUCERS)
+@refusing_repeats(DESCRIBE_PRODUCERS)
+def handle(services: Services, request: DescribeProducersRequest, call: Call) -> PendingAnswer:
     task = services.work.start(_describe(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _describe(

@@ -1,6 +1,13 @@
-"""Leader epochs, as clients mean and ask for them; and offset-for-leader-epoch."""
+"""offset-for-leader-epoch; and checks of the leader epochs that clients name.
+
+offset-for-leader-epoch (key 23): versions 0 to 3 (KIP-101)
+     1  leader_epoch in the response (KIP-279)
+     2  current_leader_epoch (KIP-320), throttle_time_ms
+     3  replica_id (KIP-392)
+"""
 
 from ...protocol.api.log.offset_for_leader_epoch import (
+    OFFSET_FOR_LEADER_EPOCH,
     UNDEFINED,
     OffsetForLeaderEpochPartition,
     OffsetForLeaderEpochPartitionResult,
@@ -10,7 +17,10 @@ from ...protocol.api.log.offset_for_leader_epoch import (
 )
 from ...protocol.cluster_errors import FencedLeaderEpoch, UnknownLeaderEpoch
 from ...storage.log.log import Log
-from .base import Call, Later, Services
+from ..requests import PendingAnswer
+from .base import Call, Services
+from .registration import handles
+from .repeats import refusing_repeats
 
 
 def check_epoch(services: Services, epoch: int) -> None:
@@ -42,9 +52,11 @@ def epoch_of(services: Services, log: Log, offset: int) -> int:
     return UNDEFINED if services.cluster is None else log.epochs.history.epoch_at(offset)
 
 
-def handle(services: Services, request: OffsetForLeaderEpochRequest, call: Call) -> Later:
+@handles(OFFSET_FOR_LEADER_EPOCH)
+@refusing_repeats(OFFSET_FOR_LEADER_EPOCH)
+def handle(services: Services, request: OffsetForLeaderEpochRequest, call: Call) -> PendingAnswer:
     task = services.work.start(_answer(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _answer(

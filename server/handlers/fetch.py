@@ -1,4 +1,20 @@
-"""fetch: read message sets, at once or when there are enough bytes."""
+"""fetch: read record sets, at once or when there are enough bytes.
+
+fetch (key 1): versions 0 to 10, native 0 to 5
+     1  throttle_time_ms in the response (KIP-13)
+     2  message format v1 (KIP-31, KIP-32)
+     3  max_bytes for the whole response (KIP-74)
+     4  isolation_level, last_stable_offset, record batches (KIP-98); native: damage is checked
+     5  log_start_offset (KIP-107); native: reads at followers
+     6  KAFKA_STORAGE_ERROR (KIP-112); older versions get another code for it
+     7  fetch sessions (KIP-227)
+     8  the response comes before the client is throttled (KIP-219)
+     9  current_leader_epoch (KIP-320)
+    10  batches in zstd (KIP-110)
+
+Left out: fetch sessions; a client that asks for one gets FETCH_SESSION_ID_NOT_FOUND and sends whole
+fetches. Preferred read replicas (KIP-392), which came with version 11.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -7,6 +23,7 @@ from typing import Final
 import msgspec
 
 from ...protocol.api.log.fetch import (
+    FETCH,
     READ_COMMITTED,
     WHOLE_EPOCHS,
     AbortedTransaction,
@@ -28,18 +45,21 @@ from ...storage.read.readable_segment import FarAway
 from ...storage.read.reader import Reader
 from ...storage.read.slices import Slice
 from ..conversions import Limits
+from ..network.file_sending import MAX_FILE_RANGES, MIN_FILE_RANGE_BYTES
 from ..parking import Partition
-from .base import Later, Services, each_alone, in_turns
+from ..requests import PendingAnswer
+from .base import Services, each_alone, in_turns
 from .epochs import check_epoch
-from .fetch_places import (
+from .fetch_windows import (
     append_times_loaded,
     check_stored,
     doubted_by,
+    find_position,
     get_ready,
     has_window,
     partitions_of,
-    place_of,
 )
+from .registration import handles_many
 
 FIRST_VERSION_WITH_V1 = 2
 """Older fetches speak message format v0 only."""
@@ -47,15 +67,8 @@ FIRST_VERSION_WITH_V1 = 2
 FIRST_VERSION_WITH_V2 = 4
 """From here on the reader knows record batches."""
 
-STRETCH_BYTES = 128 * 1024
-"""From here on it is quicker to have the system send bytes from their file than to read them: at 64
-KiB it takes 1.4 times the processor time of reading, at 1 MiB less than a fifth."""
-
-MAX_STRETCHES = 16
-"""Record sets of one answer that are sent from their files: each needs a handle."""
-
 AT_ONCE: Final = 16
-"""Partitions of one topic that are looked at, and read, without a look at the time."""
+"""Partitions of one topic that are found and read without giving way to other requests."""
 
 FIRST_VERSION_WITH_MAX_BYTES = 3
 """From here on the response has a limit, and a first message larger than it comes whole."""
@@ -68,7 +81,11 @@ def newest_format(version: int) -> int:
     return 1 if version >= FIRST_VERSION_WITH_V1 else 0
 
 
-def _answer(services: Services, request: FetchRequest, version: int) -> FetchResponse | Later:
+@handles_many(FETCH, most=1)  # The next one is taken up if this answer leaves room for it.
+@each_alone
+def handle_many(
+    services: Services, request: FetchRequest, version: int
+) -> FetchResponse | PendingAnswer:
     if request.session_epoch not in WHOLE_EPOCHS:
         # A client that gets this error asks for all of its partitions in every fetch.
         return FetchResponse(error_code=UnknownFetchSession.code, topics=[])
@@ -76,12 +93,12 @@ def _answer(services: Services, request: FetchRequest, version: int) -> FetchRes
     if _asks_for_one(request):
         return _answer_one(services, request, version)
 
-    def answer() -> FetchResponse | Later:
+    def answer() -> FetchResponse | PendingAnswer:
         return _finished(services, request, _answering(services, request, version))
 
     doubted = doubted_by(request)
     if doubted:
-        return Later(services.work.start(check_stored(services, doubted)), answer)
+        return PendingAnswer(services.work.start(check_stored(services, doubted)), answer)
     return answer()
 
 
@@ -91,11 +108,13 @@ def _asks_for_one(request: FetchRequest) -> bool:
     return len(topics) == 1 and len(topics[0].partitions) == 1 and not topics[0].partitions[0].check
 
 
-def _answer_one(services: Services, request: FetchRequest, version: int) -> FetchResponse | Later:
+def _answer_one(
+    services: Services, request: FetchRequest, version: int
+) -> FetchResponse | PendingAnswer:
     """As `_answering`, for a single partition: with no generator where it can be answered now."""
     reading = _Reading(services, request, version)
     (topic,) = request.topics
-    if not reading.look_at(topic.name, topic.partitions[0], reading.add_topic(topic.name)):
+    if not reading.find_in(topic.name, topic.partitions[0], reading.add_topic(topic.name)):
         return finish(_answering(services, request, version))
     if (
         version < FIRST_VERSION_WITH_V1
@@ -106,12 +125,9 @@ def _answer_one(services: Services, request: FetchRequest, version: int) -> Fetc
     return reading.answer_now()
 
 
-handle_many: Final = each_alone(_answer)
-
-
 def _finished(
-    services: Services, request: FetchRequest, pieces: Pieces[FetchResponse | Later]
-) -> FetchResponse | Later:
+    services: Services, request: FetchRequest, pieces: Pieces[FetchResponse | PendingAnswer]
+) -> FetchResponse | PendingAnswer:
     """What comes of an answer in pieces: one for many partitions gives way to other requests."""
     if len(request.topics) == 1 and len(request.topics[0].partitions) <= AT_ONCE:
         return finish(pieces)
@@ -120,73 +136,75 @@ def _finished(
 
 def _answering(
     services: Services, request: FetchRequest, version: int
-) -> Pieces[FetchResponse | Later]:
+) -> Pieces[FetchResponse | PendingAnswer]:
     reading = _Reading(services, request, version)
-    if (yield from reading.look()):
+    if (yield from reading.find()):
         return (yield from _when_enough(reading))
 
-    def look_again() -> FetchResponse | Later:
-        return _finished(services, request, _looking_again(services, request, version))
+    def find_again() -> FetchResponse | PendingAnswer:
+        return _finished(services, request, _finding_again(services, request, version))
 
     getting_ready = services.work.start(get_ready(services, request, Reader.located))
-    return Later(getting_ready, look_again)
+    return PendingAnswer(getting_ready, find_again)
 
 
-def _looking_again(
+def _finding_again(
     services: Services, request: FetchRequest, version: int
-) -> Pieces[FetchResponse | Later]:
+) -> Pieces[FetchResponse | PendingAnswer]:
     reading = _Reading(services, request, version)
-    yield from reading.look(as_they_are=True)
+    yield from reading.find(as_they_are=True)
     return (yield from _when_enough(reading))
 
 
-def _when_enough(reading: "_Reading") -> Pieces[FetchResponse | Later]:
-    """The answer to a fetch that was looked at: at once when there is enough, else later."""
+def _when_enough(reading: "_Reading") -> Pieces[FetchResponse | PendingAnswer]:
+    """The answer to a fetch whose messages are found: at once if they are enough, else later."""
     services, request, version = reading.services, reading.request, reading.version
     wait_ms = min(request.max_wait_ms, services.settings.fetch_max_wait_ms)
     if wait_ms > 0 and not reading.is_enough():
         waiting = _WaitingFetch(services, request)
-        yield from waiting.look()
+        yield from waiting.check()
         if not waiting.over:
             named = sum(len(topic.partitions) for topic in request.topics)
             if services.fetches.has_room(named):
                 ready = services.fetches.park(
-                    waiting.partitions(), waiting.look_at, wait_ms, named_partitions=named
+                    waiting.partitions(), waiting.check_one, wait_ms, named_partitions=named
                 )
-                return Later(ready, partial(_read, services, request, version), may_hurry=True)
+                return PendingAnswer(
+                    ready, partial(_read, services, request, version), may_hurry=True
+                )
             services.figures.parked_refused += 1
     if version < FIRST_VERSION_WITH_V1:
         # What is converted is read when the answer's turn has come: of a hundred requests in
         # flight, each would hold its slice until then.
-        return Later(services.work.nothing(), partial(_read, services, request, version))
+        return PendingAnswer(services.work.nothing(), partial(_read, services, request, version))
     if request.include_append_times:
         return _read(services, request, version)
     return (yield from reading.answer())
 
 
-def _read(services: Services, request: FetchRequest, version: int) -> FetchResponse | Later:
+def _read(services: Services, request: FetchRequest, version: int) -> FetchResponse | PendingAnswer:
     """The answer with what there is now."""
 
-    def answer() -> FetchResponse | Later:
+    def answer() -> FetchResponse | PendingAnswer:
         return _finished(services, request, _reading(services, request, version))
 
     if request.include_append_times and not append_times_loaded(services, request):
         loading = services.work.start(get_ready(services, request, Reader.append_times_loaded))
-        return Later(loading, answer)
+        return PendingAnswer(loading, answer)
     return answer()
 
 
 def _reading(
     services: Services, request: FetchRequest, version: int
-) -> Pieces[FetchResponse | Later]:
+) -> Pieces[FetchResponse | PendingAnswer]:
     reading = _Reading(services, request, version, with_append_times=True)
-    yield from reading.look(as_they_are=True)
+    yield from reading.find(as_they_are=True)
     return (yield from reading.answer())
 
 
 class _WaitingFetch:
     """How long a fetch waits: until there are enough bytes, an error, or nothing left to wait for.
-    Of its partitions only those that moved are looked at again."""
+    Only partitions that moved are checked again."""
 
     def __init__(self, services: Services, request: FetchRequest) -> None:
         self._services = services
@@ -201,10 +219,10 @@ class _WaitingFetch:
         self.over = not self._wanted
         """Whether to answer: there is enough, there is an error, or waiting cannot help."""
 
-    def look(self) -> Pieces[None]:
-        """Look at all partitions, as far as that has to be."""
+    def check(self) -> Pieces[None]:
+        """Check the partitions until one of them ends the wait."""
         for key in self._wanted:
-            self.look_at(key)
+            self.check_one(key)
             if self.over:
                 break
             yield
@@ -212,8 +230,8 @@ class _WaitingFetch:
     def partitions(self) -> Iterator[Partition]:
         return iter(self._wanted)
 
-    def look_at(self, key: Partition) -> bool:
-        """Look at one partition again; True when the fetch is to be answered."""
+    def check_one(self, key: Partition) -> bool:
+        """Check one partition again; returns `over`."""
         wanted = self._wanted[key]
         try:
             check_epoch(self._services, wanted.current_leader_epoch)
@@ -246,7 +264,7 @@ class _Part(msgspec.Struct):
 
 
 class _Reading(msgspec.Struct):
-    """One pass over the partitions, in the order of the request: `look`, then `answer`."""
+    """One pass over the partitions, in the order of the request: `find`, then `answer`."""
 
     services: Services
     request: FetchRequest
@@ -264,16 +282,16 @@ class _Reading(msgspec.Struct):
     """How many bytes of messages the rest of the answer may have."""
     sets_left: int = MAX_APPEND_TIMES - 2
     """Of how many sets append times may be answered; two more items say where none are known."""
-    stretches: int = 0
+    file_ranges: int = 0
 
     def __post_init__(self) -> None:
         self.budget_bytes = self.services.settings.max_response_bytes
         if self.version >= FIRST_VERSION_WITH_MAX_BYTES:
             self.budget_bytes = max(min(self.budget_bytes, self.request.max_bytes), 0)
 
-    def look(self, *, as_they_are: bool = False) -> Pieces[bool]:
-        """See where the messages are, with no byte of them read; `False` when a log has to be
-        prepared first, or looked at for longer, unless it is to be taken as it is."""
+    def find(self, *, as_they_are: bool = False) -> Pieces[bool]:
+        """Find where the messages are, without reading them. `False` if a log has to be prepared
+        first, or the search takes long; with `as_they_are`, logs are taken as they are."""
         for topic in self.request.topics:
             if self.topics:
                 yield
@@ -281,7 +299,7 @@ class _Reading(msgspec.Struct):
             for wanted in topic.partitions:
                 if results:
                     yield
-                if not self.look_at(topic.name, wanted, results, far=as_they_are):
+                if not self.find_in(topic.name, wanted, results, far=as_they_are):
                     return False
         return True
 
@@ -291,7 +309,7 @@ class _Reading(msgspec.Struct):
         self.topics.append(FetchTopicResult(name=topic, partitions=results))
         return results
 
-    def look_at(
+    def find_in(
         self,
         topic: str,
         wanted: FetchPartition,
@@ -299,18 +317,18 @@ class _Reading(msgspec.Struct):
         *,
         far: bool = False,
     ) -> bool:
-        """As `look`, for one partition; its result is added to `results`."""
+        """As `find`, for one partition; its result is added to `results`."""
         result = FetchPartitionResult(partition=wanted.partition)
         results.append(result)
         try:
-            self._look_at(topic, wanted, result, far=far)
+            self._find_in(topic, wanted, result, far=far)
         except FarAway:
             return False
         except Exception as error:
             self._refuse(result, error)
         return True
 
-    def _look_at(
+    def _find_in(
         self, topic: str, wanted: FetchPartition, result: FetchPartitionResult, *, far: bool
     ) -> None:
         request, offset = self.request, wanted.fetch_offset
@@ -326,9 +344,9 @@ class _Reading(msgspec.Struct):
             return  # The offset may come from the leader.
         end_offset = None
         if has_window(wanted):
-            place = place_of(log, wanted, committed=committed, far=far)
-            result.next_offset, result.skipped_bytes = place.offset, place.skipped_bytes
-            offset, end_offset = place.offset, place.end_offset
+            position = find_position(log, wanted, committed=committed, far=far)
+            result.next_offset, result.skipped_bytes = position.offset, position.skipped_bytes
+            offset, end_offset = position.offset, position.end_offset
         found = log.reader.read(
             offset,
             limit_bytes,
@@ -373,7 +391,7 @@ class _Reading(msgspec.Struct):
     def _refuse(self, result: FetchPartitionResult, error: Exception) -> None:
         result.error_code, result.error_message = self.services.outcomes.of(error, api="fetch")
 
-    def answer(self) -> Pieces[FetchResponse | Later]:
+    def answer(self) -> Pieces[FetchResponse | PendingAnswer]:
         """The response, or a later one once all is in a format that the reader knows."""
         for number, part in enumerate(self.parts):
             if number:
@@ -381,7 +399,7 @@ class _Reading(msgspec.Struct):
             self._read_part(part)
         return self._response()
 
-    def answer_now(self) -> FetchResponse | Later:
+    def answer_now(self) -> FetchResponse | PendingAnswer:
         """As `answer`, all at once."""
         for part in self.parts:
             self._read_part(part)
@@ -397,26 +415,26 @@ class _Reading(msgspec.Struct):
         except Exception as error:
             self._refuse(part.result, error)
 
-    def _response(self) -> FetchResponse | Later:
+    def _response(self) -> FetchResponse | PendingAnswer:
         response, unreadable = FetchResponse(topics=self.topics), self.unreadable
         if not unreadable:
             return response
 
-        def start() -> Later:
+        def start() -> PendingAnswer:
             task = self.services.work.start(self._converted(response, unreadable))
-            return Later(task, task.result)
+            return PendingAnswer(task, task.result)
 
-        return Later(self.services.work.nothing(), start)
+        return PendingAnswer(self.services.work.nothing(), start)
 
     def _read(self, part: _Part) -> None:
         """Read the bytes if they are few and in memory, else say where they are."""
         found = part.found
         records: Buffer | FileRange | None = None
-        if found.size < STRETCH_BYTES:
+        if found.size < MIN_FILE_RANGE_BYTES:
             records = found.read_now()
-        if records is None and self.stretches < MAX_STRETCHES:
+        if records is None and self.file_ranges < MAX_FILE_RANGES:
             records = found.stretch()
-            self.stretches += records is not None
+            self.file_ranges += records is not None
         if records is None:
             records = found.read()
         self.services.figures.topic(part.topic).bytes_out += len(records)
@@ -456,7 +474,7 @@ class _Reading(msgspec.Struct):
             if converted.data:
                 data = bytes(converted.data)
                 break
-            # Nothing but marks of transactions, and records below the offset that was asked for:
+            # Nothing but control batches, and records below the offset that was asked for:
             # this reader cannot pass them by itself.
             following = walk(data, 0, converted.used_bytes, check_crc=False).last_offset + 1
             found = log.reader.read(following, part.found.size, whole_first=True)

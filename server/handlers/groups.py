@@ -1,22 +1,55 @@
-"""find-coordinator, join-group, sync-group, heartbeat, leave-group: what members of groups ask."""
+"""find-coordinator, join-group, sync-group, heartbeat and leave-group: the members' side of groups.
+
+find-coordinator (key 10): versions 0 to 2
+     1  key_type, error_message (KIP-98), throttle_time_ms (KIP-13)
+     2  the response comes before the client is throttled (KIP-219)
+join-group (key 11): versions 0 to 5
+     1  rebalance_timeout_ms (KIP-62)
+     2  throttle_time_ms in the response (KIP-13)
+     3  the response comes before the client is throttled (KIP-219)
+     4  MEMBER_ID_REQUIRED (KIP-394)
+     5  group_instance_id (KIP-345)
+sync-group (key 14): versions 0 to 3
+     1  throttle_time_ms in the response (KIP-13)
+     2  the response comes before the client is throttled (KIP-219)
+     3  group_instance_id (KIP-345)
+heartbeat (key 12): versions 0 to 3
+     1  throttle_time_ms in the response (KIP-13)
+     2  the response comes before the client is throttled (KIP-219)
+     3  group_instance_id (KIP-345)
+leave-group (key 13): versions 0 to 3
+     1  throttle_time_ms in the response (KIP-13)
+     2  the response comes before the client is throttled (KIP-219)
+     3  several members (KIP-345)
+
+Left out: coordinators of transactions, several keys in one find-coordinator (KIP-699), and groups
+that the broker assigns (KIP-848).
+"""
 
 from typing import Final
 
 from ...protocol.api.groups.find_coordinator import (
+    FIND_COORDINATOR,
     GROUP,
     TRANSACTION,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from ...protocol.api.groups.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ...protocol.api.groups.join_group import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
+from ...protocol.api.groups.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
+from ...protocol.api.groups.join_group import (
+    JOIN_GROUP,
+    JoinGroupMember,
+    JoinGroupRequest,
+    JoinGroupResponse,
+)
 from ...protocol.api.groups.leave_group import (
+    LEAVE_GROUP,
     LeaveGroupRequest,
     LeaveGroupResponse,
     LeavingMember,
     LeftMember,
 )
-from ...protocol.api.groups.sync_group import SyncGroupRequest, SyncGroupResponse
+from ...protocol.api.groups.sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupResponse
 from ...protocol.api.pieces import Pieces
 from ...protocol.errors import (
     InvalidRequest,
@@ -27,8 +60,10 @@ from ...protocol.errors import (
 from ...storage.directory.positions import check_name
 from ..groups.member import IdGiven, Joined, Joining, Protocol, Refused, Synced
 from ..groups.service import Answer
+from ..requests import PendingAnswer
 from ..security.session import ANONYMOUS
-from .base import Call, Later, Services, in_turns
+from .base import Call, Services, in_turns
+from .registration import handles
 
 FIRST_VERSION_THAT_GIVES_IDS: Final = 4
 """Of join-group: clients of it join again with the id that they get (KIP-394)."""
@@ -37,6 +72,7 @@ FIRST_VERSION_OF_MANY: Final = 3
 """Of leave-group: a request names all members that leave."""
 
 
+@handles(FIND_COORDINATOR)
 def find_coordinator(
     services: Services, request: FindCoordinatorRequest, call: Call
 ) -> FindCoordinatorResponse:
@@ -51,7 +87,8 @@ def find_coordinator(
     return FindCoordinatorResponse(node_id=services.settings.broker_id, host=host, port=port)
 
 
-def join(services: Services, request: JoinGroupRequest, call: Call) -> Later:
+@handles(JOIN_GROUP)
+def join(services: Services, request: JoinGroupRequest, call: Call) -> PendingAnswer:
     """Answered when all members have joined, or were waited for long enough; with a member id at
     once where the client has to bring one."""
     check_name(request.group_id)
@@ -89,10 +126,11 @@ def join(services: Services, request: JoinGroupRequest, call: Call) -> Later:
             ],
         )
 
-    return Later(answer, make, may_hurry=True)
+    return PendingAnswer(answer, make, may_hurry=True)
 
 
-def sync(services: Services, request: SyncGroupRequest, call: Call) -> Later:
+@handles(SYNC_GROUP)
+def sync(services: Services, request: SyncGroupRequest, call: Call) -> PendingAnswer:
     """Answered when the leader has brought the assignments."""
     check_name(request.group_id)
     answer: Answer = services.groups.sync(
@@ -108,7 +146,7 @@ def sync(services: Services, request: SyncGroupRequest, call: Call) -> Later:
         assert isinstance(synced, Synced)
         return SyncGroupResponse(assignment=synced.assignment)
 
-    return Later(answer, make, may_hurry=True)
+    return PendingAnswer(answer, make, may_hurry=True)
 
 
 def _outcome(answer: Answer) -> IdGiven | Joined | Synced:
@@ -120,6 +158,7 @@ def _outcome(answer: Answer) -> IdGiven | Joined | Synced:
     return outcome
 
 
+@handles(HEARTBEAT)
 def heartbeat(services: Services, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
     check_name(request.group_id)
     services.groups.heartbeat(
@@ -128,7 +167,10 @@ def heartbeat(services: Services, request: HeartbeatRequest, call: Call) -> Hear
     return HeartbeatResponse()
 
 
-def leave(services: Services, request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse | Later:
+@handles(LEAVE_GROUP)
+def leave(
+    services: Services, request: LeaveGroupRequest, call: Call
+) -> LeaveGroupResponse | PendingAnswer:
     """Drop a member, or each that the request names."""
     check_name(request.group_id)
     if call.version >= FIRST_VERSION_OF_MANY:

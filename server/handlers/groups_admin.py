@@ -1,16 +1,32 @@
-"""describe-groups, list-groups, delete-groups: groups as an operator sees them.
+"""describe-groups, list-groups and delete-groups: groups as an operator sees them.
 
 A group is one that has, or had, members since the broker started, and any name with positions.
+
+describe-groups (key 15): versions 0 to 4
+     1  throttle_time_ms in the response (KIP-13)
+     2  the response comes before the client is throttled (KIP-219)
+     3  authorized_operations (KIP-430)
+     4  group_instance_id (KIP-345)
+list-groups (key 16): versions 0 to 5
+     1  throttle_time_ms in the response (KIP-13)
+     2  the response comes before the client is throttled (KIP-219)
+     3  compact encoding (KIP-482)
+     4  states_filter (KIP-518)
+     5  types_filter (KIP-848)
+delete-groups (key 42): versions 0 to 1 (KIP-229)
+     1  the response comes before the client is throttled (KIP-219)
 """
 
 from functools import partial
 
 from ...protocol.api.groups.delete_groups import (
+    DELETE_GROUPS,
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
 from ...protocol.api.groups.describe_groups import (
+    DESCRIBE_GROUPS,
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
@@ -18,6 +34,7 @@ from ...protocol.api.groups.describe_groups import (
 )
 from ...protocol.api.groups.list_groups import (
     CLASSIC,
+    LIST_GROUPS,
     ListedGroup,
     ListGroupsRequest,
     ListGroupsResponse,
@@ -29,14 +46,17 @@ from ...protocol.limits import MAX_LISTED
 from ...storage.directory.positions import check_name
 from ..groups.group import Group
 from ..groups.states import State
+from ..requests import PendingAnswer
 from .allowed import allowed_bits
-from .base import Call, Later, Services
+from .base import Call, Services
+from .registration import handles
 
 
-def describe(services: Services, request: DescribeGroupsRequest, call: Call) -> Later:
+@handles(DESCRIBE_GROUPS)
+def describe(services: Services, request: DescribeGroupsRequest, call: Call) -> PendingAnswer:
     """State and members of each group that is named; one that does not exist is `Dead`."""
     task = services.work.start(_describe(services, request, call))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _describe(
@@ -81,10 +101,11 @@ def _described(group: Group) -> DescribedGroup:
     )
 
 
-def list_all(services: Services, request: ListGroupsRequest, call: Call) -> Later:
+@handles(LIST_GROUPS)
+def list_all(services: Services, request: ListGroupsRequest, call: Call) -> PendingAnswer:
     """The groups that the filters let through, those with members first."""
     task = services.work.start(_list(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _list(services: Services, request: ListGroupsRequest) -> ListGroupsResponse:
@@ -117,10 +138,11 @@ async def _list(services: Services, request: ListGroupsRequest) -> ListGroupsRes
     )
 
 
-def delete(services: Services, request: DeleteGroupsRequest, call: Call) -> Later:
+@handles(DELETE_GROUPS)
+def delete(services: Services, request: DeleteGroupsRequest, call: Call) -> PendingAnswer:
     """Forget groups that have no members, and their positions."""
     task = services.work.start(_delete(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _delete(services: Services, request: DeleteGroupsRequest) -> DeleteGroupsResponse:

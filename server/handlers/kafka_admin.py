@@ -1,12 +1,22 @@
-"""describe-cluster, list-partition-reassignments and list-transactions: what Kafka's tools ask."""
+"""describe-cluster, list-partition-reassignments and list-transactions, for Kafka's tools.
+
+describe-cluster (key 60): versions 0 to 1 (KIP-700)
+     1  endpoint_type (KIP-919)
+list-partition-reassignments (key 46): versions 0 (KIP-455)
+list-transactions (key 66): versions 0 (KIP-664)
+
+Left out: reassignments and transactions, of which there are none.
+"""
 
 from ...protocol.api.broker.describe_cluster import (
     BROKERS,
+    DESCRIBE_CLUSTER,
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
 from ...protocol.api.log.list_transactions import (
+    LIST_TRANSACTIONS,
     STATES,
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -14,14 +24,17 @@ from ...protocol.api.log.list_transactions import (
 from ...protocol.api.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from ...protocol.api.security.acl_terms import CLUSTER_NAME, Operation, ResourceType
 from ...protocol.api.topics.list_partition_reassignments import (
+    LIST_PARTITION_REASSIGNMENTS,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
 from ...protocol.errors import MismatchedEndpointType
 from .allowed import allowed_bits
 from .base import Call, Services
+from .registration import handles
 
 
+@handles(DESCRIBE_CLUSTER)
 def describe_cluster(
     services: Services, request: DescribeClusterRequest, call: Call
 ) -> DescribeClusterResponse:
@@ -48,6 +61,7 @@ def describe_cluster(
     )
 
 
+@handles(LIST_PARTITION_REASSIGNMENTS)
 def list_reassignments(
     services: Services, request: ListPartitionReassignmentsRequest, call: Call
 ) -> ListPartitionReassignmentsResponse:
@@ -55,6 +69,7 @@ def list_reassignments(
     return ListPartitionReassignmentsResponse()
 
 
+@handles(LIST_TRANSACTIONS)
 def list_transactions(
     services: Services, request: ListTransactionsRequest, call: Call
 ) -> ListTransactionsResponse:

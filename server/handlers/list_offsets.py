@@ -1,8 +1,21 @@
-"""list-offsets: which offset was it at a time."""
+"""list-offsets: the offset that belongs to a time.
+
+list-offsets (key 2): versions 0 to 7, native 0 to 2
+     0  a list of offsets
+     1  one offset and its timestamp (KIP-79)
+     2  isolation_level, throttle_time_ms (KIP-98, KIP-13); native: reads at followers
+     3  the response comes before the client is throttled (KIP-219)
+     4  leader epochs (KIP-320)
+     5  OFFSET_NOT_AVAILABLE (KIP-207)
+     6  compact encoding (KIP-482)
+     7  target -3, the largest timestamp (KIP-734)
+
+Left out: targets of tiered storage (KIP-405), which are refused by name.
+"""
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any, Final
+from typing import Any
 
 from ...protocol.api.log.fetch import READ_COMMITTED
 from ...protocol.api.log.list_offsets import (
@@ -11,6 +24,7 @@ from ...protocol.api.log.list_offsets import (
     EARLIEST,
     LARGEST,
     LATEST,
+    LIST_OFFSETS,
     OF_TIERS,
     ListOffsetsPartition,
     ListOffsetsPartitionResult,
@@ -23,13 +37,15 @@ from ...storage.log.log import Log
 from ...storage.read.search import Search
 from ...storage.read.time_lookup import Found
 from ..parking import Partition
+from ..requests import PendingAnswer
 from ..work import Turns
-from .base import Later, Services, each_alone
+from .base import Services, each_alone
 from .epochs import check_epoch, current_epoch, epoch_of
+from .registration import handles_many
 from .repeats import repeats
 
 CONSUMER = -1
-"""`replica_id` of those who see nothing above the high watermark."""
+"""The `replica_id` of consumers, which see nothing above the high watermark."""
 
 FIRST_VERSION_WITH_TIMES = 1
 """Version 0 lists offsets that are near a time; the others give the message at or after it."""
@@ -39,9 +55,11 @@ Steps = Iterator[Log | Search[Any] | None]
 a search that does opens a large set."""
 
 
-def _answer(
+@handles_many(LIST_OFFSETS, most=64)  # A search may take a turn of the event loop.
+@each_alone
+def handle_many(
     services: Services, request: ListOffsetsRequest, version: int
-) -> ListOffsetsResponse | Later:
+) -> ListOffsetsResponse | PendingAnswer:
     """Most searches are a few index look-ups and are answered at once. Whatever takes longer
     than one turn of the loop goes on as a task that lets the others through between its steps."""
     listing = _Listing(services, request, version)
@@ -57,14 +75,11 @@ def _answer(
         if turns.over:
             break
     task = services.work.start(_finish(services, listing, steps, waits_for))
-    return Later(task, task.result)
-
-
-handle_many: Final = each_alone(_answer)
+    return PendingAnswer(task, task.result)
 
 
 def _visible_end(log: Log, request: ListOffsetsRequest) -> int:
-    """The first offset that the asker does not see."""
+    """The first offset that the client does not see."""
     if request.replica_id != CONSUMER:
         return log.log_end_offset
     committed = request.isolation_level == READ_COMMITTED

@@ -1,8 +1,15 @@
-"""describe-log-dirs: the sizes of partitions."""
+"""describe-log-dirs: the sizes of partitions.
+
+describe-log-dirs (key 35): versions 0 to 1, native 0 to 1 (KIP-113)
+     1  the response comes before the client is throttled (KIP-219)
+
+Left out: sizes of volumes (KIP-827).
+"""
 
 from collections.abc import Iterable
 
 from ...protocol.api.log.describe_log_dirs import (
+    DESCRIBE_LOG_DIRS,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -10,12 +17,15 @@ from ...protocol.api.log.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ...protocol.errors import UnknownTopicOrPartition
-from .base import Call, Later, Services
+from ..requests import PendingAnswer
+from .base import Call, Services
+from .registration import handles
 
 
-def handle(services: Services, request: DescribeLogDirsRequest, call: Call) -> Later:
+@handles(DESCRIBE_LOG_DIRS)
+def handle(services: Services, request: DescribeLogDirsRequest, call: Call) -> PendingAnswer:
     task = services.work.start(_describe(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _describe(services: Services, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:

@@ -1,21 +1,41 @@
-"""sasl-handshake, sasl-authenticate and authenticate: logins, in both protocols."""
+"""sasl-handshake, sasl-authenticate and authenticate: logins, in both encodings.
+
+sasl-handshake (key 17): versions 0 to 1 (KIP-43)
+     1  sasl-authenticate follows in place of bare messages (KIP-152)
+sasl-authenticate (key 36): versions 0 to 1 (KIP-152)
+     1  session_lifetime_ms (KIP-368)
+authenticate (key 1003): native 0
+
+Left out: GSSAPI and delegation tokens. Kafka has no `authenticate`: it is the native login.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.api.security.authenticate import AuthenticateRequest, AuthenticateResponse
+from ...protocol.api.security.authenticate import (
+    AUTHENTICATE,
+    AuthenticateRequest,
+    AuthenticateResponse,
+)
 from ...protocol.api.security.sasl_authenticate import (
+    SASL_AUTHENTICATE,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
-from ...protocol.api.security.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ...protocol.api.security.sasl_handshake import (
+    SASL_HANDSHAKE,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from ...protocol.errors import (
     IllegalSaslState,
     SaslAuthenticationFailed,
     UnsupportedSaslMechanism,
 )
+from ..requests import PendingAnswer
 from ..security.session import LoginState, Session
-from .base import Call, Later, Services
+from .base import Call, Services
+from .registration import handles
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,6 +43,7 @@ if TYPE_CHECKING:
     from ..security.logins import Step
 
 
+@handles(SASL_HANDSHAKE)
 def handshake(
     services: Services, request: SaslHandshakeRequest, call: Call
 ) -> SaslHandshakeResponse:
@@ -37,6 +58,7 @@ def handshake(
     return response
 
 
+@handles(SASL_AUTHENTICATE)
 def sasl_authenticate(services: Services, request: SaslAuthenticateRequest, call: Call) -> Any:
     session = _session(call)
 
@@ -49,6 +71,7 @@ def sasl_authenticate(services: Services, request: SaslAuthenticateRequest, call
     return _answer(session, step, respond)
 
 
+@handles(AUTHENTICATE)
 def authenticate(services: Services, request: AuthenticateRequest, call: Call) -> Any:
     session = call.session
     if not request.mechanism:
@@ -101,4 +124,4 @@ def _answer(
             session.fail()
             raise
 
-    return Later(step, make, alone=True)
+    return PendingAnswer(step, make, alone=True)

@@ -1,10 +1,27 @@
-"""metadata: where the broker is, and which topics it has."""
+"""metadata: the brokers, and the topics with their partitions.
+
+metadata (key 3): versions 0 to 10, native 0
+     1  controller_id, is_internal, racks; no list means all topics
+     2  cluster_id (KIP-78)
+     3  throttle_time_ms in the response (KIP-13)
+     4  allow_auto_topic_creation
+     5  offline_replicas (KIP-112)
+     6  the response comes before the client is throttled (KIP-219)
+     7  leader_epoch (KIP-320)
+     8  authorized operations (KIP-430)
+     9  compact encoding (KIP-482)
+    10  topic ids (KIP-516)
+
+A single broker offers versions to 7 only: from 9 on clients trust leader epochs. Left out: metadata
+by topic id (KIP-516, version 12).
+"""
 
 from collections.abc import Mapping
 from typing import Final
 
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.topics.metadata import (
+    METADATA,
     MetadataBroker,
     MetadataPartition,
     MetadataRequest,
@@ -12,18 +29,23 @@ from ...protocol.api.topics.metadata import (
     MetadataTopicResult,
 )
 from ...storage.directory.topics import TopicEntry
-from .base import Call, Later, Services, in_turns
+from ..requests import PendingAnswer
+from .base import Call, Services, in_turns
+from .registration import handles
 
 _PARTITIONS_AT_ONCE: Final = 200
 
 
-def handle(services: Services, request: MetadataRequest, call: Call) -> MetadataResponse | Later:
+@handles(METADATA)
+def handle(
+    services: Services, request: MetadataRequest, call: Call
+) -> MetadataResponse | PendingAnswer:
     """Topics that are asked about, and that are to be made then, are made before the answer."""
     if _names_topics(request, call) and request.allow_auto_topic_creation:
         missing = services.creations.missing(topic.name for topic in request.topics or ())
         if missing:
             creating = services.creations.make(missing)
-            return Later(
+            return PendingAnswer(
                 creating.ready,
                 lambda: in_turns(services, _answer(services, request, call, creating.failures())),
                 alone=True,

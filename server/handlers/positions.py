@@ -1,10 +1,30 @@
-"""offset-commit, offset-fetch and offset-delete: named positions."""
+"""offset-commit, offset-fetch and offset-delete: offsets of consumer groups, or named positions.
+
+offset-commit (key 8): versions 0 to 7, native 0
+     1  generation and member, commit_timestamp
+     2  retention_time_ms in place of commit_timestamp
+     3  throttle_time_ms in the response (KIP-13)
+     4  the response comes before the client is throttled (KIP-219)
+     5  no retention_time_ms (KIP-211)
+     6  committed_leader_epoch (KIP-320)
+     7  group_instance_id (KIP-345)
+offset-fetch (key 9): versions 0 to 5, native 0
+     1  the same as 0
+     2  no list means all partitions; an error of the group (KIP-88)
+     3  throttle_time_ms in the response (KIP-13)
+     4  the response comes before the client is throttled (KIP-219)
+     5  committed_leader_epoch (KIP-320)
+offset-delete (key 47): versions 0 (KIP-496)
+
+Left out: several groups in one offset-fetch (KIP-709), commits of transactions (KIP-447).
+"""
 
 from collections.abc import Collection, Iterable
 from functools import partial
 from itertools import groupby
 
 from ...protocol.api.groups.offset_commit import (
+    OFFSET_COMMIT,
     OffsetCommitPartition,
     OffsetCommitPartitionResult,
     OffsetCommitRequest,
@@ -12,6 +32,7 @@ from ...protocol.api.groups.offset_commit import (
     OffsetCommitTopicResult,
 )
 from ...protocol.api.groups.offset_delete import (
+    OFFSET_DELETE,
     OffsetDeletePartitionResult,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -20,6 +41,7 @@ from ...protocol.api.groups.offset_delete import (
 from ...protocol.api.groups.offset_fetch import (
     LIST_NAMES,
     LIST_POSITIONS,
+    OFFSET_FETCH,
     OffsetFetchPartitionResult,
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -40,16 +62,20 @@ from ...times import INT64_MAX
 from ..groups.group import Group
 from ..groups.states import State
 from ..groups.subscription import CONSUMER, NoSubscription, topics_of
+from ..requests import PendingAnswer
 from ..work import Turns
-from .base import Call, Later, Services, in_turns
+from .base import Call, Services, in_turns
+from .registration import handles
+from .repeats import answering_once
 
 FIRST_VERSION_WITH_ALL = 2
 """Of offset-fetch: null instead of topics asks for every position."""
 
 
+@handles(OFFSET_COMMIT)
 def commit(
     services: Services, request: OffsetCommitRequest, call: Call
-) -> OffsetCommitResponse | Later:
+) -> OffsetCommitResponse | PendingAnswer:
     """Check each position, then make the good ones durable with one write.
 
     Raises what is wrong with the member that commits.
@@ -62,7 +88,7 @@ def commit(
 
 def _committing(
     services: Services, request: OffsetCommitRequest, retention_ms: int
-) -> Pieces[OffsetCommitResponse | Later]:
+) -> Pieces[OffsetCommitResponse | PendingAnswer]:
     positions: list[Position] = []
     written: list[OffsetCommitPartitionResult] = []
     topics: list[OffsetCommitTopicResult] = []
@@ -97,7 +123,7 @@ def _committing(
                 yield
         return response
 
-    return Later(ready, lambda: in_turns(services, committed()))
+    return PendingAnswer(ready, lambda: in_turns(services, committed()))
 
 
 def _retention_ms(request: OffsetCommitRequest, call: Call) -> int:
@@ -133,9 +159,11 @@ def _position(
     )
 
 
+@handles(OFFSET_FETCH)
+@answering_once
 def fetch(
     services: Services, request: OffsetFetchRequest, call: Call
-) -> OffsetFetchResponse | Later:
+) -> OffsetFetchResponse | PendingAnswer:
     """The positions of a name; one that was never committed has offset -1."""
     if request.listing not in ("", LIST_NAMES, LIST_POSITIONS):
         raise InvalidRequest(
@@ -150,7 +178,7 @@ def fetch(
     if request.topics is not None and not request.listing and not request.lag:
         return in_turns(services, _named_alone(services, request))
     task = services.work.start(_fetch(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _fetch(services: Services, request: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -283,10 +311,11 @@ def _result(partition: int, position: Position | None) -> OffsetFetchPartitionRe
     )
 
 
-def delete(services: Services, request: OffsetDeleteRequest, call: Call) -> Later:
+@handles(OFFSET_DELETE)
+def delete(services: Services, request: OffsetDeleteRequest, call: Call) -> PendingAnswer:
     """Forget positions of a group, but for those in topics to which a member subscribes."""
     task = services.work.start(_delete(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _delete(services: Services, request: OffsetDeleteRequest) -> OffsetDeleteResponse:

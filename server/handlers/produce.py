@@ -1,14 +1,33 @@
-"""produce: append message sets, and answer when they are as durable as was asked for."""
+"""produce: append record sets, and answer when they are as durable as `acks` asks.
+
+produce (key 0): versions 0 to 7, native 0 to 3
+     1  throttle_time_ms in the response (KIP-13)
+     2  log_append_time, and message format v1 (KIP-31, KIP-32)
+     3  transactional_id, and record batches, which is format v2 (KIP-98)
+     4  KAFKA_STORAGE_ERROR (KIP-112); older versions get another code for it
+     5  log_start_offset in the response (KIP-107)
+     6  the response comes before the client is throttled (KIP-219)
+     7  batches in zstd (KIP-110)
+
+Left out: transactions, which are refused by name, and per-record errors of version 8 (KIP-467).
+
+The file goes from requests to rows by partition, to the log, and to the answers that wait: a set
+that takes long is appended later, in a thread (`late_appends`); with acks=all an answer waits for
+a sync, or for the followers (`PendingAck`).
+"""
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from itertools import accumulate, chain, groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise, repeat
 from operator import attrgetter, itemgetter
-from typing import Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from ...protocol.api.log.produce import (
+    PRODUCE,
     ProducePartition,
     ProducePartitionResult,
     ProduceRequest,
@@ -18,46 +37,156 @@ from ...protocol.api.log.produce import (
 )
 from ...protocol.api.pieces import Pieces, finish
 from ...protocol.errors import (
+    CodedError,
+    CorruptMessage,
+    InvalidRecord,
+    InvalidRequiredAcks,
+    InvalidTimestamp,
+    MessageTooLarge,
+    PolicyViolation,
+    RecordListTooLarge,
+    RequestTimedOut,
+    StorageError,
+    UnknownServerError,
+    UnknownTopicOrPartition,
+    UnsupportedForMessageFormat,
     UnsupportedVersion,
 )
+from ...protocol.limits import SHARED_SLAB_BYTES
+from ...protocol.records.kernel import ProduceRows, walk
+from ...protocol.records.layout import NO_TIMESTAMP
+from ...storage.files import Buffer
+from ...storage.log.appended import Appended
 from ...storage.log.log import Log
-from ..creations import Asker
+from ..creations import CreationContext
 from ..late_appends import Sender
+from ..metrics.figures import count
 from ..outcomes import CloseConnection
-from ..parking import Partition, Wait
-from .appends import (
-    ACKS,
-    DURABLE,
-    IN_THE_LOG,
-    NO_ANSWER,
-    ROWS,
-    Sent,
-    Unsettled,
-    append,
-    append_later,
-    kept,
-    new_sent,
-    sent_with,
+from ..parking import Awaited, Partition, SharedWait, Wait
+from ..requests import PendingAnswer
+from .base import Services, in_turns
+from .registration import handles_many
+
+if TYPE_CHECKING:
+    from ..replication.commits import Commit
+
+NO_ANSWER, IN_THE_LOG, DURABLE = 0, 1, -1
+"""The values of `acks`."""
+
+ACKS: Final = (NO_ANSWER, IN_THE_LOG, DURABLE)
+
+REJECTION_REASONS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        CorruptMessage.code: "corrupt",
+        InvalidRecord.code: "invalid",
+        InvalidTimestamp.code: "timestamp",
+        MessageTooLarge.code: "too_large",
+        PolicyViolation.code: "producers",
+        RecordListTooLarge.code: "set_too_large",
+        StorageError.code: "storage",
+        UnsupportedForMessageFormat.code: "format",
+        UnsupportedVersion.code: "transaction",
+    }
 )
-from .base import Later, Services, in_turns
-from .durability import Outcome, when_durable, when_set_is_durable
+"""The `reason` of horolog_rejected_messages_total by error code."""
+
+
+class ProduceResult(ProducePartitionResult, gc=True):  # type: ignore[call-arg] # a struct, for mypy a class
+    """The result for one partition, and the record set on its way into the log."""
+
+    target: Partition
+    record_set: Buffer
+    pending: "PendingAck | None" = None
+    """With acks=all: what the answer waits for."""
+    late: asyncio.Future[None] | None = None
+    """Of a set that is appended later: done when it is appended or refused, cancelled when no
+    client waits for it."""
+
+    def refuse(self, services: Services, error: Exception) -> None:
+        """Put an error into the result."""
+        self.error_code, self.error_message = services.outcomes.of(error, api="produce")
+
+    def release(self, late: asyncio.Future[None]) -> None:
+        """Release the record set: it is in the log, or no client waits for it."""
+        self.record_set = b""
+
+
+class PendingAck:
+    """The acknowledgement that record sets of one write with acks=all wait for."""
+
+    __slots__ = ("_commit", "_end_offset", "_log", "awaited", "error")
+
+    def __init__(self, log: Log, partition: Partition, end_offset: int, commit: "Commit | None"):
+        """It is complete when the high watermark is at `end_offset`; in a cluster, when `commit`
+        is done."""
+        self._log = log
+        self._end_offset = end_offset
+        self._commit = commit
+        self.awaited: tuple[Awaited, ...] = (partition,) if commit is None else (partition, commit)
+        """Events after which it may be complete."""
+        self.error: CodedError | None = None
+        """Why the sets will not be as durable as acks=all asks."""
+
+    def is_complete(self, services: Services) -> bool:
+        """Check again."""
+        commit, log = self._commit, self._log
+        if commit is not None:
+            if commit.done:
+                self.error = commit.error
+                return True
+        elif log.high_watermark >= self._end_offset:
+            return True
+        failure: CodedError | None = log.failure
+        if failure is None and not services.logs.is_current(log):
+            failure = UnknownTopicOrPartition(
+                "the topic was deleted before its messages were synced"
+            )
+        self.error = failure
+        return failure is not None
+
+
+_new_result: Final[Callable[..., ProduceResult]] = ProduceResult
+"""Takes target, record set and, by name, partition: for mypy the class has no fields."""
+
+_set_of: Final[Callable[[ProduceResult], Buffer]] = attrgetter("record_set")
+_partitions_of: Final[Callable[[Any], list[Any]]] = attrgetter("partitions")
+
+ROWS: Final = ProduceRows(ProduceResult, ProduceTopicResult, ProduceResponse)
+
+
+def _results_of(response: ProduceResponse) -> list[ProduceResult]:
+    """The results in a response, in the order of the request."""
+    topics: list[Any] = response.topics
+    if len(topics) == 1:  # nearly always
+        only: list[ProduceResult] = topics[0].partitions
+        return only
+    return list(chain.from_iterable(map(_partitions_of, topics)))
+
+
+Outcome = ProduceResponse | PendingAnswer | Exception | None
+"""The outcome of a produce request; `None` is no answer."""
+
+RESULT_BYTES: Final = 500
+"""Memory of a result that waits, with the sentence of an error."""
+
+_pending_of: Final[Callable[[ProduceResult], PendingAck | None]] = attrgetter("pending")
 
 AT_ONCE: Final = 16
-"""Partitions of one request that are appended to without a look at the time."""
+"""Partitions of one request that are appended to without giving way to other requests."""
 
 _topic_of: Final[Callable[[Partition], str]] = itemgetter(0)
 _timeout_of: Final[Callable[[ProduceRequest], int]] = attrgetter("timeout_ms")
 
 
+@handles_many(PRODUCE)
 def handle_many(
     services: Services, version: int, requests: Sequence[ProduceRequest]
 ) -> Sequence[Outcome]:
-    """Answer requests that arrived together, in their order: what each alone would get.
+    """Answer requests that arrived together, in their order: each gets what it would get alone.
 
-    What they bring for one partition is appended at once. There are no outcomes behind a
-    `CloseConnection`, because nothing is done about requests behind it; if it is to be seen later
-    whether there is one, those behind wait for that. If one of them names a topic that is to be
-    made, all wait for that.
+    The sets for one partition are appended in one write. Requests behind a `CloseConnection` are
+    not handled and have no outcome; where only a later answer can show whether there is one, the
+    requests behind it wait. If a request names a topic that has to be created, all wait for that.
     """
     if len(requests) == 1 and _names_many(requests[0]):
         return [in_turns(services, _handling(services, requests[0]))]
@@ -73,21 +202,21 @@ def handle_many(
 
 
 def _names_many(request: ProduceRequest) -> bool:
-    """Whether a request is for more partitions than are handled without a look at the time."""
+    """Whether a request is for more than `AT_ONCE` partitions."""
     if len(request.topics) == 1 and len(request.topics[0].partitions) <= AT_ONCE:
         return False
     return sum(len(topic.partitions) for topic in request.topics) > AT_ONCE
 
 
 def _handling(services: Services, request: ProduceRequest) -> Pieces[Outcome]:
-    """As `handle_many` of one request, in pieces. Its record sets stay where they are."""
-    asker = services.creations.asker
+    """As `handle_many` of one request, in pieces. Its frame is pinned: the record sets stay."""
+    context = services.creations.context
     missing = services.creations.missing(_named_topics(services, (request,)))
     if not missing:
         return (yield from _handled(services, request, {}))
-    services.creations.asker = asker
+    services.creations.context = context
     creating = services.creations.make(missing)
-    return Later(
+    return PendingAnswer(
         creating.ready,
         lambda: in_turns(services, _handled(services, request, creating.failures())),
         alone=True,
@@ -101,8 +230,8 @@ def _handled(
     rows = _Rows(())
     rows.acks, rows.requests, rows.stay = request.acks, (request,), True
     yield from rows.add(request)
-    late: list[tuple[Log, Sent]] = []
-    waiting: list[Unsettled] = []
+    late: list[tuple[Log, ProduceResult]] = []
+    waiting: list[PendingAck] = []
     for partition in rows.by_partition:
         _append(services, rows, failures, partition, late, waiting)
         yield
@@ -115,19 +244,19 @@ def _handled(
 def handle_in_bulk(
     services: Services,
     sources: Sequence[Sequence[ProduceRequest]],
-    askers: Sequence[Asker],
+    contexts: Sequence[CreationContext],
 ) -> Sequence[Sequence[Outcome]]:
     """Answer the requests of several connections, of each as `handle_many`.
 
-    What all of them bring for one partition is appended at once where nothing about them is
-    unusual: they want the same `acks`, and the topics exist. Else each of the `askers` is who has
-    the topics made that its requests name.
+    If all have the same `acks` and all topics exist, the sets for one partition are appended in
+    one write. Otherwise each connection is handled by itself, and the topics that its
+    requests name are created for its client, one of `contexts`.
     """
     rows = _Rows(list(chain.from_iterable(sources)))
     if not (rows.alike and all(map(services.creations.exists, map(_topic_of, rows.by_partition)))):
         return [
-            _handle_of(services, source, asker)
-            for source, asker in zip(sources, askers, strict=True)
+            _handle_of(services, source, context)
+            for source, context in zip(sources, contexts, strict=True)
         ]
     ends = list(accumulate(map(len, sources)))
     outcomes = _handle_alike(services, rows, {}, ends)
@@ -135,14 +264,14 @@ def handle_in_bulk(
 
 
 def _handle_of(
-    services: Services, requests: Sequence[ProduceRequest], asker: Asker
+    services: Services, requests: Sequence[ProduceRequest], context: CreationContext
 ) -> Sequence[Outcome]:
-    services.creations.asker = asker
+    services.creations.context = context
     return handle_many(services, 0, requests)
 
 
 class _Rows:
-    """What requests bring, by request and by partition."""
+    """Record sets of requests, by request and by partition."""
 
     __slots__ = (
         "acks",
@@ -159,19 +288,19 @@ class _Rows:
         self.acks = requests[0].acks if requests else IN_THE_LOG
         """Of all of them, if they are `alike`."""
         self.alike = len(requests) == 1 or self.acks != NO_ANSWER
-        """Whether they want the same `acks`, and their answers can be made together."""
+        """Whether they have the same `acks`, and their answers can be made together."""
         self.requests = requests
         self.responses: list[ProduceResponse]
-        """To each of them: its results are what it sent (`sent_with`)."""
-        self.by_partition: dict[Partition, list[Sent]]
-        """What may be appended."""
+        """One for each request, with its `ProduceResult`s."""
+        self.by_partition: dict[Partition, list[ProduceResult]]
+        """The sets to append."""
         self.stay = False
-        """Whether the sets stay as they are when more is received."""
+        """Whether the frames are pinned: the sets stay as they are when more is received."""
         self.of_transactions: list[tuple[str, ProduceResponse]] = []
-        """What belongs to transactions, by their ids."""
+        """Responses to requests of transactions, with the id of each."""
         rows = ROWS.read(requests, self.acks) if requests else None
         self.one_each = rows is not None
-        """Whether each of them brings one set."""
+        """Whether each request brings one set."""
         if rows is not None:
             self.by_partition, self.responses = rows
         else:
@@ -198,7 +327,7 @@ class _Rows:
             of_topic: list[ProducePartitionResult] = []
             for one in topic.partitions:
                 target = topic.name, one.partition
-                sent = new_sent(target, one.records or b"", partition=one.partition)
+                sent = _new_result(target, one.records or b"", partition=one.partition)
                 of_topic.append(sent)
                 by_partition[target].append(sent)
                 yield
@@ -216,9 +345,9 @@ def _handle_then(
     for request in requests:
         for topic in request.topics:
             for one in topic.partitions:
-                one.records = kept(one.records or b"")
+                one.records = _kept(one.records or b"")
 
-    def outcome(number: int) -> ProduceResponse | Later | None:
+    def outcome(number: int) -> ProduceResponse | PendingAnswer | None:
         if not outcomes:
             outcomes.extend(_handle_now(services, requests, failures()))
         found = outcomes[number]
@@ -227,7 +356,7 @@ def _handle_then(
         return found
 
     return [
-        Later(ready, partial(outcome, number), alone=True, held_bytes=_size(request))
+        PendingAnswer(ready, partial(outcome, number), alone=True, held_bytes=_size(request))
         for number, request in enumerate(requests)
     ]
 
@@ -238,7 +367,7 @@ def _size(request: ProduceRequest) -> int:
 
 
 def _named_topics(services: Services, requests: Sequence[ProduceRequest]) -> Iterator[str]:
-    """The topics that may be made for these requests, should they not exist."""
+    """Topics that these requests may create, if they do not exist."""
     first_partitions = services.creations.first_partitions()
     for request in requests:
         if request.transactional_id is None and request.acks in ACKS:
@@ -250,7 +379,7 @@ def _named_topics(services: Services, requests: Sequence[ProduceRequest]) -> Ite
 def _handle_now(
     services: Services, requests: Sequence[ProduceRequest], failures: Mapping[str, Exception]
 ) -> list[Outcome]:
-    """As `handle_many`, without waiting; `failures` are why topics could not be made."""
+    """As `handle_many`, without waiting; `failures` say why topics could not be created."""
     outcomes: list[Outcome] = []
     for acks, alike in groupby(requests, attrgetter("acks")):
         if acks != NO_ANSWER:
@@ -259,7 +388,7 @@ def _handle_now(
         for request in alike:
             outcomes += _handle_alike(services, _Rows([request]), failures)
             last = outcomes[-1]
-            if isinstance(last, Later):
+            if isinstance(last, PendingAnswer):
                 behind = requests[len(outcomes) :]
                 return outcomes + _handle_then(services, behind, last.ready, lambda: failures)
             if last is not None:
@@ -275,11 +404,14 @@ def _handle_alike(
 ) -> Sequence[Outcome]:
     """Answer requests that have the same `acks`. Those of one connection end at the first of
     `ends`, and so on."""
-    late: list[tuple[Log, Sent]] = []
-    waiting: list[Unsettled] = []
+    late: list[tuple[Log, ProduceResult]] = []
+    waiting: list[PendingAck] = []
     for partition in rows.by_partition:
         _append(services, rows, failures, partition, late, waiting)
     return _outcomes(services, rows, late, waiting, ends)
+
+
+# Append.
 
 
 def _append(
@@ -287,30 +419,44 @@ def _append(
     rows: _Rows,
     failures: Mapping[str, Exception],
     partition: Partition,
-    late: list[tuple[Log, Sent]],
-    waiting: list[Unsettled],
+    late: list[tuple[Log, ProduceResult]],
+    waiting: list[PendingAck],
 ) -> None:
-    """Append what requests bring for one partition, or refuse it."""
-    sent, failure = rows.by_partition[partition], failures.get(partition[0])
-    if failure is None:
-        late += append(services, rows.acks, partition, sent, waiting)
-    else:
-        _refuse(services, sent, failure)
+    """Append the sets that requests bring for one partition, or refuse them.
+
+    The sets that are left to `_append_later` are added to `late`: one that takes long, and all
+    behind it. What answers with acks=all wait for is added to `waiting`.
+    """
+    acks, results = rows.acks, rows.by_partition[partition]
+    failure = failures.get(partition[0])
+    if failure is not None:
+        _refuse(services, results, failure)
+        return
+    if acks == DURABLE and services.cluster is not None:
+        first = services.cluster.serving.first_part([len(one.record_set) for one in results])
+        if first:
+            # Followers copy the first ones while the others are appended.
+            left = _append_together(services, acks, partition, results[:first], waiting)
+            if left:
+                late += [*left, *((left[0][0], one) for one in results[first:])]
+                return
+            results = results[first:]
+    late += _append_together(services, acks, partition, results, waiting)
 
 
 def _outcomes(
     services: Services,
     rows: _Rows,
-    late: Sequence[tuple[Log, Sent]],
-    waiting: Sequence[Unsettled],
+    late: Sequence[tuple[Log, ProduceResult]],
+    waiting: Sequence[PendingAck],
     ends: Sequence[int] = (),
 ) -> Sequence[Outcome]:
-    """What requests get of which all was appended, or is `late`, or was refused."""
+    """The outcomes of requests whose sets were appended, refused, or are `late`."""
     acks, responses = rows.acks, rows.responses
     for transactional_id, response in rows.of_transactions:
-        _refuse(services, sent_with(response), _no_transactions(transactional_id))
+        _refuse(services, _results_of(response), _no_transactions(transactional_id))
     if late:
-        _append_late(services, rows, late, ends or (len(responses),))
+        _append_behind(services, rows, late, ends or (len(responses),))
         return [
             _once_appended(services, acks, request.timeout_ms, response)
             for request, response in zip(rows.requests, responses, strict=True)
@@ -328,24 +474,24 @@ def _outcomes(
     return responses
 
 
-def _append_late(
-    services: Services, rows: _Rows, late: Sequence[tuple[Log, Sent]], ends: Sequence[int]
+def _append_behind(
+    services: Services, rows: _Rows, late: Sequence[tuple[Log, ProduceResult]], ends: Sequence[int]
 ) -> None:
-    """Have sets appended later; those of one connection have one sender. The others are let go of,
-    as their answers wait too."""
+    """Have sets appended later; those of one connection have one sender. The other sets are
+    released, as their answers wait too."""
     logs = {id(one): log for log, one in late}
     for begin, end in pairwise((0, *ends)):
         sender = Sender()
         for response in rows.responses[begin:end]:
-            for one in sent_with(response):
+            for one in _results_of(response):
                 log = logs.get(id(one))
                 if log is None:
                     one.record_set = b""
                 else:
-                    append_later(services, rows.acks, log, one, sender, stays=rows.stay)
+                    _append_later(services, rows.acks, log, one, sender, stays=rows.stay)
 
 
-def _refuse(services: Services, sent: Sequence[Sent], error: Exception) -> None:
+def _refuse(services: Services, sent: Sequence[ProduceResult], error: Exception) -> None:
     for one in sent:
         one.refuse(services, error)
 
@@ -353,7 +499,7 @@ def _refuse(services: Services, sent: Sequence[Sent], error: Exception) -> None:
 def _once_appended(
     services: Services, acks: int, timeout_ms: int, response: ProduceResponse
 ) -> Outcome:
-    """The answer to a request when none of its sets waits any more."""
+    """The answer to a request once all of its late sets are appended or refused."""
 
     def answer() -> Outcome:
         if acks == DURABLE:
@@ -361,11 +507,11 @@ def _once_appended(
             return outcome
         return response if acks == IN_THE_LOG else _refusal(response)
 
-    late = [one for one in sent_with(response) if one.late is not None]
+    late = [one for one in _results_of(response) if one.late is not None]
     if not late:
         return answer()
 
-    def make() -> ProduceResponse | Later | None:
+    def make() -> ProduceResponse | PendingAnswer | None:
         outcome = answer()
         if isinstance(outcome, Exception):
             raise outcome
@@ -373,7 +519,9 @@ def _once_appended(
 
     ready = asyncio.gather(*(one.late for one in late if one.late is not None))
     # The next request would take a turn beside this one.
-    return Later(ready, make, alone=True, held_bytes=sum(len(one.record_set) for one in late))
+    return PendingAnswer(
+        ready, make, alone=True, held_bytes=sum(len(one.record_set) for one in late)
+    )
 
 
 def _no_transactions(transactional_id: str) -> UnsupportedVersion:
@@ -384,7 +532,7 @@ def _no_transactions(transactional_id: str) -> UnsupportedVersion:
 
 
 def _last_of_each(topics: Sequence[ProduceTopic]) -> Pieces[list[ProduceTopic]]:
-    """Each topic and partition once: one that is named twice has the last set."""
+    """Each topic and partition once: where the request names one twice, the last set counts."""
     named: dict[str, dict[int, ProducePartition]] = {}
     for topic in topics:
         of_topic = named.setdefault(topic.name, {})
@@ -398,7 +546,7 @@ def _last_of_each(topics: Sequence[ProduceTopic]) -> Pieces[list[ProduceTopic]]:
 
 
 def _refusal(response: ProduceResponse) -> CloseConnection | None:
-    """There is no answer that could carry an error, so a closed connection has to do."""
+    """With acks=0 there is no answer to carry an error, so the connection is closed."""
     for topic in response.topics:
         for result in topic.partitions:
             if result.error_code:
@@ -408,3 +556,373 @@ def _refusal(response: ProduceResponse) -> CloseConnection | None:
                     result.error_code,
                 )
     return None
+
+
+def _append_together(
+    services: Services,
+    acks: int,
+    partition: Partition,
+    sent: Sequence[ProduceResult],
+    waiting: list[PendingAck],
+) -> Sequence[tuple[Log, ProduceResult]]:
+    """Append sets of one partition in one write, sync the log if that is due, and return the sets
+    that are left to `_append_later`."""
+    cluster, late = services.cluster, services.late_appends
+    try:
+        if acks not in ACKS:
+            _refuse_acks(services, acks, *partition)
+        if cluster is not None:
+            cluster.serving.check_append()
+        log = services.logs.find_or_create(partition)
+        if cluster is not None:
+            cluster.serving.begin_append(log, acks)
+        elif acks == DURABLE and log.settings.min_insync_replicas > 1:
+            _refuse_alone(log)
+    except Exception as error:
+        for one in sent:
+            one.record_set = b""
+            one.refuse(services, error)
+        return ()
+    if late.is_running and late.holds(partition):
+        return [(log, one) for one in sent]
+    wait_for_sync = acks == DURABLE and _is_synced(log)
+    end_offset = log.log_end_offset
+    outcomes = log.appender.append_sets(
+        list(map(_set_of, sent)), wait_for_sync=wait_for_sync, goes_on=late.goes_on
+    )
+    if late.is_timing:
+        late.end()
+    _sync_if_due(services, log, end_offset, wait_for_sync=wait_for_sync)
+    done = 0
+    for outcome in outcomes:
+        others = sent[done:] if done else sent
+        record_set = others[0].record_set
+        # Followers are to copy while this broker counts.
+        done += _record_results(services, acks, log, others, outcome, waiting)
+        _count_appended(services, log, record_set, outcome)
+    return () if done == len(sent) else [(log, one) for one in sent[done:]]
+
+
+def _record_results(
+    services: Services,
+    acks: int,
+    log: Log,
+    sent: Sequence[ProduceResult],
+    outcome: Appended | Exception,
+    waiting: list[PendingAck],
+) -> int:
+    """Fill in the results of the first sets, which `outcome` is about; returns how many. What
+    their answers wait for is added to `waiting`."""
+    if isinstance(outcome, Exception):
+        sent[0].record_set = b""
+        sent[0].refuse(services, outcome)
+        return 1
+    append_time_ms, log_start_offset = outcome.append_time_ms, log.log_start_offset
+    count = len(outcome.first_offsets)
+    ROWS.appended(sent, outcome.first_offsets, log_start_offset)
+    if append_time_ms != NO_TIMESTAMP:
+        for one in sent[:count]:
+            one.log_append_time_ms = append_time_ms
+    if outcome.count:
+        commit = None
+        if services.cluster is not None:
+            commit = services.cluster.serving.appended(log, outcome, acks)
+        end_offset = outcome.last_offset + 1
+        if acks == DURABLE and (commit is not None or log.high_watermark < end_offset):
+            # One write and one sync are for all of them.
+            pending = PendingAck(log, sent[0].target, end_offset, commit)
+            for one in sent[:count]:
+                one.pending = pending
+            waiting.append(pending)
+    return count
+
+
+def _kept(record_set: Buffer) -> Buffer:
+    """A copy of a set that lies in a connection's receive buffer; otherwise the set itself."""
+    return record_set if len(record_set) >= SHARED_SLAB_BYTES else bytearray(record_set)
+
+
+def _append_later(
+    services: Services, acks: int, log: Log, sent: ProduceResult, sender: Sender, *, stays: bool
+) -> None:
+    """Have a set appended behind the sets of its partition that wait. It is copied unless it
+    `stays` as it is, and refused where there is no memory for the copy."""
+    try:
+        if not stays:
+            sent.record_set = _kept(sent.record_set)
+    except MemoryError as error:
+        sent.record_set = b""
+        sent.refuse(services, error)
+        return
+    sent.late = asyncio.get_running_loop().create_future()
+    sent.late.add_done_callback(sent.release)
+    append = partial(_append_late, services, acks, log, sent)
+    services.late_appends.add(sender, sent.target, append)
+
+
+async def _append_late(services: Services, acks: int, log: Log, sent: ProduceResult) -> None:
+    """Append a set whose turn has come. Its future is done afterwards, whatever happens."""
+    late = sent.late
+    assert late is not None
+    if late.done():
+        return
+    outcome: Appended | Exception
+    wait_for_sync = acks == DURABLE and _is_synced(log)
+    end_offset = log.log_end_offset
+    try:
+        _check_still_appended(services, acks, log)
+        in_passing = log.appender.append_sets(
+            (sent.record_set,), wait_for_sync=wait_for_sync, goes_on=lambda: True
+        )
+        if in_passing:
+            (outcome,) = in_passing
+        else:
+            appended = await _append_in_thread(
+                services, acks, log, sent, wait_for_sync=wait_for_sync
+            )
+            if appended is None:
+                return
+            outcome = appended
+    except Exception as error:
+        outcome = error
+    try:
+        _count_appended(services, log, sent.record_set, outcome)
+        _sync_if_due(services, log, end_offset, wait_for_sync=wait_for_sync)
+        _record_results(services, acks, log, (sent,), outcome, [])
+    except Exception as error:  # such as for want of memory
+        sent.error_code = UnknownServerError.code
+        with suppress(Exception):
+            sent.refuse(services, error)
+    finally:
+        if not late.done():
+            late.set_result(None)
+
+
+async def _append_in_thread(
+    services: Services, acks: int, log: Log, sent: ProduceResult, *, wait_for_sync: bool
+) -> Appended | None:
+    """Append a set whose admission takes long, or whose write does; `None` when no client waits
+    for it any more."""
+    late = sent.late
+    assert late is not None
+    in_thread, appender = services.work.in_admission_thread, log.appender
+    admitted = await in_thread(appender.begin_append(sent.record_set))
+    if late.done():
+        return None
+    _check_still_appended(services, acks, log)
+    ahead = appender.write_ahead(admitted)
+    if ahead is None:
+        return appender.end_append(admitted, wait_for_sync=wait_for_sync)
+    try:
+        await in_thread(ahead.write)
+        if late.done():
+            return None
+        _check_still_appended(services, acks, log)
+        return appender.end_append(admitted, wait_for_sync=wait_for_sync)
+    finally:
+        appender.end_write()
+
+
+def _check_still_appended(services: Services, acks: int, log: Log) -> None:
+    """Raise where the topic was deleted meanwhile, or this broker may not append to it."""
+    _check_current(services, log)
+    if services.cluster is not None:
+        services.cluster.serving.check_append()
+        services.cluster.serving.begin_append(log, acks)
+
+
+def _check_current(services: Services, log: Log) -> None:
+    if not services.logs.is_current(log):
+        raise UnknownTopicOrPartition("the topic was deleted before its messages were appended")
+
+
+def _is_synced(log: Log) -> bool:
+    """Whether acks=all is answered after a sync."""
+    return log.settings.acks_all_durability == "fsync"
+
+
+def _sync_if_due(services: Services, log: Log, end_offset: int, *, wait_for_sync: bool) -> None:
+    """Request a sync of a log, which ended at `end_offset` before the append, if that is due."""
+    new_end_offset = log.log_end_offset
+    unflushed = new_end_offset - log.recovery_point
+    if new_end_offset > end_offset and (wait_for_sync or unflushed >= log.settings.flush_messages):
+        services.commits.request(log.flusher)
+
+
+def _refuse_acks(services: Services, acks: int, topic: str, partition: int) -> NoReturn:
+    services.logs.check_partition(topic, partition)
+    raise InvalidRequiredAcks(f"acks is {acks}; it must be 0 (none), 1 (in the log) or -1")
+
+
+def _refuse_alone(log: Log) -> NoReturn:
+    from ...protocol.cluster_errors import NotEnoughReplicas
+
+    raise NotEnoughReplicas(
+        f"min.insync.replicas of {log.topic} is {log.settings.min_insync_replicas}, and this "
+        "broker is alone, so that one is in sync; nothing was appended. Set it to 1, or add brokers"
+    )
+
+
+def _count_appended(
+    services: Services, log: Log, record_set: Buffer, outcome: Appended | Exception
+) -> None:
+    """Count the messages of appended sets, or of a refused one."""
+    figures = services.figures.topic(log.topic)
+    if isinstance(outcome, Exception):
+        if isinstance(outcome, CodedError | OSError):
+            count(figures.rejected, _reason(outcome), _messages_in(record_set))
+        if isinstance(outcome, InvalidTimestamp):
+            services.outcomes.timestamp_refused(log.topic, log.partition, outcome)
+        return
+    if outcome.repeated:
+        figures.repeated_messages += outcome.count
+    if not outcome.count or outcome.repeated:
+        return
+    if len(outcome.first_offsets) > 1:
+        services.deferrals.add(figures.appended, outcome.count, outcome.size_bytes, outcome.latency)
+    else:
+        figures.appended(outcome.count, outcome.size_bytes, outcome.latency)
+    conversion = outcome.conversion
+    if conversion is not None:
+        direction = "append_up" if conversion.up else "append_down"
+        figures.converted(direction, conversion.messages, conversion.size_bytes, conversion.seconds)
+        figures.dropped_headers += conversion.headers
+    if outcome.rolled is not None:
+        services.rolled(log.topic, log.partition)
+
+
+def _reason(error: Exception) -> str:
+    """The `reason` label of a refused set."""
+    if isinstance(error, CodedError):
+        return REJECTION_REASONS.get(error.code, error.name.lower())
+    return "storage"
+
+
+def _messages_in(record_set: Buffer) -> int:
+    """How many messages a refused set holds, as far as it can be read; at least 1."""
+    return max(walk(record_set, 0, len(record_set), check_crc=False).count, 1)
+
+
+# Answers with acks=all.
+
+
+def when_durable(
+    services: Services, timeouts_ms: Sequence[int], responses: Sequence[ProduceResponse]
+) -> list[Outcome]:
+    """The answers with acks=all to requests with these timeouts. Requests that wait for the same
+    have one wait. Memory that an answer holds meanwhile is counted if it has more than one result:
+    a request has room for a hundred thousand."""
+    outcomes: list[Outcome] = list(responses)
+    alike: dict[tuple[int, tuple[PendingAck, ...]], list[int]] = defaultdict(list)
+    for number, (timeout_ms, response) in enumerate(zip(timeouts_ms, responses, strict=True)):
+        all_pending = [one.pending for one in _results_of(response)]
+        waits_for = tuple([one for one in all_pending if one is not None])
+        if waits_for:
+            alike[timeout_ms, waits_for].append(number)
+    for (timeout_ms, waits_for), numbers in alike.items():
+        of_these = [responses[number] for number in numbers]
+        for number, outcome in zip(
+            numbers, _when_complete(services, timeout_ms, waits_for, of_these), strict=True
+        ):
+            outcomes[number] = outcome
+            results = len(_results_of(responses[number]))
+            if results > 1 and isinstance(outcome, PendingAnswer):
+                outcome.held_bytes = RESULT_BYTES * results
+    return outcomes
+
+
+def when_set_is_durable(
+    services: Services,
+    timeout_ms: int,
+    sent: Iterable[ProduceResult],
+    responses: Sequence[ProduceResponse],
+) -> list[Outcome]:
+    """As `when_durable`, for requests of one timeout and one set each."""
+    outcomes: list[Outcome] = []
+    for pending, alike in groupby(sent, _pending_of):
+        begin = len(outcomes)
+        of_these = responses[begin : begin + len(list(alike))]
+        if pending is None:
+            outcomes += of_these
+        else:
+            outcomes += _when_complete(services, timeout_ms, (pending,), of_these)
+    return outcomes
+
+
+def _when_complete(
+    services: Services,
+    timeout_ms: int,
+    waits_for: Sequence[PendingAck],
+    responses: Sequence[ProduceResponse],
+) -> Iterable[Outcome]:
+    """The answers to requests that wait for the same."""
+    waiting = _Waiting(services, timeout_ms, waits_for)
+    if waiting.is_over:
+        return map(waiting.answer, responses)
+    parked = services.produces.park(
+        waiting.awaited, waiting.check, timeout_ms, requests=len(responses)
+    )
+    ready = parked if len(responses) == 1 else SharedWait(parked)
+    return map(PendingAnswer, repeat(ready), map(partial, repeat(waiting.answer), responses))
+
+
+class _Waiting:
+    """The acknowledgements that requests with the same wait lack."""
+
+    __slots__ = ("_by_awaited", "_failed", "_left", "_services", "_timeout_ms")
+
+    def __init__(
+        self, services: Services, timeout_ms: int, waits_for: Sequence[PendingAck]
+    ) -> None:
+        self._services = services
+        self._timeout_ms = timeout_ms
+        self._failed = False
+        self._left = {one: None for one in waits_for if not self._is_complete(one)}
+        self._by_awaited: dict[Awaited, list[PendingAck]] = {}
+        for one in self._left:
+            for awaited in one.awaited:
+                self._by_awaited.setdefault(awaited, []).append(one)
+
+    @property
+    def awaited(self) -> Iterable[Awaited]:
+        """Events that it waits for."""
+        return self._by_awaited
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to wait for."""
+        return not self._left
+
+    def check(self, awaited: Awaited) -> bool:
+        """Check again after an event; returns `is_over`."""
+        for one in self._by_awaited.get(awaited, ()):
+            if one in self._left and self._is_complete(one):
+                del self._left[one]
+        return not self._left
+
+    def _is_complete(self, one: PendingAck) -> bool:
+        complete = one.is_complete(self._services)
+        self._failed = self._failed or one.error is not None
+        return complete
+
+    def answer(self, response: ProduceResponse) -> ProduceResponse:
+        """A response, when the wait is over or has timed out."""
+        if self._left or self._failed:
+            self._refuse_pending(response)
+        return response
+
+    def _refuse_pending(self, response: ProduceResponse) -> None:
+        """Put an error into each result that was not acknowledged."""
+        for one in _results_of(response):
+            if one.pending is None:
+                continue
+            if not one.pending.is_complete(self._services):
+                # The messages are in the log, so the result keeps their offsets.
+                error: CodedError | None = RequestTimedOut(
+                    "the messages are in the log, but were not as durable as acks=-1 asks within "
+                    f"the request's timeout of {self._timeout_ms} ms"
+                )
+            else:
+                error = one.pending.error
+            if error is not None:
+                one.refuse(self._services, error)

@@ -1,11 +1,24 @@
-"""init-producer-id: an id for a producer that numbers its batches."""
+"""init-producer-id: an id for an idempotent producer.
 
-from ...protocol.api.log.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+init-producer-id (key 22): versions 0 to 1, native 0 to 1 (KIP-98)
+     1  the response comes before the client is throttled (KIP-219)
+
+Left out: transactional ids, which are refused by name, and the epochs of KIP-360.
+"""
+
+from ...protocol.api.log.init_producer_id import (
+    INIT_PRODUCER_ID,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from ...protocol.errors import UnsupportedVersion
-from .base import Call, Later, Services
+from ..requests import PendingAnswer
+from .base import Call, Services
+from .registration import handles
 
 
-def handle(services: Services, request: InitProducerIdRequest, call: Call) -> Later:
+@handles(INIT_PRODUCER_ID)
+def handle(services: Services, request: InitProducerIdRequest, call: Call) -> PendingAnswer:
     if request.transactional_id is not None:
         raise UnsupportedVersion(
             f"transactional.id is {request.transactional_id[:100]!r}; there are no transactions in "
@@ -17,4 +30,4 @@ def handle(services: Services, request: InitProducerIdRequest, call: Call) -> La
     def answer() -> InitProducerIdResponse:
         return InitProducerIdResponse(producer_id=ready.result(), producer_epoch=0)
 
-    return Later(ready, answer)
+    return PendingAnswer(ready, answer)

@@ -1,11 +1,22 @@
-"""describe-client-quotas and alter-client-quotas. What needs the quotas imports them when it is
-asked: most brokers have none."""
+"""describe-client-quotas and alter-client-quotas.
+
+Imports of quotas stand in functions: most brokers have none.
+
+describe-client-quotas (key 48): versions 0 to 1, native 0 to 1 (KIP-546)
+     1  compact encoding (KIP-482)
+alter-client-quotas (key 49): versions 0 to 1, native 0 to 1 (KIP-546)
+     1  compact encoding (KIP-482)
+
+Left out: quotas by IP address (KIP-612).
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.security.client_quotas import (
+    ALTER_CLIENT_QUOTAS,
+    DESCRIBE_CLIENT_QUOTAS,
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     DescribeClientQuotasRequest,
@@ -16,16 +27,19 @@ from ...protocol.api.security.client_quotas import (
 )
 from ...protocol.errors import CodedError
 from ..outcomes import error_name
+from ..requests import PendingAnswer
 from ..security.audit import DONE
-from .base import Call, Later, Services, in_turns
+from .base import Call, Services, in_turns
+from .registration import handles
 
 if TYPE_CHECKING:
     from ..quotas.store import QuotaChange
 
 
+@handles(DESCRIBE_CLIENT_QUOTAS)
 def describe(
     services: Services, request: DescribeClientQuotasRequest, call: Call
-) -> DescribeClientQuotasResponse | Later:
+) -> DescribeClientQuotasResponse | PendingAnswer:
     return in_turns(services, _describing(services, request))
 
 
@@ -43,14 +57,17 @@ def _describing(
     return DescribeClientQuotasResponse(entries=entries)
 
 
+@handles(ALTER_CLIENT_QUOTAS)
 def alter(
     services: Services, request: AlterClientQuotasRequest, call: Call
-) -> AlterClientQuotasResponse | Later:
+) -> AlterClientQuotasResponse | PendingAnswer:
     """Those that can be made, in one write; beside each of the others stands why not."""
     return in_turns(services, _altering(services, request, call))
 
 
-def _altering(services: Services, request: AlterClientQuotasRequest, call: Call) -> Pieces[Later]:
+def _altering(
+    services: Services, request: AlterClientQuotasRequest, call: Call
+) -> Pieces[PendingAnswer]:
     from ..quotas.asked import asked_change
 
     results: list[QuotaAlterationResult] = []
@@ -90,7 +107,7 @@ def _altering(services: Services, request: AlterClientQuotasRequest, call: Call)
             services.security.quotas_changed()
         return AlterClientQuotasResponse(entries=results)
 
-    return Later(ready, lambda: in_turns(services, answering()), alone=True)
+    return PendingAnswer(ready, lambda: in_turns(services, answering()), alone=True)
 
 
 def _audit(services: Services, call: Call, change: "QuotaChange", code: int) -> None:

@@ -1,18 +1,33 @@
-"""elect-leaders and describe-quorum: requests that are refused by name, with the command to use."""
+"""elect-leaders and describe-quorum, which are refused by name, with the command to use.
+
+elect-leaders (key 43): versions 1 (KIP-183, KIP-460)
+describe-quorum (key 55): versions 0 to 2 (KIP-595)
+     1  times of the last fetches (KIP-836)
+     2  directory ids, nodes (KIP-853)
+
+Left out: elections of single partitions, and a quorum of controllers.
+"""
 
 from collections.abc import Iterable
 from typing import Final
 
-from ...protocol.api.broker.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from ...protocol.api.broker.describe_quorum import (
+    DESCRIBE_QUORUM,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+)
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.topics.elect_leaders import (
+    ELECT_LEADERS,
     ElectLeadersPartitionResult,
     ElectLeadersRequest,
     ElectLeadersResponse,
     ElectLeadersTopicResult,
 )
 from ...protocol.errors import UnsupportedVersion
-from .base import Call, Later, Services, in_turns
+from ..requests import PendingAnswer
+from .base import Call, Services, in_turns
+from .registration import handles
 
 _NO_ELECTION: Final = (
     "leaders of single partitions are not elected in Horolog: one broker leads all partitions; "
@@ -23,9 +38,10 @@ _NO_QUORUM: Final = (
 )
 
 
+@handles(ELECT_LEADERS)
 def elect_leaders(
     services: Services, request: ElectLeadersRequest, call: Call
-) -> ElectLeadersResponse | Later:
+) -> ElectLeadersResponse | PendingAnswer:
     """The refusal beside each partition that is meant: there Kafka's clients show the sentence."""
     if request.topic_partitions is None and not services.directory.topics():
         raise UnsupportedVersion(_NO_ELECTION)
@@ -58,6 +74,7 @@ def _refused(services: Services, request: ElectLeadersRequest) -> Pieces[ElectLe
     return ElectLeadersResponse(topics=topics)
 
 
+@handles(DESCRIBE_QUORUM)
 def describe_quorum(
     services: Services, request: DescribeQuorumRequest, call: Call
 ) -> DescribeQuorumResponse:

@@ -4,7 +4,7 @@ done or made for them.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...protocol.api.kafka.refusals import refused_each
@@ -14,32 +14,47 @@ from ...protocol.errors import InvalidRequest
 from .base import Call, Handler, Services, then
 
 
-def refusing_repeats(api: Api, handler: Handler) -> Handler:
-    """`handler` for the partitions that are named once. One that is named more often is refused,
-    once, with INVALID_REQUEST, as list-offsets does."""
+def refusing_repeats(api: Api) -> Callable[[Handler], Handler]:
+    """A decorator of handlers: they get the partitions that the request names once. One that it
+    names more often is refused, once, with INVALID_REQUEST, as list-offsets does."""
 
-    def handle(services: Services, request: Any, call: Call) -> Any:
-        repeated = repeats(request.topics)
-        if not repeated:
-            return handler(services, request, call)
-        topics = {topic.name: topic for topic in request.topics}
-        error = InvalidRequest("the request names this partition more than once; name it once")
-        refused = [
-            (replaced(topics[name], partitions=list(numbers)), error)
-            for name, numbers in repeated.items()
-        ]
-        field, results = finish(refused_each(api.response, refused))
-        kept = _without(request.topics, repeated)
-        if not kept:
-            return api.response(**{field: results})
+    def decorate(handler: Handler) -> Handler:
+        def handle(services: Services, request: Any, call: Call) -> Any:
+            repeated = repeats(request.topics)
+            if not repeated:
+                return handler(services, request, call)
+            return _answer_others(api, repeated, handler, services, request, call)
 
-        def add(response: Any) -> Any:
-            getattr(response, field).extend(results)
-            return response
+        return handle
 
-        return then(handler(services, replaced(request, topics=kept), call), add)
+    return decorate
 
-    return handle
+
+def _answer_others(
+    api: Api,
+    repeated: Mapping[str, Collection[int]],
+    handler: Handler,
+    services: Services,
+    request: Any,
+    call: Call,
+) -> Any:
+    """The answer to a request in which some partitions are `repeated`."""
+    topics = {topic.name: topic for topic in request.topics}
+    error = InvalidRequest("the request names this partition more than once; name it once")
+    refused = [
+        (replaced(topics[name], partitions=list(numbers)), error)
+        for name, numbers in repeated.items()
+    ]
+    field, results = finish(refused_each(api.response, refused))
+    kept = _without(request.topics, repeated)
+    if not kept:
+        return api.response(**{field: results})
+
+    def add(response: Any) -> Any:
+        getattr(response, field).extend(results)
+        return response
+
+    return then(handler(services, replaced(request, topics=kept), call), add)
 
 
 def answering_once(handler: Handler) -> Handler:

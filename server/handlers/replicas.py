@@ -1,17 +1,29 @@
-"""replicate, describe-replicas and promote: for brokers that are one of several."""
+"""replicate, describe-replicas and promote: replication, for cluster members and operators.
+
+replicate (key 1004): native 0 to 1
+     1  owners of epochs, damage, leaving members
+describe-replicas (key 1005): native 0 to 1
+     1  contested epochs, unreadable metadata
+promote (key 1006): native 0
+
+Kafka has no such requests.
+"""
 
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.api.cluster.describe_replicas import NOT_KNOWN
-from ...protocol.api.cluster.replicate import Says
+from ...protocol.api.cluster.describe_replicas import DESCRIBE_REPLICAS, NOT_KNOWN
+from ...protocol.api.cluster.promote import PROMOTE
+from ...protocol.api.cluster.replicate import REPLICATE, Says
 from ...protocol.errors import InvalidRequest
 from ..replication.missing import log_ends
 from .base import Call, Services
+from .registration import handles
 
 if TYPE_CHECKING:
     from ..replication.cluster import Cluster
 
 
+@handles(REPLICATE)
 def replicate(services: Services, request: Any, call: Call) -> Any:
     cluster = _cluster(services)
     if request.says == Says.MAKE:
@@ -19,6 +31,7 @@ def replicate(services: Services, request: Any, call: Call) -> Any:
     return cluster.followers.handle(request, call)
 
 
+@handles(DESCRIBE_REPLICAS)
 def describe(services: Services, request: Any, call: Call) -> Any:
     cluster = _cluster(services)
     response = cluster.people.describe()
@@ -27,6 +40,7 @@ def describe(services: Services, request: Any, call: Call) -> Any:
     return response
 
 
+@handles(PROMOTE)
 def promote(services: Services, request: Any, call: Call) -> Any:
     return _cluster(services).people.promote(request)
 

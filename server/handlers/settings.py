@@ -1,4 +1,15 @@
-"""describe-configs, alter-configs and incremental-alter-configs."""
+"""describe-configs, alter-configs and incremental-alter-configs: settings of topics and brokers.
+
+describe-configs (key 32): versions 0 to 2, native 0 to 2 (KIP-133)
+     1  sources and synonyms (KIP-226)
+     2  the response comes before the client is throttled (KIP-219)
+alter-configs (key 33): versions 0 to 1, native 0 to 1 (KIP-133)
+     1  the response comes before the client is throttled (KIP-219)
+incremental-alter-configs (key 44): versions 0 to 1, native 0 to 1 (KIP-339)
+     1  compact encoding (KIP-482)
+
+Left out: documentation and types of settings (KIP-569), changes of a broker's settings.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +22,7 @@ from ...protocol.api.pieces import Pieces
 from ...protocol.api.schema import replaced
 from ...protocol.api.topics import incremental_alter_configs
 from ...protocol.api.topics.alter_configs import (
+    ALTER_CONFIGS,
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -19,6 +31,7 @@ from ...protocol.api.topics.alter_configs import (
 )
 from ...protocol.api.topics.describe_configs import (
     BROKER_RESOURCE,
+    DESCRIBE_CONFIGS,
     FROM_BROKER,
     FROM_DEFAULT,
     FROM_TOPIC,
@@ -30,6 +43,7 @@ from ...protocol.api.topics.describe_configs import (
     DescribedConfig,
 )
 from ...protocol.api.topics.incremental_alter_configs import (
+    INCREMENTAL_ALTER_CONFIGS,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
@@ -39,9 +53,11 @@ from ...protocol.api.topics.incremental_alter_configs import (
 from ...protocol.errors import InvalidConfig, InvalidRequest
 from ...storage.directory.stepped_change import Steps
 from ...storage.directory.topics import TopicEntry
-from .base import Call, Later, Services, in_turns
+from ..requests import PendingAnswer
+from .base import Call, Services, in_turns
 from .changing import answer_later
 from .min_insync import warn_of_topic
+from .registration import handles
 
 _SOURCES: Final = {"topic": FROM_TOPIC, "broker": FROM_BROKER, "default": FROM_DEFAULT}
 
@@ -51,9 +67,10 @@ _KAFKA_ONLY: Final = {
 """Settings of a Kafka broker that its tools ask for and that cannot be anything else here."""
 
 
+@handles(DESCRIBE_CONFIGS)
 def describe(
     services: Services, request: DescribeConfigsRequest, call: Call
-) -> DescribeConfigsResponse | Later:
+) -> DescribeConfigsResponse | PendingAnswer:
     return in_turns(services, _describing(services, request, call))
 
 
@@ -190,7 +207,8 @@ def _names(name: str) -> frozenset[str]:
     return _NAMES.get(name, frozenset((name,)))
 
 
-def alter(services: Services, request: AlterConfigsRequest, call: Call) -> Later:
+@handles(ALTER_CONFIGS)
+def alter(services: Services, request: AlterConfigsRequest, call: Call) -> PendingAnswer:
     return answer_later(
         services,
         "alter-configs",
@@ -207,7 +225,10 @@ def alter(services: Services, request: AlterConfigsRequest, call: Call) -> Later
     )
 
 
-def alter_some(services: Services, request: IncrementalAlterConfigsRequest, call: Call) -> Later:
+@handles(INCREMENTAL_ALTER_CONFIGS)
+def alter_some(
+    services: Services, request: IncrementalAlterConfigsRequest, call: Call
+) -> PendingAnswer:
     return answer_later(
         services,
         "incremental-alter-configs",

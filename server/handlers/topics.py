@@ -1,24 +1,42 @@
 """create-topics, create-partitions and delete-topics.
 
 Topics are changed one after another, and the disk's part is done in a thread.
+
+create-topics (key 19): versions 0 to 4, native 0 to 3 (KIP-4)
+     1  validate_only, error_message
+     2  throttle_time_ms in the response (KIP-13)
+     3  the response comes before the client is throttled (KIP-219)
+     4  partitions and replication factor may be -1 (KIP-464)
+create-partitions (key 37): versions 0 to 1, native 0 to 1 (KIP-195)
+     1  the response comes before the client is throttled (KIP-219)
+delete-topics (key 20): versions 0 to 3, native 0 to 3 (KIP-4)
+     1  throttle_time_ms in the response (KIP-13)
+     2  the response comes before the client is throttled (KIP-219)
+     3  TOPIC_DELETION_DISABLED (KIP-322)
+
+Left out: settings and ids in the response of create-topics (KIP-525, KIP-516), deletion by id
+(KIP-516).
 """
 
 from collections import Counter
 from collections.abc import Collection, Sequence
 
 from ...protocol.api.topics.create_partitions import (
+    CREATE_PARTITIONS,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsResult,
     CreatePartitionsTopic,
 )
 from ...protocol.api.topics.create_topics import (
+    CREATE_TOPICS,
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
 from ...protocol.api.topics.delete_topics import (
+    DELETE_TOPICS,
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -31,15 +49,18 @@ from ...protocol.errors import (
 )
 from ...storage.directory.stepped_change import Steps
 from ...storage.directory.topics import TopicEntry
-from .base import Call, Later, Services
+from ..requests import PendingAnswer
+from .base import Call, Services
 from .changing import answer_later
 from .min_insync import warn_of_topic
+from .registration import handles
 
 DEFAULT = -1
 """`num_partitions` and `replication_factor` that leave the choice to the broker."""
 
 
-def create(services: Services, request: CreateTopicsRequest, call: Call) -> Later:
+@handles(CREATE_TOPICS)
+def create(services: Services, request: CreateTopicsRequest, call: Call) -> PendingAnswer:
     times = Counter(topic.name for topic in request.topics)
     topics = {topic.name: topic for topic in request.topics}
     return answer_later(
@@ -136,7 +157,10 @@ def _overrides(topic: CreatableTopic) -> dict[str, str]:
     return overrides
 
 
-def create_partitions(services: Services, request: CreatePartitionsRequest, call: Call) -> Later:
+@handles(CREATE_PARTITIONS)
+def create_partitions(
+    services: Services, request: CreatePartitionsRequest, call: Call
+) -> PendingAnswer:
     times = Counter(topic.name for topic in request.topics)
     topics = {topic.name: topic for topic in request.topics}
     return answer_later(
@@ -175,7 +199,8 @@ def _raising(
     )
 
 
-def delete(services: Services, request: DeleteTopicsRequest, call: Call) -> Later:
+@handles(DELETE_TOPICS)
+def delete(services: Services, request: DeleteTopicsRequest, call: Call) -> PendingAnswer:
     return answer_later(
         services,
         "delete-topics",

@@ -1,9 +1,14 @@
-"""delete-records: the oldest messages of partitions are dropped."""
+"""delete-records: delete the oldest messages of partitions.
+
+delete-records (key 21): versions 0 to 1, native 0 to 1 (KIP-107)
+     1  the response comes before the client is throttled (KIP-219)
+"""
 
 from collections.abc import Collection, Iterable
 
 from ...protocol.api.topics.delete_records import (
     ALL_READABLE,
+    DELETE_RECORDS,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -12,13 +17,16 @@ from ...protocol.api.topics.delete_records import (
 from ...protocol.errors import InvalidRequest, OffsetOutOfRange, PolicyViolation
 from ...storage.log.log import Log
 from ..parking import Partition
+from ..requests import PendingAnswer
 from ..syncing import synced_to
-from .base import Call, Later, Services
+from .base import Call, Services
+from .registration import handles
 
 
-def handle(services: Services, request: DeleteRecordsRequest, call: Call) -> Later:
+@handles(DELETE_RECORDS)
+def handle(services: Services, request: DeleteRecordsRequest, call: Call) -> PendingAnswer:
     task = services.work.start(_trim_all(services, request))
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 async def _trim_all(services: Services, request: DeleteRecordsRequest) -> DeleteRecordsResponse:

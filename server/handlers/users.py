@@ -1,10 +1,16 @@
-"""describe-user-scram-credentials and alter-user-scram-credentials."""
+"""describe-user-scram-credentials and alter-user-scram-credentials.
+
+describe-user-scram-credentials (key 50): versions 0, native 0 (KIP-554)
+alter-user-scram-credentials (key 51): versions 0, native 0 (KIP-554)
+"""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.security.scram_credentials import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
     AlteredUser,
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -22,15 +28,18 @@ from ...protocol.errors import (
     UnsupportedSaslMechanism,
 )
 from ...protocol.limits import MAX_USERS
-from .base import Call, Later, Services, in_turns
+from ..requests import PendingAnswer
+from .base import Call, Services, in_turns
+from .registration import handles
 
 if TYPE_CHECKING:
     from ..security.users import CredentialChange, Users
 
 
+@handles(DESCRIBE_USER_SCRAM_CREDENTIALS)
 def describe(
     services: Services, request: DescribeUserScramCredentialsRequest, call: Call
-) -> DescribeUserScramCredentialsResponse | Later:
+) -> DescribeUserScramCredentialsResponse | PendingAnswer:
     return in_turns(services, _describing(services, request))
 
 
@@ -62,16 +71,17 @@ def _described(users: "Users", name: str, times: int) -> DescribedUser:
     return DescribedUser(user=name, credential_infos=infos)
 
 
+@handles(ALTER_USER_SCRAM_CREDENTIALS)
 def alter(
     services: Services, request: AlterUserScramCredentialsRequest, call: Call
-) -> AlterUserScramCredentialsResponse | Later:
+) -> AlterUserScramCredentialsResponse | PendingAnswer:
     """As in Kafka: each user succeeds or fails as a whole, by the first thing that is wrong."""
     return in_turns(services, _altering(services, request, call))
 
 
 def _altering(
     services: Services, request: AlterUserScramCredentialsRequest, call: Call
-) -> Pieces[Later]:
+) -> Pieces[PendingAnswer]:
     users = services.security.users
     named = Counter((each.name, each.mechanism) for each in _asked(request))
     wrong: dict[str, CodedError] = {}
@@ -99,7 +109,7 @@ def _altering(
             yield
         return AlterUserScramCredentialsResponse(results=results)
 
-    return Later(made, lambda: in_turns(services, answering()), alone=True)
+    return PendingAnswer(made, lambda: in_turns(services, answering()), alone=True)
 
 
 def _asked(request: AlterUserScramCredentialsRequest) -> list[Any]:

@@ -24,6 +24,7 @@ from ...protocol.api.framing import ForeignProtocol, Frame, FrameReader, Protoco
 from ...protocol.limits import REQUESTS_IN_A_TURN, SLAB_BYTES, SPARE_BYTES
 from ..metrics.figures import count
 from ..outcomes import CloseConnection
+from ..requests import PendingAnswer
 from .deadline import Deadline, IdleLimit
 from .endpoint import Answerer, Caller, Endpoint, Frames, Source
 from .entrance import UNAUTHENTICATED_FRAME_BYTES, Entrance
@@ -33,7 +34,7 @@ from .host import Host
 from .outgoing import Outgoing
 from .ready_connections import REQUEST_BYTES, ReadyConnections
 from .reset import was_reset
-from .sending import MOST_LARGE, Answer, Deferred
+from .sending import MOST_LARGE, Answer
 
 VIEWED_BYTES = 32 * 1024
 """From so many bytes on requests are handled where they were received: a copy of less costs
@@ -453,7 +454,7 @@ class Connection(asyncio.BufferedProtocol):
         answers, outgoing = self._answers, self._outgoing
         if (
             answer is None
-            or isinstance(answer, Deferred)
+            or isinstance(answer, PendingAnswer)
             or answers.made
             or answers.unmade
             or outgoing.unsent

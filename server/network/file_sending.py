@@ -22,6 +22,13 @@ InThread = Callable[[Callable[[], None]], asyncio.Future[None]]
 TURN_BYTES: Final = 1 << 20
 """Bytes sent, or looked for in memory, before the loop serves others."""
 
+MIN_FILE_RANGE_BYTES: Final = 128 * 1024
+"""Larger record sets are sent from their file: at 64 KiB that takes 1.4 times the processor time of
+reading them, at 1 MiB less than a fifth."""
+
+MAX_FILE_RANGES: Final = 16
+"""Record sets of one answer that are sent from their files: each needs a handle."""
+
 PILOT_BYTES: Final = 16 << 10
 """Bytes that go through the transport when the socket is full."""
 

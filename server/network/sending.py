@@ -8,37 +8,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-import msgspec
-
 from ...protocol.api.writing import InMemory, Part
 from ..parking import Wait
+from ..requests import PendingAnswer
 from .held_memory import FREE_BYTES
-
-
-class Deferred(msgspec.Struct, eq=False):
-    """An answer that is made when `ready` is done and its turn has come, not before.
-
-    A hundred parked fetches that are woken by one append therefore cost a hundred small objects
-    until the client has taken the answers before them.
-    """
-
-    ready: asyncio.Future[Any] | Wait
-    make: Callable[[], Answer]
-    may_hurry: bool = False
-    """Whether `ready` may be set early, to not wait: the answer is true anyway."""
-    alone: bool = False
-    """Whether requests behind it have to wait until it is made: they could overtake it."""
-    held_bytes: int = 0
-    """What its request makes the broker hold until it is made."""
-    requests: int = 1
-    """How many requests it answers."""
-    work_bytes: int = 0
-    """What its request and its answer take, as long as they are worked on. 0 for a request that
-    only waits: what that keeps is counted where it waits."""
-    is_large: bool = False
-    """Whether it is one of those of which a connection may have `MOST_LARGE`."""
-    is_finished: bool = False
-    """Whether the work is done, and the answer can be made when its turn has come."""
 
 
 class AnswerInParts:
@@ -58,7 +31,7 @@ class AnswerInParts:
 Made = bytes | AnswerInParts
 """An answer that can be sent."""
 
-Answer = Made | Deferred | None
+Answer = Made | PendingAnswer | None
 """What a request gets: an answer at once, one later, or none ever (`None`)."""
 
 MOST_LARGE: Final = 5
@@ -124,11 +97,11 @@ class AnswerQueue:
         if self.made or not self.unmade:
             return bool(self.made)
         head = self.unmade[0]
-        return not isinstance(head, Deferred) or head.ready.done()
+        return not isinstance(head, PendingAnswer) or head.ready.done()
 
     def add(self, answer: Answer) -> None:
         """Queue the answer of the next request."""
-        if isinstance(answer, Deferred):
+        if isinstance(answer, PendingAnswer):
             self.unmade.append(answer)
             self.unanswered += answer.requests
             self._waits(answer)
@@ -147,8 +120,8 @@ class AnswerQueue:
     def take(self, limit_bytes: int) -> list[Made]:
         """The answers that may be written now, in order; they leave the queue.
 
-        Deferred answers are made only until there are `limit_bytes`, so one answer more than fits,
-        or enough answers in parts. One may turn out to be deferred again.
+        Pending answers are made only until there are `limit_bytes`, so one answer more than fits,
+        or enough answers in parts. One may give another pending answer.
         """
         waiting = self.unmade
         taken = self.made
@@ -162,14 +135,14 @@ class AnswerQueue:
             self._leaves(each)
         while waiting:
             answer = waiting[0]
-            if isinstance(answer, Deferred):
+            if isinstance(answer, PendingAnswer):
                 if taken_bytes >= limit_bytes or taken_in_parts >= MAX_IN_PARTS:
                     break
                 if not answer.ready.done():
                     break
                 made = None if answer.ready.cancelled() else answer.make()
                 self._waits_no_more(answer)
-                if isinstance(made, Deferred):
+                if isinstance(made, PendingAnswer):
                     waiting[0] = made
                     self.unanswered += made.requests - answer.requests
                     self._waits(made)
@@ -179,14 +152,14 @@ class AnswerQueue:
                 if made is not None:
                     self._leaves(made)
             waiting.popleft()
-            self.unanswered -= answer.requests if isinstance(answer, Deferred) else 1
+            self.unanswered -= answer.requests if isinstance(answer, PendingAnswer) else 1
             if made is not None:
                 taken.append(made)
                 taken_bytes += len(made)
                 taken_in_parts += isinstance(made, AnswerInParts)
         return taken
 
-    def _waits(self, answer: Deferred) -> None:
+    def _waits(self, answer: PendingAnswer) -> None:
         self.alone += answer.alone
         self.held_bytes += answer.held_bytes
         self.large += answer.is_large
@@ -195,7 +168,7 @@ class AnswerQueue:
             answer.ready.add_done_callback(partial(self._finish, answer))
         answer.ready.add_done_callback(self._done)
 
-    def _waits_no_more(self, answer: Deferred) -> None:
+    def _waits_no_more(self, answer: PendingAnswer) -> None:
         self.alone -= answer.alone
         self.held_bytes -= answer.held_bytes
         self.large -= answer.is_large
@@ -205,7 +178,7 @@ class AnswerQueue:
             self.work_bytes -= answer.work_bytes
         answer.work_bytes = 0
 
-    def _finish(self, answer: Deferred, _: asyncio.Future[Any] | Wait) -> None:
+    def _finish(self, answer: PendingAnswer, _: asyncio.Future[Any] | Wait) -> None:
         """The work on a request is done; its answer may have to wait for those before it."""
         if answer.work_bytes:
             answer.is_finished = True
@@ -225,7 +198,7 @@ class AnswerQueue:
         waiting = [
             answer.ready
             for answer in self.unmade
-            if isinstance(answer, Deferred) and answer.may_hurry and not answer.ready.done()
+            if isinstance(answer, PendingAnswer) and answer.may_hurry and not answer.ready.done()
         ]
         for ready in waiting:
             ready.set_result(None)
@@ -239,7 +212,7 @@ class AnswerQueue:
         self.held_bytes = self.in_files_bytes = self.in_parts = self.alone = self.unanswered = 0
         self.work_bytes = self.finished_bytes = self.large = 0
         for answer in waiting:
-            if isinstance(answer, Deferred):
+            if isinstance(answer, PendingAnswer):
                 answer.work_bytes = 0
                 answer.ready.cancel()
 
@@ -247,7 +220,7 @@ class AnswerQueue:
         if not isinstance(ready, Wait) and not ready.cancelled():
             ready.exception()  # marks it as seen, should the client be gone before it is made
         head = self.unmade[0] if self.unmade else None
-        if isinstance(head, Deferred) and head.ready.done():
+        if isinstance(head, PendingAnswer) and head.ready.done():
             self._turn_came()
         elif self.alone:
             self._make_last()
@@ -256,7 +229,7 @@ class AnswerQueue:
         """Make the last answer, if requests behind it wait for that and it can be made, although
         the answers in front of it cannot be sent yet."""
         last = self.unmade[-1]
-        if not (isinstance(last, Deferred) and last.alone and last.ready.done()):
+        if not (isinstance(last, PendingAnswer) and last.alone and last.ready.done()):
             return
         self.unmade.pop()
         self.unanswered -= last.requests
@@ -269,7 +242,7 @@ class AnswerQueue:
         self._turn_came()
 
 
-def _failed(error: Exception) -> Deferred:
+def _failed(error: Exception) -> PendingAnswer:
     """An answer that raises `error` when its turn has come."""
     ready = Wait()
     ready.set_result(None)
@@ -277,4 +250,4 @@ def _failed(error: Exception) -> Deferred:
     def make() -> Answer:
         raise error
 
-    return Deferred(ready, make)
+    return PendingAnswer(ready, make)

@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from ...protocol.api.log.fetch import FETCH, FetchRequest, FetchResponse
 from ...protocol.api.log.produce import PRODUCE, ProduceRequest
 from ...protocol.api.schema import Api, replaced
-from ...protocol.api.security.authenticate import AUTHENTICATE
-from ...protocol.api.security.sasl_authenticate import SASL_AUTHENTICATE
-from ...protocol.api.security.sasl_handshake import SASL_HANDSHAKE
 from ..handlers.base import Services
 from ..metrics.figures import count
 from ..network.endpoint import Caller
@@ -32,9 +29,6 @@ let off the rest: else a quota that was far too low would be felt for days after
 
 MAX_CLIENTS: Final = 10_000
 """Users and clients whose quotas are kept at hand."""
-
-_FREE: Final = frozenset({SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key, AUTHENTICATE.key})
-"""Logins take nothing."""
 
 _LEAST_FETCH_SECONDS: Final = 0.1
 """A fetch may ask for what the quota gives in this time, though it has to wait for that then: else
@@ -80,7 +74,7 @@ class Meter:
         self, api: Api, caller: Caller, client_id: str | None, *, native: bool
     ) -> "Charge | None":
         """What is noted about one request; `None` where there is no quota that it takes of."""
-        if api.key in _FREE:
+        if not api.metered:
             return None
         key = caller.principal, client_id or ""
         bounds = self._clients.get(key)

@@ -25,7 +25,8 @@ from ...protocol.errors import (
     error_from_code,
 )
 from ...storage.names import check_topic_name
-from ..handlers.base import Call, Later, Services
+from ..handlers.base import Call, Services
+from ..requests import PendingAnswer
 from .leader_connection import LetsIn
 
 if TYPE_CHECKING:
@@ -153,15 +154,17 @@ class AskedTopics:
 
     def make_for_others(
         self, services: Services, request: ReplicateRequest
-    ) -> ReplicateResponse | Later:
+    ) -> ReplicateResponse | PendingAnswer:
         """Make the topics that clients of a follower ask about. Raises `CodedError` where this
         broker does not lead, or does not know yet what topics there are."""
-        self._cluster.serving.check(CREATE_TOPICS.key)
+        self._cluster.serving.check(CREATE_TOPICS)
         missing = services.creations.missing(request.topics)
         if not missing:
             return self._made(services, request, {})
         creating = services.creations.make(missing)
-        return Later(creating.ready, lambda: self._made(services, request, creating.failures()))
+        return PendingAnswer(
+            creating.ready, lambda: self._made(services, request, creating.failures())
+        )
 
     def _made(
         self, services: Services, request: ReplicateRequest, failures: Mapping[str, Exception]

@@ -27,7 +27,8 @@ from ...replication.messages import (
 from ...replication.partition_log import Partition
 from ...replication.settings import Member
 from ...storage.read.slices import Slice
-from ..handlers.base import Call, Later
+from ..handlers.base import Call
+from ..requests import PendingAnswer
 from .channel import Channel, Known
 from .stored_metadata import StoredMetadata
 from .wire import (
@@ -131,7 +132,7 @@ class Followers:
             self._event(channel, message)
             if not (channel.closed or channel.has_answer):
                 ready.add_done_callback(partial(self._waited, channel))
-                return Later(ready, partial(self._take, channel))
+                return PendingAnswer(ready, partial(self._take, channel))
         return self._take(channel)
 
     def _waited(self, channel: Channel, ready: Any) -> None:
@@ -142,7 +143,7 @@ class Followers:
         channel.last_seen_s = self._cluster.now_s
         taken = channel.take()
         if taken is None:
-            # Its leader is none any more.
+            # Its leader leads no longer.
             self._channels.pop(channel.number, None)
             return self._refusal()
         return taken
@@ -168,7 +169,7 @@ class Followers:
         if not cluster.leads:
             return self._refusal()
         known = cluster.start_work(cluster.decider.know(hello))
-        return Later(known, partial(self._greet_member, request, hello, call), alone=True)
+        return PendingAnswer(known, partial(self._greet_member, request, hello, call), alone=True)
 
     def _greet_member(
         self, request: ReplicateRequest, hello: Hello, call: Call

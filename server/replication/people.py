@@ -12,8 +12,8 @@ from ...protocol.api.cluster.promote import PromoteRequest, PromoteResponse
 from ...protocol.cluster_errors import NotLeader
 from ...protocol.errors import PolicyViolation, RequestTimedOut
 from ...replication.leader import Leader
-from ..handlers.base import Later
 from ..metrics.replica_families import ReplicaFigures
+from ..requests import PendingAnswer
 from .standing import LEADER
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class People:
         response.members.append(me)
         response.members.sort(key=lambda one: one.broker_id)
 
-    def promote(self, request: PromoteRequest) -> PromoteResponse | Later:
+    def promote(self, request: PromoteRequest) -> PromoteResponse | PendingAnswer:
         """Let a broker lead. Raises `CodedError`."""
         cluster = self._cluster
         if request.broker_id in (0, cluster.broker_id):
@@ -155,7 +155,7 @@ class People:
                 "messages; wait until it is (horolog cluster status)"
             )
         task = cluster.start_work(self._hand_over(leader, request.broker_id))
-        return Later(task, lambda: self._handed_over(task, leader))
+        return PendingAnswer(task, lambda: self._handed_over(task, leader))
 
     def _handed_over(self, task: "asyncio.Task[None]", leader: Leader) -> PromoteResponse:
         task.result()
@@ -173,7 +173,7 @@ class People:
                 "s, so this one leads on; try again"
             )
 
-    def _promote_me(self, *, accept_loss: bool) -> PromoteResponse | Later:
+    def _promote_me(self, *, accept_loss: bool) -> PromoteResponse | PendingAnswer:
         cluster = self._cluster
         missing = cluster.fetcher.missing()
         reason = cluster.happens(
@@ -189,7 +189,7 @@ class People:
         if cluster.leads:
             return PromoteResponse(epoch=cluster.epoch)
         task = cluster.start_work(self._until_led())
-        return Later(task, lambda: self._led(task))
+        return PendingAnswer(task, lambda: self._led(task))
 
     def _led(self, task: "asyncio.Task[None]") -> PromoteResponse:
         task.result()

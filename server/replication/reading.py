@@ -6,12 +6,11 @@ be cut off, and less than others have shown. Nor does it give what was read whil
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from ...protocol.api.log.count_by_time import COUNT_BY_TIME, CountByTimeRequest
-from ...protocol.api.log.fetch import FETCH
-from ...protocol.api.log.list_offsets import LIST_OFFSETS
+from ...protocol.api.log.count_by_time import CountByTimeRequest
 from ...protocol.api.pieces import Pieces
+from ...protocol.api.schema import Api, ServedBy
 from ...protocol.cluster_errors import ReplicaNotAvailable
 from ...replication.follower import Follower
 from ...replication.partition_log import Partition
@@ -21,9 +20,6 @@ from .stored_log import StoredLog
 if TYPE_CHECKING:
     from .cluster import Cluster
 
-READS: Final = frozenset({FETCH.key, LIST_OFFSETS.key, COUNT_BY_TIME.key})
-"""Requests that a follower may answer."""
-
 
 class FollowerReads:
     """What a broker that follows does for who reads from it."""
@@ -31,10 +27,11 @@ class FollowerReads:
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
 
-    def may(self, api_key: int, request: Any) -> bool:
-        """Whether a request may be answered by a follower, and this broker is one."""
-        follows = self._cluster.node.follower is not None
-        return api_key in READS and follows and bool(request.allow_follower)
+    def may(self, api: Api, request: Any) -> bool:
+        """Whether a follower may answer a request, and this broker is one."""
+        if api.served_by is not ServedBy.LEADER_OR_FOLLOWER:
+            return False
+        return self._cluster.node.follower is not None and bool(request.allow_follower)
 
     def answer(self, request: Any, handle: Callable[[], Any]) -> Pieces[Any]:
         """The answer of this broker to a request that `handle` answers.

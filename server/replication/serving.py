@@ -6,69 +6,24 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol.api.broker.api_versions import API_VERSIONS
-from ...protocol.api.broker.describe_broker import DESCRIBE_BROKER
 from ...protocol.api.broker.describe_cluster import DESCRIBE_CLUSTER
-from ...protocol.api.broker.describe_quorum import DESCRIBE_QUORUM
-from ...protocol.api.cluster.describe_replicas import DESCRIBE_REPLICAS
-from ...protocol.api.cluster.promote import PROMOTE
-from ...protocol.api.cluster.replicate import REPLICATE
-from ...protocol.api.groups.delete_groups import DELETE_GROUPS
-from ...protocol.api.groups.describe_groups import DESCRIBE_GROUPS
 from ...protocol.api.groups.find_coordinator import FIND_COORDINATOR
-from ...protocol.api.groups.heartbeat import HEARTBEAT
-from ...protocol.api.groups.join_group import JOIN_GROUP
-from ...protocol.api.groups.leave_group import LEAVE_GROUP
-from ...protocol.api.groups.offset_commit import OFFSET_COMMIT
-from ...protocol.api.groups.offset_delete import OFFSET_DELETE
-from ...protocol.api.groups.offset_fetch import OFFSET_FETCH
-from ...protocol.api.groups.sync_group import SYNC_GROUP
-from ...protocol.api.log.describe_log import DESCRIBE_LOG
-from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
-from ...protocol.api.log.init_producer_id import INIT_PRODUCER_ID
-from ...protocol.api.log.list_transactions import LIST_TRANSACTIONS
-from ...protocol.api.schema import replaced
-from ...protocol.api.security.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
-from ...protocol.api.security.authenticate import AUTHENTICATE
-from ...protocol.api.security.client_quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
-from ...protocol.api.security.sasl_authenticate import SASL_AUTHENTICATE
-from ...protocol.api.security.sasl_handshake import SASL_HANDSHAKE
-from ...protocol.api.security.scram_credentials import (
-    ALTER_USER_SCRAM_CREDENTIALS,
-    DESCRIBE_USER_SCRAM_CREDENTIALS,
-)
-from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
-from ...protocol.api.topics.elect_leaders import ELECT_LEADERS
-from ...protocol.api.topics.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
+from ...protocol.api.registry import APIS
+from ...protocol.api.schema import Api, ServedBy, replaced
 from ...protocol.api.topics.metadata import METADATA, MetadataResponse
 from ...protocol.cluster_errors import CoordinatorLoading, NotLeader, OffsetNotAvailable
 from ...protocol.errors import CodedError, LeaderNotAvailable, NotCoordinator
 from ...replication.leader import Leader
 from ...storage.log.appended import Appended
 from ...storage.log.log import Log
-from ..handlers.base import Call, Handler, HandlerOfMany, Later, Services, in_turns, then
+from ..handlers.base import Call, Handler, HandlerOfMany, Services, in_turns, then
+from ..requests import PendingAnswer
 from .asked_topics import with_failures
 from .commits import Commit, error_of
-from .reading import READS, FollowerReads
+from .reading import FollowerReads
 
 if TYPE_CHECKING:
     from .cluster import Cluster
-
-EVERYWHERE: Final = frozenset(
-    {
-        *(API_VERSIONS.key, METADATA.key, FIND_COORDINATOR.key),
-        INIT_PRODUCER_ID.key,  # librdkafka asks any broker, and none gives an id of another's.
-        *(REPLICATE.key, DESCRIBE_REPLICAS.key, PROMOTE.key),
-        *(AUTHENTICATE.key, SASL_AUTHENTICATE.key, SASL_HANDSHAKE.key),
-        *(DESCRIBE_BROKER.key, DESCRIBE_CONFIGS.key, DESCRIBE_LOG.key, DESCRIBE_LOG_DIRS.key),
-        *(DESCRIBE_ACLS.key, CREATE_ACLS.key, DELETE_ACLS.key),
-        *(DESCRIBE_USER_SCRAM_CREDENTIALS.key, ALTER_USER_SCRAM_CREDENTIALS.key),
-        *(DESCRIBE_CLIENT_QUOTAS.key, ALTER_CLIENT_QUOTAS.key),
-        *(DESCRIBE_CLUSTER.key, LIST_PARTITION_REASSIGNMENTS.key, LIST_TRANSACTIONS.key),
-        *(DESCRIBE_QUORUM.key, ELECT_LEADERS.key),  # Which every broker refuses.
-    }
-)
-"""Requests that brokers answer whether they lead or not."""
 
 PART_BYTES: Final = 192 << 10
 """Sets that a follower is sent at once, while more come with them: what one connection sends
@@ -76,14 +31,6 @@ would be at one broker after the other. Less than that costs more than is gained
 
 KNOWN_S: Final = 5.0
 """How long a new leader is asked for its topics before it answers with those it knows."""
-
-_OF_GROUPS: Final = frozenset(
-    {
-        *(HEARTBEAT.key, JOIN_GROUP.key, LEAVE_GROUP.key, SYNC_GROUP.key),
-        *(OFFSET_COMMIT.key, OFFSET_FETCH.key, OFFSET_DELETE.key),
-        *(DESCRIBE_GROUPS.key, DELETE_GROUPS.key),
-    }
-)
 
 
 class Serving:
@@ -97,16 +44,16 @@ class Serving:
 
     # Which requests.
 
-    def error(self, api_key: int) -> CodedError | None:
+    def error(self, api: Api) -> CodedError | None:
         """Why a request is not served now, if so."""
-        if api_key in EVERYWHERE:
+        if api.served_by is ServedBy.ANY_BROKER:
             return None
         leader = self._cluster.leader
         if leader is None:
-            return self._not_led(api_key)
+            return self._not_led(api)
         if not self._cluster.store.knows:
-            return self._not_known(api_key)
-        if api_key in READS and leader is not self._readable:
+            return self._not_known(api)
+        if api.served_by is ServedBy.LEADER_OR_FOLLOWER and leader is not self._readable:
             if not leader.readable:
                 return OffsetNotAvailable(
                     "this broker leads since a moment ago, and does not know yet what the others "
@@ -115,21 +62,27 @@ class Serving:
             self._readable = leader
         return None
 
-    def _not_known(self, api_key: int) -> CodedError:
+    def _not_known(self, api: Api) -> CodedError:
         text = "this broker leads since a moment ago, and reads what topics there are; try again"
-        if api_key in _OF_GROUPS:
-            return CoordinatorLoading(text)
-        return OffsetNotAvailable(text) if api_key in READS else LeaderNotAvailable(text)
+        match api.served_by:
+            case ServedBy.COORDINATOR:
+                return CoordinatorLoading(text)
+            case ServedBy.LEADER_OR_FOLLOWER:
+                return OffsetNotAvailable(text)
+            case _:
+                return LeaderNotAvailable(text)
 
-    def _not_led(self, api_key: int) -> CodedError:
+    def _not_led(self, api: Api) -> CodedError:
         hint = self._cluster.leader_hint
-        return NotCoordinator(hint) if api_key in _OF_GROUPS else NotLeader(hint)
+        return NotCoordinator(hint) if api.served_by is ServedBy.COORDINATOR else NotLeader(hint)
 
     def gated(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
-        """Handlers that refuse what is for the leader, and what was asked of one that is none any
-        more when the answer is due."""
+        """Handlers that refuse requests which this broker does not serve now: for want of
+        leadership, also where it has lost that by the time of the answer."""
         gated = {
-            key: handler if key in EVERYWHERE else self._gated(key, handler)
+            key: handler
+            if APIS[key].served_by is ServedBy.ANY_BROKER
+            else self._gated(APIS[key], handler)
             for key, handler in handlers.items()
         }
         gated[METADATA.key] = self._metadata(handlers[METADATA.key])
@@ -138,8 +91,8 @@ class Serving:
         return gated
 
     def _metadata(self, handler: Handler) -> Handler:
-        """Only a leader makes topics for who asks about them, once it knows what there are; a
-        follower asks it to."""
+        """Only a leader creates topics that metadata asks for, once it knows which exist; a
+        follower forwards that to the leader."""
 
         def handle(services: Services, request: Any, call: Call) -> Any:
             store, asked = self._cluster.store, self._cluster.asked_topics
@@ -155,11 +108,11 @@ class Serving:
 
                         return then(answer(services, request, call), failed)
 
-                    return Later(making, answer_when_made, alone=True)
+                    return PendingAnswer(making, answer_when_made, alone=True)
             elif not store.knows:
                 # No topic that an earlier leader has shown is to be missing.
                 task = services.work.start(store.known(KNOWN_S))
-                return Later(task, lambda: answer(services, request, call))
+                return PendingAnswer(task, lambda: answer(services, request, call))
             return answer(services, request, call)
 
         def answer(services: Services, request: Any, call: Call) -> Any:
@@ -188,36 +141,36 @@ class Serving:
 
         return handle
 
-    def _gated(self, key: int, handler: Handler) -> Handler:
+    def _gated(self, api: Api, handler: Handler) -> Handler:
         def handle(services: Services, request: Any, call: Call) -> Any:
-            if self._at_follower.may(key, request):
+            if self._at_follower.may(api, request):
                 return in_turns(
                     services,
                     self._at_follower.answer(request, lambda: handler(services, request, call)),
                 )
-            self.check(key)
+            self.check(api)
             epoch = self._cluster.epoch
-            same = partial(self._same, key, epoch)
+            same = partial(self._same, api, epoch)
             return then(handler(services, request, call), same)
 
         return handle
 
     def gated_many(self, handlers: Mapping[int, HandlerOfMany]) -> dict[int, HandlerOfMany]:
         """The same for requests that arrive together."""
-        return {key: self._gated_many(key, handler) for key, handler in handlers.items()}
+        return {key: self._gated_many(APIS[key], handler) for key, handler in handlers.items()}
 
-    def _gated_many(self, key: int, handler: HandlerOfMany) -> HandlerOfMany:
+    def _gated_many(self, api: Api, handler: HandlerOfMany) -> HandlerOfMany:
         def handle(services: Services, version: int, requests: Sequence[Any]) -> Sequence[Any]:
-            error = self.error(key)
+            error = self.error(api)
             if error is not None:
-                alone = partial(self._without_leading, key, handler, error, services, version)
+                alone = partial(self._without_leading, api, handler, error, services, version)
                 return list(map(alone, requests))
             outcomes = handler(services, version, requests)
-            if key not in READS:
+            if api.served_by is not ServedBy.LEADER_OR_FOLLOWER:
                 return outcomes  # Sets know of their epoch by themselves.
             epoch = self._cluster.epoch
             return [
-                one if isinstance(one, Exception) else then(one, partial(self._same, key, epoch))
+                one if isinstance(one, Exception) else then(one, partial(self._same, api, epoch))
                 for one in outcomes
             ]
 
@@ -225,15 +178,15 @@ class Serving:
 
     def _without_leading(
         self,
-        key: int,
+        api: Api,
         handler: HandlerOfMany,
         error: CodedError,
         services: Services,
         version: int,
         request: Any,
     ) -> Any:
-        """What becomes of one of them at a broker that does not lead, because of `error`."""
-        if not self._at_follower.may(key, request):
+        """The outcome of one of them at a broker that does not lead, because of `error`."""
+        if not self._at_follower.may(api, request):
             return error
 
         def answer() -> Any:
@@ -247,17 +200,17 @@ class Serving:
         except Exception as refused:
             return refused
 
-    def check(self, api_key: int) -> None:
+    def check(self, api: Api) -> None:
         """Raise why a request is not served now, if so."""
-        error = self.error(api_key)
+        error = self.error(api)
         if error is not None:
             raise error
 
-    def _same(self, api_key: int, epoch: int, body: Any) -> Any:
+    def _same(self, api: Api, epoch: int, body: Any) -> Any:
         """An answer that was waited for counts only if the broker leads still: its log may have
         been cut meanwhile."""
         if self._cluster.epoch != epoch:
-            raise self._not_led(api_key)
+            raise self._not_led(api)
         return body
 
     # Sets.

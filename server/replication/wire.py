@@ -41,7 +41,7 @@ from ...storage.read.slices import Slice
 from ...storage.replica.copy_facts import CopyFacts, MalformedFacts
 from ...storage.replica.copying import Copied
 from ...storage.replica.epoch_history import NO_EPOCH, EpochEnd, EpochStart
-from ..handlers.fetch import MAX_STRETCHES, STRETCH_BYTES
+from ..network.file_sending import MAX_FILE_RANGES, MIN_FILE_RANGE_BYTES
 from .stored_log import Stretch
 
 MAX_BROKER_ID: Final = 999
@@ -154,12 +154,12 @@ def write_response(message: FromLeader, broker_id: int) -> ReplicateResponse:
     """The response of a leader, still without the topics, and without those messages that are not
     in memory (`unread`)."""
     if isinstance(message, Fetched):
-        stretches = Stretches()
+        file_ranges = Stretches()
         return ReplicateResponse(
             answers=Answers.FETCHED,
             epoch=message.epoch,
             broker_id=broker_id,
-            parts=[_write_part(part, stretches) for part in message.parts],
+            parts=[_write_part(part, file_ranges) for part in message.parts],
         )
     if isinstance(message, Refusal):
         return refusal(message.highest_epoch, broker_id)
@@ -187,11 +187,11 @@ class Stretches:
     """Takes messages from where they lie: few are read, many go from their file to the socket."""
 
     def __init__(self) -> None:
-        self._left = MAX_STRETCHES
+        self._left = MAX_FILE_RANGES
 
     def take(self, found: Slice) -> Buffer | FileRange | None:
         """`None` where they have to be read, and that would wait for the disk."""
-        if found.size >= STRETCH_BYTES and self._left:
+        if found.size >= MIN_FILE_RANGE_BYTES and self._left:
             stretch = found.stretch()
             if stretch is not None:
                 self._left -= 1
@@ -199,7 +199,7 @@ class Stretches:
         return found.read_now()
 
 
-def _write_part(part: Part, stretches: Stretches) -> ReplicatedPart:
+def _write_part(part: Part, file_ranges: Stretches) -> ReplicatedPart:
     written = ReplicatedPart(
         topic=part.partition[0],
         partition=part.partition[1],
@@ -214,7 +214,7 @@ def _write_part(part: Part, stretches: Stretches) -> ReplicatedPart:
         written.diverging = _write_epochs([part.diverging])
     if part.stored is not None and part.stored.data is not None:
         copied: Copied = part.stored.data
-        written.records = stretches.take(copied.found)  # type: ignore[assignment] # not only bytes
+        written.records = file_ranges.take(copied.found)  # type: ignore[assignment] # not only bytes
         written.facts = copied.facts.encode()
         written.next_offset = part.stored.next_offset
     return written

@@ -1,4 +1,4 @@
-"""Every handler behind the table of rights, and the short way for what is asked all the time."""
+"""Every handler behind the rights of its request, and a short way for the frequent requests."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -10,7 +10,6 @@ from ...protocol.api.log.fetch import FETCH
 from ...protocol.api.log.list_offsets import LIST_OFFSETS
 from ...protocol.api.log.produce import PRODUCE
 from ...protocol.api.registry import APIS
-from ...protocol.api.rights import RIGHTS
 from ...protocol.api.security.acl_terms import Operation, ResourceType
 from ...protocol.api.topics.metadata import METADATA
 from ..handlers.base import Handler, Services
@@ -36,7 +35,7 @@ class Guard:
         self._authorizer = services.security.authorizer
         self._exists = services.creations.exists
         self.handlers: Mapping[int, Handler] = {
-            key: _LISTS[key](handler) if key in _LISTS else guarded(APIS[key], RIGHTS[key], handler)
+            key: _LISTS[key](handler) if key in _LISTS else guarded(APIS[key], handler)
             for key, handler in handlers.items()
         }
         """Those that refuse what may not be done."""

@@ -12,16 +12,16 @@ from ...protocol.api.rights import How, Need
 from ...protocol.api.schema import Api, replaced
 from ...protocol.api.topics.metadata import METADATA
 from ...protocol.errors import CodedError
-from ..handlers.appends import NO_ANSWER
 from ..handlers.base import Call, Handler, Services, in_turns, then
+from ..handlers.produce import NO_ANSWER
 from ..outcomes import CloseConnection
 from .checked_request import CheckedRequest
 
 
-def guarded(api: Api, needs: Sequence[Need], handler: Handler) -> Handler:
-    """`handler` for those who have the rights that `needs` says."""
-    whole = [need for need in needs if need.how is How.WHOLE]
-    each = [need for need in needs if need.how is How.EACH]
+def guarded(api: Api, handler: Handler) -> Handler:
+    """`handler` for clients that have the rights of the request."""
+    whole = [need for need in api.rights if need.how is How.WHOLE]
+    each = [need for need in api.rights if need.how is How.EACH]
 
     def handle(services: Services, request: Any, call: Call) -> Any:
         checked = CheckedRequest(services, api, request, call)
@@ -59,7 +59,7 @@ def answer_each(checked: CheckedRequest, needs: Sequence[Need], handler: Handler
 
 def _answer_each(checked: CheckedRequest, needs: Sequence[Need], handler: Handler) -> Pieces[Any]:
     services, request, call = checked.services, checked.request, checked.call
-    asker = services.creations.asker
+    context = services.creations.context
     field = named_field(type(request))
     kept: list[Any] = []
     refused: list[tuple[Any, CodedError]] = []
@@ -70,13 +70,13 @@ def _answer_each(checked: CheckedRequest, needs: Sequence[Need], handler: Handle
         else:
             refused.append((item, error))
         yield
-    services.creations.asker = asker
+    services.creations.context = context
     if not refused:
         return handler(services, request, call)
     if checked.api is PRODUCE and request.acks == NO_ANSWER:
         return _unanswered(checked, handler, kept, refused[0][1])
     name, results = yield from refused_each(checked.api.response, refused)
-    services.creations.asker = asker
+    services.creations.context = context
     if not kept and checked.api is METADATA:
         call = replace(call, version=max(call.version, 1))  # In version 0 none means all.
     elif not kept:

@@ -14,38 +14,39 @@ from ...protocol.api.groups.offset_fetch import (
 )
 from ...protocol.api.kafka.refusals import refused_each
 from ...protocol.api.pieces import Pieces
-from ...protocol.api.rights import RIGHTS, How, Need
-from ...protocol.api.schema import replaced
+from ...protocol.api.rights import How, Need
+from ...protocol.api.schema import Api, replaced
 from ...protocol.api.security.acl_terms import ResourceType
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
 from ...protocol.errors import CodedError
 from ...values import value_class
-from ..handlers.base import Call, Handler, Later, Services, in_turns, then
+from ..handlers.base import Call, Handler, Services, in_turns, then
+from ..requests import PendingAnswer
 from .checked_request import CheckedRequest
 from .guards import answer_each
 
 T = TypeVar("T")
 
 
-def _needs(key: int, how: How) -> list[Need]:
-    return [need for need in RIGHTS[key] if need.how is how]
+def _needs(api: Api, how: How) -> list[Need]:
+    return [need for need in api.rights if need.how is how]
 
 
-def _listed(key: int, kind: ResourceType) -> Need:
-    """What is needed to see one of a kind in a list."""
-    return next(need for need in _needs(key, How.LEFT_OUT) if need.any_of[-1].resource_type is kind)
+def _listed(api: Api, kind: ResourceType) -> Need:
+    """The right without which a list leaves out resources of a type."""
+    return next(need for need in _needs(api, How.LEFT_OUT) if need.any_of[-1].resource_type is kind)
 
 
 _name_of: Final[Callable[[Any], str]] = attrgetter("name")
 _id_of: Final[Callable[[Any], str]] = attrgetter("group_id")
 
-_EACH_TOPIC: Final = _needs(METADATA.key, How.EACH)
-_SEEN_TOPIC: Final = _listed(METADATA.key, ResourceType.TOPIC)
-_SEEN_GROUP: Final = _listed(LIST_GROUPS.key, ResourceType.GROUP)
-_POSITIONS_GROUP: Final = _needs(OFFSET_FETCH.key, How.WHOLE)[0]
-_POSITIONS_EACH: Final = _needs(OFFSET_FETCH.key, How.EACH)
-_POSITIONS_SEEN_GROUP: Final = _listed(OFFSET_FETCH.key, ResourceType.GROUP)
-_POSITIONS_SEEN_TOPIC: Final = _listed(OFFSET_FETCH.key, ResourceType.TOPIC)
+_EACH_TOPIC: Final = _needs(METADATA, How.EACH)
+_SEEN_TOPIC: Final = _listed(METADATA, ResourceType.TOPIC)
+_SEEN_GROUP: Final = _listed(LIST_GROUPS, ResourceType.GROUP)
+_POSITIONS_GROUP: Final = _needs(OFFSET_FETCH, How.WHOLE)[0]
+_POSITIONS_EACH: Final = _needs(OFFSET_FETCH, How.EACH)
+_POSITIONS_SEEN_GROUP: Final = _listed(OFFSET_FETCH, ResourceType.GROUP)
+_POSITIONS_SEEN_TOPIC: Final = _listed(OFFSET_FETCH, ResourceType.TOPIC)
 
 
 def metadata(handler: Handler) -> Handler:
@@ -119,9 +120,9 @@ def _seen(
     return seen
 
 
-def _later(services: Services, work: Any) -> Later:
+def _later(services: Services, work: Any) -> PendingAnswer:
     task = services.work.start(work)
-    return Later(task, task.result)
+    return PendingAnswer(task, task.result)
 
 
 Cut = Callable[[CheckedRequest, OffsetFetchResponse], Pieces["_Page"]]
@@ -155,7 +156,7 @@ async def _visible_page(checked: CheckedRequest, handler: Handler, cut: Cut) -> 
     turns = work.turns()
     while True:
         outcome = handler(checked.services, request, checked.call)
-        while isinstance(outcome, Later):
+        while isinstance(outcome, PendingAnswer):
             assert isinstance(outcome.ready, asyncio.Future)
             await outcome.ready
             outcome = outcome.make()

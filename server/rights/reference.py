@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ...protocol.api.registry import APIS
-from ...protocol.api.rights import RIGHTS, How, Need, Right, When
+from ...protocol.api.rights import How, Need, Right, When
 from ...protocol.api.schema import Api
 from ...protocol.api.security.acl_terms import (
     CLUSTER_NAME,
@@ -30,7 +30,7 @@ _CODES: Final = {ResourceType.TOPIC: 29, ResourceType.GROUP: 30, ResourceType.CL
 _INTRODUCTION: Final = """\
 # Rights
 
-Generated from `protocol/api/rights.py` by `make docs`.
+Generated from the declarations in `protocol/api/` by `make docs`.
 
 What each request asks for, in Kafka's protocol and in the native one, where `authorization=on`.
 [Guarding a broker](guarding.md) says how rules are given. All rows of a request have to be met,
@@ -58,14 +58,14 @@ def lines() -> Iterator[str]:
         yield from _rows(api)
     yield _MATRIX
     for api in sorted(APIS.values(), key=lambda each: each.key):
-        cells = (_enough(RIGHTS[api.key], kind) for kind in _TYPES)
+        cells = (_enough(api.rights, kind) for kind in _TYPES)
         yield f"| {api.name} | {' | '.join(cells)} |"
 
 
 def _rows(api: Api) -> Iterator[str]:
-    if not RIGHTS[api.key]:
+    if not api.rights:
         yield f"| {api.name} | none | | |"
-    for number, need in enumerate(RIGHTS[api.key]):
+    for number, need in enumerate(api.rights):
         rights = " or ".join(map(_right, need.any_of))
         name = "" if number else api.name
         code = _CODES[need.any_of[0].resource_type]

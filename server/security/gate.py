@@ -1,28 +1,22 @@
-"""What is answered before a login: which versions there are, and the login itself."""
+"""Requests of connections without a login: the broker answers those that `before_login` says."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from ...protocol.api.broker.api_versions import API_VERSIONS
 from ...protocol.api.encodings import Encoding
 from ...protocol.api.framing import Frame, ProtocolError
 from ...protocol.api.native.frames import RequestHead
 from ...protocol.api.registry import APIS
-from ...protocol.api.security.authenticate import AUTHENTICATE
-from ...protocol.api.security.sasl_authenticate import SASL_AUTHENTICATE
-from ...protocol.api.security.sasl_handshake import SASL_HANDSHAKE
 from ...protocol.errors import CodedError, IllegalSaslState, SaslAuthenticationFailed
 from ...protocol.limits import LENGTH_BYTES
 from ..dispatch import Dispatcher
 from ..network.endpoint import Caller, Frames, Source
-from ..network.sending import Answer, Deferred
+from ..network.sending import Answer
+from ..requests import PendingAnswer
 from .logins import Logins, Step
 from .session import LoginState, Session
 
-ANSWERED: Final = frozenset(
-    {API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key, AUTHENTICATE.key}
-)
-"""Requests that need no login."""
+_ANSWERED: Final = frozenset(api.key for api in APIS.values() if api.before_login)
 
 
 class Gate:
@@ -48,7 +42,7 @@ class Gate:
         if session.raw:
             return (self._answer_raw(session, frame),)
         head, _ = self._encoding.open_request(frame)
-        if head.api_key in ANSWERED:
+        if head.api_key in _ANSWERED:
             return (self._dispatcher.answer_one(frame, caller),)
         api = APIS.get(head.api_key)
         name = f"request {head.api_key}" if api is None else api.name
@@ -84,7 +78,7 @@ class Gate:
                 session.fail()
                 return None
 
-        return Deferred(step, make, alone=True)
+        return PendingAnswer(step, make, alone=True)
 
 
 def _raw(step: Step) -> bytes:

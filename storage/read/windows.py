@@ -42,18 +42,18 @@ class TimeWindow(NamedTuple):
 
 
 @value_class
-class Place:
-    """Where to go on in a log that is looked through for a window."""
+class WindowPosition:
+    """The position in a log at which a search for the messages of a window goes on."""
 
     offset: int
-    """No message of the window is between where the look began and here."""
+    """No message of the window lies between the start of the search and here."""
     end_offset: int
-    """What is from `offset` on, below this, may be of the window; equal where nothing is."""
+    """Messages from `offset` to below this may be in the window; equal to it where none are."""
     skipped_bytes: int
-    """Stored bytes that were passed over."""
+    """Stored bytes between the start of the search and `offset`."""
     unready: Segment | None = None
-    """A segment whose time map has to be made, or its append times loaded, before the look can go
-    on at `offset`."""
+    """A segment whose time map has to be made, or its append times loaded, before the search can
+    go on at `offset`."""
 
 
 class Windows:
@@ -65,7 +65,7 @@ class Windows:
         self._log = log
         self._answers: OrderedDict[tuple[tuple[int, int], TimeWindow], Runs] = OrderedDict()
 
-    def place(self, offset: int, window: TimeWindow, end_offset: int) -> Place:
+    def place(self, offset: int, window: TimeWindow, end_offset: int) -> WindowPosition:
         """Where from `offset` on, below `end_offset`, messages of a window may be.
 
         The log has to be prepared. Raises `OSError`, and what damage raises that is met.
@@ -75,7 +75,7 @@ class Windows:
         number, skipped_bytes = listed.number_of(listed.holding(offset)), 0
         for _ in range(_SEGMENTS_LOOKED_AT):
             if offset >= end_offset or number == len(segments):
-                return Place(end_offset, end_offset, skipped_bytes)
+                return WindowPosition(end_offset, end_offset, skipped_bytes)
             segment = segments[number]
             offset = max(offset, segment.base_offset)
             following = known.next_for(number, *window)
@@ -88,7 +88,7 @@ class Windows:
             if not self.may_hold(segment, window):
                 skipped_bytes += segment.size_bytes - _position(segment, offset)
             elif self.is_unmapped(segment):
-                return Place(offset, offset, skipped_bytes, segment)
+                return WindowPosition(offset, offset, skipped_bytes, segment)
             else:
                 begin, end = self._next_run(segment, offset, window)
                 position = _position(segment, offset)
@@ -96,14 +96,14 @@ class Windows:
                 end = min(end, end_offset)
                 # Where a batch was cut off whole, there are offsets without a message.
                 if begin < end and at < segment.visible_end(end):
-                    return Place(begin, end, skipped_bytes + at - position)
+                    return WindowPosition(begin, end, skipped_bytes + at - position)
                 skipped_bytes += segment.readable_bytes - position
                 segment.check_readable(min(segment.next_offset, end_offset))
             offset = min(segment.next_offset, end_offset)
             number += 1
-        return Place(offset, offset, skipped_bytes)
+        return WindowPosition(offset, offset, skipped_bytes)
 
-    def place_by_append(self, offset: int, window: TimeWindow, end_offset: int) -> Place:
+    def place_by_append(self, offset: int, window: TimeWindow, end_offset: int) -> WindowPosition:
         """As `place`, for a window of append times. Messages of which none is known are in none."""
         listed = self._log.segment_list
         skipped_bytes = 0
@@ -116,7 +116,7 @@ class Windows:
             begin = end = segment.next_offset
             if times.largest_ms >= window.first_ms:
                 if not times.loaded:
-                    return Place(offset, offset, skipped_bytes, segment)
+                    return WindowPosition(offset, offset, skipped_bytes, segment)
                 if times.blocks.smallest_ms <= window.last_ms:
                     begin, end = run_between(times, *window, offset)
                 if end >= times.end_offset:
@@ -126,11 +126,11 @@ class Windows:
             at = max(segment.visible_end(begin), position)
             # Where a batch was cut off whole, there are offsets without a message.
             if begin < end and at < segment.visible_end(end):
-                return Place(begin, end, skipped_bytes + at - position)
+                return WindowPosition(begin, end, skipped_bytes + at - position)
             segment.check_readable(end)
             skipped_bytes += max(segment.visible_end(end), at) - position
             offset = end
-        return Place(offset, offset, skipped_bytes)
+        return WindowPosition(offset, offset, skipped_bytes)
 
     def may_hold(self, segment: Segment, window: TimeWindow) -> bool:
         """Whether messages of a window may be in a segment, as far as its whole is known."""

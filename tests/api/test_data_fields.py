@@ -7,6 +7,7 @@ import pytest
 
 from horolog.protocol.api import schema
 from horolog.protocol.api.native import frames as native
+from horolog.protocol.api.rights import NO_RIGHTS
 from horolog.protocol.api.schema import Api
 from horolog.protocol.errors import InvalidRequest
 
@@ -18,7 +19,16 @@ class Held:
     filling: str = schema.string(default="")
 
 
-HOLD = Api(key=5, name="hold", min_version=0, max_version=0, request=Held, response=Held, doc="")
+HOLD = Api(
+    key=5,
+    name="hold",
+    min_version=0,
+    max_version=0,
+    request=Held,
+    response=Held,
+    doc="",
+    rights=NO_RIGHTS,
+)
 
 # A large frame is decoded without unpacking it first, a small one is unpacked.
 fillings = pytest.mark.parametrize("filling", ["", "x" * 3000], ids=["small", "large"])

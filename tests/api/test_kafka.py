@@ -47,6 +47,7 @@ from horolog.protocol.api.schema import (
     Records,
     Text,
     fields_of,
+    has_plain_head,
     is_flexible,
 )
 from horolog.protocol.api.topics.metadata import (
@@ -319,7 +320,8 @@ def varint(number: int) -> bytes:
 def behind_head(struct: Any, version: int, value: Any) -> bytes:
     """What stands behind the head that all versions have."""
     if is_flexible(struct, version):
-        return varint(0) + compact_out(struct, version, value)
+        tags = b"" if has_plain_head(struct) else varint(0)
+        return tags + compact_out(struct, version, value)
     return written_out(struct, version, value)
 
 

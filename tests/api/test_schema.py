@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from horolog.protocol.api import registry, schema
+from horolog.protocol.api.rights import NO_RIGHTS
 from horolog.protocol.api.schema import fields_of
 
 
@@ -101,6 +102,7 @@ def test_each_encoding_has_its_versions(options: Any, native: range, kafka: rang
         request=Grown,
         response=Grown,
         doc="",
+        rights=NO_RIGHTS,
         **options,
     )
     assert (api.versions(native=True), api.versions(native=False)) == (native, kafka)

@@ -49,7 +49,8 @@ from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.records.layout import Codec
 from horolog.server.broker import Broker
 from horolog.server.network.endpoint import Caller
-from horolog.server.network.sending import Answer, Deferred
+from horolog.server.network.sending import Answer
+from horolog.server.requests import PendingAnswer
 from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
@@ -160,7 +161,7 @@ async def cancelled(broker: Broker, frame: bytes, steps: int) -> bool:
     """Take a request so many steps far, then cancel it; False when it was answered before."""
     answers = broker.kafka_dispatcher.answer(deque([frame]), 1, CALLER)
     (answer,) = list[Answer](answers)
-    while isinstance(answer, Deferred):
+    while isinstance(answer, PendingAnswer):
         while not answer.ready.done():
             if steps == 0:
                 answer.ready.cancel()

@@ -230,7 +230,7 @@ async def _with_fixed_ports(all_: Members) -> tuple[dict[int, dict[str, Any]], s
 
 def _serves(leader: Member) -> bool:
     """Whether it may show what it has."""
-    return leader.cluster.serving.error(FETCH.key) is None
+    return leader.cluster.serving.error(FETCH) is None
 
 
 async def _sent(member: Member, *values: bytes) -> None:

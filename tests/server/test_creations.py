@@ -25,7 +25,7 @@ from horolog.protocol.records.messages.message import records
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.broker import Broker
 from horolog.server.network.endpoint import Caller
-from horolog.server.network.sending import Deferred
+from horolog.server.requests import PendingAnswer
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
@@ -68,11 +68,11 @@ def asking(*topics: str) -> MetadataRequest:
     return MetadataRequest(topics=[MetadataTopic(name=topic) for topic in topics])
 
 
-def taken_up(broker: Broker, api: Api, request: object) -> Deferred:
+def taken_up(broker: Broker, api: Api, request: object) -> PendingAnswer:
     """The answer that a connection waits for, to be cancelled as one does that is lost."""
     frame = native.encode_request(api, api.last_version(native=True), 7, "c", request)[4:]
     (answer,) = broker.dispatcher.answer(deque([frame]), 1, Caller(("127.0.0.1", 1), ""))
-    assert isinstance(answer, Deferred)
+    assert isinstance(answer, PendingAnswer)
     return answer
 
 

@@ -3,8 +3,10 @@
 import asyncio
 import errno
 import gc
+import re
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import horolog
 from horolog.protocol.api.broker.api_versions import API_VERSIONS, ApiVersionsRequest
 from horolog.protocol.api.cluster.replicate import REPLICATE, ReplicateRequest, Says
 from horolog.protocol.api.framing import ProtocolError
@@ -46,9 +49,10 @@ from horolog.protocol.limits import LARGE_REQUEST_BYTES, MAX_SMALL_REQUEST_VALUE
 from horolog.server.broker import Broker
 from horolog.server.handlers import HANDLERS
 from horolog.server.network.endpoint import Caller
-from horolog.server.network.sending import AnswerInParts, Deferred
+from horolog.server.network.sending import AnswerInParts
 from horolog.server.outcomes import CloseConnection, Outcomes, first_error
 from horolog.server.parking import Wait
+from horolog.server.requests import PendingAnswer
 from horolog.testing.events import RecordedEvents
 from horolog.testing.requests import (
     create_topic,
@@ -64,8 +68,48 @@ from horolog.testing.wire import Wire
 CALLER = Caller(("127.0.0.1", 7070), "127.0.0.1")
 
 
-def test_every_request_has_a_handler() -> None:
+def test_every_request_has_a_handler_rights_and_its_lines_in_the_docs() -> None:
+    docs = Path(horolog.__file__).parent / "docs"
+    protocol, rights = ((docs / name).read_text() for name in ("protocol.md", "security/rights.md"))
     assert set(HANDLERS) == set(APIS)
+    for api in APIS.values():
+        name = rf"\[{api.name}\]\(#{api.name}\)" if api.versions(native=True) else api.name
+        assert re.search(rf"^\| {api.key} \| {name} \|", protocol, re.M)
+        assert f"\n| {api.name} |" in rights
+
+
+def versions_of(api: Api) -> str:
+    """As the head of a handler's file says it."""
+    served = []
+    for what in ("versions", "native"):
+        versions = api.versions(native=what == "native")
+        if versions:
+            first, last = versions[0], versions[-1]
+            served.append(f"{what} {first}" + (f" to {last}" if last > first else ""))
+    return ", ".join(served)
+
+
+def test_a_handlers_file_begins_with_the_versions_that_it_serves() -> None:
+    folder = Path(horolog.__file__).parent / "server" / "handlers"
+    texts = [path.read_text() for path in folder.glob("*.py")]
+    for api in APIS.values():
+        constant = api.name.upper().replace("-", "_")
+        registered = re.compile(rf"^@handles(_many)?\({constant}[,)]", re.M)
+        (text,) = filter(registered.search, texts)
+        head = text.split('"""')[1]
+        line = f"{api.name} (key {api.key}): {versions_of(api)}"
+        assert re.search(rf"^{re.escape(line)}( \(KIP.*)?$", head, re.M), line
+
+
+def test_requests_that_need_no_right() -> None:
+    assert {api.name for api in APIS.values() if not api.rights} == {
+        "api-versions",
+        "authenticate",
+        "describe-cluster",
+        "list-transactions",
+        "sasl-authenticate",
+        "sasl-handshake",
+    }
 
 
 async def test_only_what_may_be_handled_together_waits_for_others(broker: Broker) -> None:
@@ -268,7 +312,7 @@ async def outcome(broker: Broker, frame: bytes) -> bytes | None:
     """What the connection would do with `frame`: the answer, or `None` when it closes."""
     try:
         answer = broker.dispatcher.answer_one(frame, CALLER)
-        while isinstance(answer, Deferred):
+        while isinstance(answer, PendingAnswer):
             assert isinstance(answer.ready, asyncio.Future | Wait)
             await asyncio.wait([asyncio.ensure_future(answer.ready)])
             answer = answer.make()
@@ -370,7 +414,7 @@ async def test_sets_are_let_go_of_before_they_are_durable(broker: Broker, encodi
         sent = produce("a", message_set(5), acks=-1)
         request = bytearray(encoding.encode_request(PRODUCE, version, number, "me", sent))[4:]
         (answer,) = dispatcher.answer(deque([request]), 1, CALLER)
-        assert isinstance(answer, Deferred)
+        assert isinstance(answer, PendingAnswer)
         gc.collect()
         request.append(0)  # refused while there is a view of it
     log.hold_high_watermark(None)
@@ -385,7 +429,7 @@ async def test_the_sets_of_a_large_request_are_not_copied(broker: Broker, encodi
     version = PRODUCE.last_version(native=encoding is native)
     request = bytearray(encoding.encode_request(PRODUCE, version, 1, "me", sent))[4:]
     (answer,) = dispatcher.answer(deque([request]), 1, CALLER)
-    assert isinstance(answer, Deferred)
+    assert isinstance(answer, PendingAnswer)
     with pytest.raises(BufferError):
         request.append(0)
     await until(answer.ready.done)
@@ -407,10 +451,15 @@ async def test_sets_that_wait_for_the_same_have_one_answer(broker: Broker, encod
         for number, topic in enumerate("aababbb")
     )
     answers = list(dispatcher.answer(frames, 7, CALLER))
-    assert [answer.requests for answer in answers if isinstance(answer, Deferred)] == [2, 1, 1, 3]
+    assert [answer.requests for answer in answers if isinstance(answer, PendingAnswer)] == [
+        2,
+        1,
+        1,
+        3,
+    ]
     for topic in "ab":
         broker.services.logs.find_or_create((topic, 0)).hold_high_watermark(None)
-    made = [answer.make() for answer in answers if isinstance(answer, Deferred)]
+    made = [answer.make() for answer in answers if isinstance(answer, PendingAnswer)]
     content = b"".join(one for one in made if isinstance(one, bytes))
     numbers = []
     while content:

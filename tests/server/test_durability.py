@@ -7,10 +7,15 @@ from horolog.protocol.cluster_errors import NotLeader
 from horolog.protocol.errors import RequestTimedOut, StorageError
 from horolog.replication.effects import Outcome
 from horolog.server.broker import Broker
-from horolog.server.handlers.appends import ROWS, Sent, Unsettled
-from horolog.server.handlers.base import Later
-from horolog.server.handlers.durability import when_durable, when_set_is_durable
+from horolog.server.handlers.produce import (
+    ROWS,
+    PendingAck,
+    ProduceResult,
+    when_durable,
+    when_set_is_durable,
+)
 from horolog.server.replication.commits import Commit
+from horolog.server.requests import PendingAnswer
 from horolog.storage.log.log import Log
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import message_set, produce
@@ -26,14 +31,14 @@ async def log(broker: Broker, client: Wire) -> Log:
     return broker.directory.log(*TARGET)
 
 
-def waiting_for(*unsettled: Unsettled | None) -> tuple[list[Sent], list[ProduceResponse]]:
+def waiting_for(*pending: PendingAck | None) -> tuple[list[ProduceResult], list[ProduceResponse]]:
     """A set for each of them, and the responses to the requests that brought them."""
-    rows = ROWS.read([produce("a", b"", acks=-1) for _ in unsettled], -1)
+    rows = ROWS.read([produce("a", b"", acks=-1) for _ in pending], -1)
     assert rows is not None
     by_partition, responses = rows
     sent = by_partition[TARGET]
-    for one, waits_for in zip(sent, unsettled, strict=True):
-        one.unsettled = waits_for
+    for one, waits_for in zip(sent, pending, strict=True):
+        one.pending = waits_for
     return sent, responses
 
 
@@ -42,7 +47,7 @@ async def test_each_waits_for_its_own_set_alone(
     broker: Broker, log: Log, one_timeout: bool
 ) -> None:
     commits = Commit(), Commit()
-    first, second = (Unsettled(log, TARGET, 1, commit) for commit in commits)
+    first, second = (PendingAck(log, TARGET, 1, commit) for commit in commits)
     sent, responses = waiting_for(first, first, None, second, second, second)
     services, lot = broker.services, broker.services.produces
     if one_timeout:
@@ -51,7 +56,7 @@ async def test_each_waits_for_its_own_set_alone(
         outcomes = when_durable(services, [FOREVER_MS] * 6, responses)
     assert len(outcomes) == 6
     assert outcomes[2] is responses[2]
-    later = [one for one in outcomes if isinstance(one, Later)]
+    later = [one for one in outcomes if isinstance(one, PendingAnswer)]
     assert [one.ready.done() for one in later] == [False] * 5
     commits[0].settle(Outcome.DONE, "")
     lot.look_at([commits[1]])
@@ -72,7 +77,7 @@ async def test_each_waits_for_its_own_set_alone(
 async def test_what_is_settled_already_waits_for_nothing(broker: Broker, log: Log) -> None:
     commit = Commit()
     commit.settle(Outcome.DONE, "")
-    sent, responses = waiting_for(Unsettled(log, TARGET, 1, commit), None)
+    sent, responses = waiting_for(PendingAck(log, TARGET, 1, commit), None)
     assert when_set_is_durable(broker.services, FOREVER_MS, sent, responses) == responses
     assert when_durable(broker.services, [FOREVER_MS] * 2, responses) == responses
 
@@ -81,13 +86,13 @@ async def test_one_that_is_settled_when_its_time_is_over_is_no_failure(
     broker: Broker, log: Log
 ) -> None:
     commits = Commit(), Commit()
-    sent, responses = waiting_for(*(Unsettled(log, TARGET, 1, one) for one in commits))
+    sent, responses = waiting_for(*(PendingAck(log, TARGET, 1, one) for one in commits))
     outcomes = when_set_is_durable(broker.services, 0, sent, responses)
     for one in outcomes:
-        assert isinstance(one, Later)
+        assert isinstance(one, PendingAnswer)
         await one.ready
     commits[0].settle(Outcome.DONE, "")
-    assert [one.make() for one in outcomes if isinstance(one, Later)] == responses
+    assert [one.make() for one in outcomes if isinstance(one, PendingAnswer)] == responses
     assert [one.error_code for one in sent] == [0, RequestTimedOut.code]
 
 
@@ -96,9 +101,9 @@ async def test_in_a_cluster_a_watermark_that_moved_is_nothing_and_a_failure_is(
 ) -> None:
     lot = broker.services.produces
     lot.minds_moves = False
-    sent, responses = waiting_for(Unsettled(log, TARGET, 1, Commit()))
+    sent, responses = waiting_for(PendingAck(log, TARGET, 1, Commit()))
     (outcome,) = when_set_is_durable(broker.services, FOREVER_MS, sent, responses)
-    assert isinstance(outcome, Later)
+    assert isinstance(outcome, PendingAnswer)
     assert log.on_advance is not None
     log.on_advance(log)
     assert not lot._advanced

@@ -15,9 +15,9 @@ from horolog.protocol.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import records
 from horolog.server.broker import Broker
-from horolog.server.handlers.base import Later
 from horolog.server.handlers.fetch import handle_many
 from horolog.server.parking import ParkingLot, Wait
+from horolog.server.requests import PendingAnswer
 from horolog.storage.read.slices import Slice
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
@@ -348,7 +348,7 @@ async def test_each_request_of_many_has_its_own_outcome(broker: Broker, client: 
     first, failed, waiting, unknown, last = handle_many(broker.services, 3, requests)
     assert offsets(result(first).records) == [4, 5, 6, 7, 8, 9]
     assert isinstance(failed, TypeError)
-    assert isinstance(waiting, Later)
+    assert isinstance(waiting, PendingAnswer)
     waiting.ready.cancel()
     assert result(unknown).error_code == UnknownTopicOrPartition.code
     assert offsets(result(last).records) == [8, 9]

@@ -19,7 +19,7 @@ from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import Record, records
 from horolog.protocol.records.record import NewRecord
 from horolog.server.broker import Broker
-from horolog.server.handlers import appends
+from horolog.server.handlers import produce as handler
 from horolog.server.late_appends import LateAppends, Sender
 from horolog.server.network.held_memory import FREE_BYTES
 from horolog.server.work import Work
@@ -130,7 +130,7 @@ async def test_a_set_for_which_there_is_no_memory_to_wait_is_refused_alone(
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr(appends, "kept", no_memory)
+        patched.setattr(handler, "_kept", no_memory)
         found = results(await client.call(produce_to("t", [(0, HEAVY), (1, PLAIN)])))
     assert [(one.error_code, one.base_offset) for one in found] == [
         (UnknownServerError.code, -1),

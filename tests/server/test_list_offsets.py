@@ -18,8 +18,8 @@ from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest
 from horolog.protocol.errors import InvalidRequest, UnknownTopicOrPartition, UnsupportedVersion
 from horolog.protocol.records.layout import Codec
 from horolog.server.broker import Broker
-from horolog.server.handlers.base import Later
 from horolog.server.handlers.list_offsets import handle_many
+from horolog.server.requests import PendingAnswer
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import (
     create_topic,
@@ -139,7 +139,7 @@ async def test_each_request_of_many_has_its_own_outcome(broker: Broker, client: 
     first, failed, later, unknown, last = handle_many(broker.services, 1, requests)
     assert (result(first).timestamp, result(first).offset) == (40, 1)
     assert isinstance(failed, TypeError)
-    assert isinstance(later, Later)
+    assert isinstance(later, PendingAnswer)
     assert result(unknown).error_code == UnknownTopicOrPartition.code
     assert result(last).offset == 2
     assert isinstance(later.ready, asyncio.Future)

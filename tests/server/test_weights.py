@@ -39,7 +39,7 @@ from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest
 from horolog.protocol.limits import MAX_INTERVALS
 from horolog.server.broker import Broker
 from horolog.server.network.endpoint import Caller
-from horolog.server.network.sending import Deferred
+from horolog.server.requests import PendingAnswer
 from horolog.server.weights import LARGE_BYTES, weight_of
 from horolog.testing.requests import create_topic
 from horolog.testing.wire import Wire
@@ -117,7 +117,7 @@ async def answered(broker: Broker, encoding: Encoding, api: Api, body: Any) -> t
     tracemalloc.reset_peak()
     before, _ = tracemalloc.get_traced_memory()
     answer = dispatcher.answer_one(frame, CALLER)
-    while isinstance(answer, Deferred):
+    while isinstance(answer, PendingAnswer):
         if not answer.ready.done():
             await asyncio.wait([asyncio.ensure_future(answer.ready)])
         answer = answer.make()

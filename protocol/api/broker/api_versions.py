@@ -3,7 +3,8 @@
 from typing import Final
 
 from ...limits import MAX_APIS
-from ..schema import Api, array, flexible_since, int16, int32, message, plain_head, string
+from ..rights import NO_RIGHTS
+from ..schema import Api, ServedBy, array, flexible_since, int16, int32, message, plain_head, string
 
 
 @flexible_since(3)
@@ -42,4 +43,7 @@ API_VERSIONS: Final = Api(
     request=ApiVersionsRequest,
     response=ApiVersionsResponse,
     doc="The requests served. A client asks this first and picks versions both sides have.",
+    rights=NO_RIGHTS,
+    served_by=ServedBy.ANY_BROKER,
+    before_login=True,
 )

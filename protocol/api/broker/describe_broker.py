@@ -5,7 +5,8 @@ Kafka has no such request.
 
 from typing import Final
 
-from ..schema import Api, boolean, int32, int64, message, string
+from ..rights import DESCRIBES_CLUSTER
+from ..schema import Api, ServedBy, boolean, int32, int64, message, string
 
 
 @message
@@ -58,4 +59,6 @@ DESCRIBE_BROKER: Final = Api(
     response=DescribeBrokerResponse,
     doc="What a broker knows of itself and of its machine.",
     native=True,
+    rights=DESCRIBES_CLUSTER,
+    served_by=ServedBy.ANY_BROKER,
 )

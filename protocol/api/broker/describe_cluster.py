@@ -4,8 +4,10 @@ from typing import Final
 
 from ...limits import MAX_REPLICAS
 from ..operations import NOT_ASKED
+from ..rights import NO_RIGHTS
 from ..schema import (
     Api,
+    ServedBy,
     array,
     boolean,
     error_text,
@@ -69,4 +71,6 @@ DESCRIBE_CLUSTER: Final = Api(
     request=DescribeClusterRequest,
     response=DescribeClusterResponse,
     doc="The brokers of the cluster, and which of them leads.",
+    rights=NO_RIGHTS,
+    served_by=ServedBy.ANY_BROKER,
 )

@@ -3,8 +3,10 @@
 from typing import Final
 
 from ...limits import MAX_PARTITIONS, MAX_REPLICAS, MAX_TOPICS
+from ..rights import DESCRIBES_CLUSTER
 from ..schema import (
     Api,
+    ServedBy,
     array,
     error_text,
     flexible,
@@ -98,4 +100,6 @@ DESCRIBE_QUORUM: Final = Api(
     request=DescribeQuorumRequest,
     response=DescribeQuorumResponse,
     doc="Refused: there is no quorum of controllers. `horolog cluster status` shows the brokers.",
+    rights=DESCRIBES_CLUSTER,
+    served_by=ServedBy.ANY_BROKER,
 )

@@ -3,7 +3,8 @@
 from typing import Final
 
 from ...limits import MAX_PARTITIONS, MAX_REPLICAS
-from ..schema import INT32, Api, array, int32, int64, message, string
+from ..rights import DESCRIBES_CLUSTER
+from ..schema import INT32, Api, ServedBy, array, int32, int64, message, string
 
 NOT_KNOWN: Final = -1
 
@@ -96,4 +97,6 @@ DESCRIBE_REPLICAS: Final = Api(
     response=DescribeReplicasResponse,
     doc="Who leads, who follows, and how far behind. Refused by a broker that is in no cluster.",
     native=True,
+    rights=DESCRIBES_CLUSTER,
+    served_by=ServedBy.ANY_BROKER,
 )

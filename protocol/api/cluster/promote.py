@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from ..schema import Api, boolean, int32, message
+from ..rights import ALTERS_CLUSTER
+from ..schema import Api, ServedBy, boolean, int32, message
 
 
 @message
@@ -34,4 +35,6 @@ PROMOTE: Final = Api(
     doc="Let a broker lead, of a cluster in which people decide. Refused with POLICY_VIOLATION "
     "where messages may be lost and `accept_loss` is not given.",
     native=True,
+    rights=ALTERS_CLUSTER,
+    served_by=ServedBy.ANY_BROKER,
 )

@@ -21,10 +21,12 @@ from ...limits import (
     MAX_REPLICATE_VALUES,
     MAX_TOPICS,
 )
+from ..rights import whole
 from ..schema import (
     INT32,
     Api,
     Data,
+    ServedBy,
     Text,
     array,
     boolean,
@@ -39,6 +41,7 @@ from ..schema import (
     records,
     string,
 )
+from ..security.acl_terms import Operation, ResourceType
 
 
 class Says(IntEnum):
@@ -261,4 +264,6 @@ REPLICATE: Final = Api(
     "answered (`says` 2). Refused with INVALID_REQUEST by a broker that is in no cluster, and with "
     "INCONSISTENT_CLUSTER_ID by one of another cluster.",
     native=True,
+    rights=(whole(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
+    served_by=ServedBy.ANY_BROKER,
 )

@@ -3,7 +3,9 @@
 from typing import Final
 
 from ...limits import MAX_GROUPS
-from ..schema import Api, Text, array, int16, int32, message, string
+from ..rights import each
+from ..schema import Api, ServedBy, Text, array, int16, int32, message, string
+from ..security.acl_terms import Operation, ResourceType
 
 
 @message
@@ -32,4 +34,6 @@ DELETE_GROUPS: Final = Api(
     request=DeleteGroupsRequest,
     response=DeleteGroupsResponse,
     doc="Forget groups without members, with their positions.",
+    rights=(each(Operation.DELETE, ResourceType.GROUP),),
+    served_by=ServedBy.COORDINATOR,
 )

@@ -4,8 +4,10 @@ from typing import Final
 
 from ...limits import MAX_GROUPS, MAX_MEMBERS
 from ..operations import NOT_ASKED
+from ..rights import each
 from ..schema import (
     Api,
+    ServedBy,
     Text,
     array,
     boolean,
@@ -16,6 +18,7 @@ from ..schema import (
     nullable_string,
     string,
 )
+from ..security.acl_terms import Operation, ResourceType
 
 
 @message
@@ -74,4 +77,6 @@ DESCRIBE_GROUPS: Final = Api(
     request=DescribeGroupsRequest,
     response=DescribeGroupsResponse,
     doc="State and members of groups.",
+    rights=(each(Operation.DESCRIBE, ResourceType.GROUP),),
+    served_by=ServedBy.COORDINATOR,
 )

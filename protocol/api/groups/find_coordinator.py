@@ -2,7 +2,9 @@
 
 from typing import Final
 
-from ..schema import Api, error_text, int8, int16, int32, message, string
+from ..rights import whole
+from ..schema import Api, ServedBy, error_text, int8, int16, int32, message, string
+from ..security.acl_terms import Operation, ResourceType
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -36,4 +38,6 @@ FIND_COORDINATOR: Final = Api(
     request=FindCoordinatorRequest,
     response=FindCoordinatorResponse,
     doc="Ask which broker looks after a group: this one.",
+    rights=(whole(Operation.DESCRIBE, ResourceType.GROUP),),
+    served_by=ServedBy.ANY_BROKER,
 )

@@ -2,7 +2,9 @@
 
 from typing import Final
 
-from ..schema import Api, int16, int32, message, nullable_string, string
+from ..rights import whole
+from ..schema import Api, ServedBy, int16, int32, message, nullable_string, string
+from ..security.acl_terms import Operation, ResourceType
 
 
 @message
@@ -33,4 +35,6 @@ HEARTBEAT: Final = Api(
     request=HeartbeatRequest,
     response=HeartbeatResponse,
     doc="Stay a member of a group.",
+    rights=(whole(Operation.READ, ResourceType.GROUP),),
+    served_by=ServedBy.COORDINATOR,
 )

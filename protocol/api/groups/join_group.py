@@ -3,7 +3,9 @@
 from typing import Final
 
 from ...limits import MAX_GROUP_PROTOCOLS, MAX_MEMBERS
-from ..schema import Api, array, data, int16, int32, message, nullable_string, string
+from ..rights import whole
+from ..schema import Api, ServedBy, array, data, int16, int32, message, nullable_string, string
+from ..security.acl_terms import Operation, ResourceType
 
 
 @message
@@ -74,4 +76,6 @@ JOIN_GROUP: Final = Api(
     request=JoinGroupRequest,
     response=JoinGroupResponse,
     doc="Join a group; answered when the generation is complete.",
+    rights=(whole(Operation.READ, ResourceType.GROUP),),
+    served_by=ServedBy.COORDINATOR,
 )

@@ -3,7 +3,9 @@
 from typing import Final
 
 from ...limits import MAX_MEMBERS
-from ..schema import Api, array, int16, int32, message, nullable_string, string
+from ..rights import whole
+from ..schema import Api, ServedBy, array, int16, int32, message, nullable_string, string
+from ..security.acl_terms import Operation, ResourceType
 
 
 @message
@@ -51,4 +53,6 @@ LEAVE_GROUP: Final = Api(
     response=LeaveGroupResponse,
     doc="Leave a group, or take members out of it, so that the others need not wait until the "
     "session is over.",
+    rights=(whole(Operation.READ, ResourceType.GROUP),),
+    served_by=ServedBy.COORDINATOR,
 )

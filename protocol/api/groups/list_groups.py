@@ -3,7 +3,9 @@
 from typing import Final
 
 from ...limits import MAX_GROUP_FILTERS, MAX_LISTED
+from ..rights import How, Need, Right, When
 from ..schema import Api, Text, array, flexible_since, int16, int32, message, string
+from ..security.acl_terms import Operation, ResourceType
 
 CLASSIC: Final = "classic"
 """The type of every group: its members share out the work among themselves."""
@@ -60,4 +62,14 @@ LIST_GROUPS: Final = Api(
     request=ListGroupsRequest,
     response=ListGroupsResponse,
     doc="The groups that have members or positions.",
+    rights=(
+        Need(
+            (
+                Right(Operation.DESCRIBE, ResourceType.CLUSTER),
+                Right(Operation.DESCRIBE, ResourceType.GROUP),
+            ),
+            How.LEFT_OUT,
+            When.NOT_NAMED,
+        ),
+    ),
 )

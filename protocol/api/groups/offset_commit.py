@@ -3,7 +3,20 @@
 from typing import Final
 
 from ...limits import MAX_PARTITIONS, MAX_TOPICS
-from ..schema import Api, array, error_text, int16, int32, int64, message, nullable_string, string
+from ..rights import each, whole
+from ..schema import (
+    Api,
+    ServedBy,
+    array,
+    error_text,
+    int16,
+    int32,
+    int64,
+    message,
+    nullable_string,
+    string,
+)
+from ..security.acl_terms import Operation, ResourceType
 
 
 @message
@@ -77,4 +90,9 @@ OFFSET_COMMIT: Final = Api(
     request=OffsetCommitRequest,
     response=OffsetCommitResponse,
     doc="Store a reader's positions under a name; durable when answered.",
+    rights=(
+        whole(Operation.READ, ResourceType.GROUP),
+        each(Operation.READ, ResourceType.TOPIC),
+    ),
+    served_by=ServedBy.COORDINATOR,
 )

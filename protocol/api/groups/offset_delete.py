@@ -3,7 +3,9 @@
 from typing import Final
 
 from ...limits import MAX_PARTITIONS, MAX_TOPICS
-from ..schema import Api, array, int16, int32, message, string
+from ..rights import each, whole
+from ..schema import Api, ServedBy, array, int16, int32, message, string
+from ..security.acl_terms import Operation, ResourceType
 
 
 @message
@@ -60,4 +62,9 @@ OFFSET_DELETE: Final = Api(
     request=OffsetDeleteRequest,
     response=OffsetDeleteResponse,
     doc="Forget positions of a group; durable when answered.",
+    rights=(
+        whole(Operation.DELETE, ResourceType.GROUP),
+        each(Operation.READ, ResourceType.TOPIC),
+    ),
+    served_by=ServedBy.COORDINATOR,
 )

@@ -3,10 +3,12 @@
 from typing import Final
 
 from ...limits import MAX_LISTED, MAX_PARTITIONS, MAX_TOPICS
+from ..rights import How, Need, Right, When, each, left_out
 from ..schema import (
     INT32,
     INT64,
     Api,
+    ServedBy,
     Text,
     array,
     boolean,
@@ -18,6 +20,7 @@ from ..schema import (
     nullable_string,
     string,
 )
+from ..security.acl_terms import Operation, ResourceType
 
 LIST_NAMES: Final = "names"
 LIST_POSITIONS: Final = "positions"
@@ -132,4 +135,11 @@ OFFSET_FETCH: Final = Api(
     request=OffsetFetchRequest,
     response=OffsetFetchResponse,
     doc="A name's positions, what there is of them, and their lag.",
+    rights=(
+        Need((Right(Operation.DESCRIBE, ResourceType.GROUP),), How.WHOLE, When.NAMED),
+        left_out(Operation.DESCRIBE, ResourceType.GROUP),
+        each(Operation.DESCRIBE, ResourceType.TOPIC, When.NAMED),
+        left_out(Operation.DESCRIBE, ResourceType.TOPIC),
+    ),
+    served_by=ServedBy.COORDINATOR,
 )

@@ -3,7 +3,9 @@
 from typing import Final
 
 from ...limits import MAX_MEMBERS
-from ..schema import Api, array, data, int16, int32, message, nullable_string, string
+from ..rights import whole
+from ..schema import Api, ServedBy, array, data, int16, int32, message, nullable_string, string
+from ..security.acl_terms import Operation, ResourceType
 
 
 @message
@@ -41,4 +43,6 @@ SYNC_GROUP: Final = Api(
     request=SyncGroupRequest,
     response=SyncGroupResponse,
     doc="Get this member's share of the work; answered once the leader has brought it.",
+    rights=(whole(Operation.READ, ResourceType.GROUP),),
+    served_by=ServedBy.COORDINATOR,
 )

@@ -6,7 +6,9 @@ Kafka has no such request.
 from typing import Final
 
 from ...limits import MAX_INTERVALS
-from ..schema import INT64, Api, array, error_text, int16, int32, int64, message, string
+from ..rights import whole
+from ..schema import INT64, Api, ServedBy, array, error_text, int16, int32, int64, message, string
+from ..security.acl_terms import Operation, ResourceType
 from .replicas import allow_follower, follower_heard_ms, seen_offset
 
 
@@ -69,4 +71,6 @@ COUNT_BY_TIME: Final = Api(
     doc="How many messages of a partition fall into each interval of a window of time. The work "
     "for one answer is bounded: the client asks again, from `next_offset` on, and adds up.",
     native=True,
+    rights=(whole(Operation.DESCRIBE, ResourceType.TOPIC),),
+    served_by=ServedBy.LEADER_OR_FOLLOWER,
 )

@@ -6,7 +6,21 @@ Kafka has no such request.
 from typing import Final
 
 from ...limits import MAX_PARTITIONS, MAX_SEGMENTS, MAX_TOPICS
-from ..schema import INT32, Api, array, boolean, error_text, int16, int32, int64, message, string
+from ..rights import each
+from ..schema import (
+    INT32,
+    Api,
+    ServedBy,
+    array,
+    boolean,
+    error_text,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+)
+from ..security.acl_terms import Operation, ResourceType
 
 
 @message
@@ -116,4 +130,6 @@ DESCRIBE_LOG: Final = Api(
     response=DescribeLogResponse,
     doc="Offsets, segments and retention verdicts of partitions.",
     native=True,
+    rights=(each(Operation.DESCRIBE, ResourceType.TOPIC),),
+    served_by=ServedBy.ANY_BROKER,
 )

@@ -3,7 +3,20 @@
 from typing import Final
 
 from ...limits import MAX_LOG_DIRS, MAX_PARTITIONS, MAX_TOPICS
-from ..schema import INT32, Api, array, boolean, error_text, int16, int32, int64, message, string
+from ..rights import DESCRIBES_CLUSTER
+from ..schema import (
+    INT32,
+    Api,
+    ServedBy,
+    array,
+    boolean,
+    error_text,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+)
 
 
 @message
@@ -66,4 +79,6 @@ DESCRIBE_LOG_DIRS: Final = Api(
     request=DescribeLogDirsRequest,
     response=DescribeLogDirsResponse,
     doc="The size of each partition's log.",
+    rights=DESCRIBES_CLUSTER,
+    served_by=ServedBy.ANY_BROKER,
 )

@@ -3,7 +3,9 @@
 from typing import Final
 
 from ...limits import MAX_LISTED_PRODUCERS, MAX_PARTITIONS, MAX_TOPICS
+from ..rights import each
 from ..schema import INT32, Api, array, error_text, flexible, int16, int32, int64, message, string
+from ..security.acl_terms import Operation, ResourceType
 
 
 @message
@@ -72,4 +74,5 @@ DESCRIBE_PRODUCERS: Final = Api(
     request=DescribeProducersRequest,
     response=DescribeProducersResponse,
     doc="The idempotent producers that partitions know.",
+    rights=(each(Operation.READ, ResourceType.TOPIC),),
 )

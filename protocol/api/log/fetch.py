@@ -3,9 +3,11 @@
 from typing import Final
 
 from ...limits import MAX_ABORTED_TRANSACTIONS, MAX_APPEND_TIMES, MAX_PARTITIONS, MAX_TOPICS
+from ..rights import When, each
 from ..schema import (
     INT32,
     Api,
+    ServedBy,
     array,
     boolean,
     error_text,
@@ -17,6 +19,7 @@ from ..schema import (
     records,
     string,
 )
+from ..security.acl_terms import Operation, ResourceType
 from .replicas import allow_follower, current_leader_epoch, follower_heard_ms, seen_offset
 
 READ_UNCOMMITTED: Final = 0
@@ -189,4 +192,9 @@ FETCH: Final = Api(
     doc="Read messages. Versions 0 and 1 give message format v0 and convert what is stored as "
     "v1; 2 and 3 give what is stored, one format in an answer. In version 3 the first "
     "non-empty partition gives its first message whole, however large.",
+    rights=(
+        each(Operation.READ, ResourceType.TOPIC, When.CONSUMER),
+        each(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, When.FOLLOWER),
+    ),
+    served_by=ServedBy.LEADER_OR_FOLLOWER,
 )

@@ -2,7 +2,9 @@
 
 from typing import Final
 
-from ..schema import Api, error_text, int16, int32, int64, message, nullable_string
+from ..rights import How, Need, Right
+from ..schema import Api, ServedBy, error_text, int16, int32, int64, message, nullable_string
+from ..security.acl_terms import Operation, ResourceType
 
 NO_PRODUCER_ID: Final = -1
 
@@ -32,4 +34,14 @@ INIT_PRODUCER_ID: Final = Api(
     request=InitProducerIdRequest,
     response=InitProducerIdResponse,
     doc="Hand out a producer id.",
+    rights=(
+        Need(
+            (
+                Right(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER),
+                Right(Operation.WRITE, ResourceType.TOPIC, some=True),
+            ),
+            How.WHOLE,
+        ),
+    ),
+    served_by=ServedBy.ANY_BROKER,  # As librdkafka expects; no two brokers give the same id.
 )

@@ -4,9 +4,11 @@ from types import MappingProxyType
 from typing import Final
 
 from ...limits import MAX_OLD_STYLE_OFFSETS, MAX_PARTITIONS, MAX_TOPICS
+from ..rights import each
 from ..schema import (
     INT64,
     Api,
+    ServedBy,
     array,
     error_text,
     flexible_since,
@@ -17,6 +19,7 @@ from ..schema import (
     message,
     string,
 )
+from ..security.acl_terms import Operation, ResourceType
 from .replicas import allow_follower, current_leader_epoch, follower_heard_ms, seen_offset
 
 LATEST: Final = -1
@@ -127,4 +130,6 @@ LIST_OFFSETS: Final = Api(
     request=ListOffsetsRequest,
     response=ListOffsetsResponse,
     doc="Find the first message, in offset order, whose timestamp is at or after the target.",
+    rights=(each(Operation.DESCRIBE, ResourceType.TOPIC),),
+    served_by=ServedBy.LEADER_OR_FOLLOWER,
 )

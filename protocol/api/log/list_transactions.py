@@ -3,7 +3,20 @@
 from typing import Final
 
 from ...limits import MAX_LISTED, MAX_TRANSACTION_FILTERS
-from ..schema import INT64, Api, Text, array, flexible, int16, int32, int64, message, string
+from ..rights import NO_RIGHTS
+from ..schema import (
+    INT64,
+    Api,
+    ServedBy,
+    Text,
+    array,
+    flexible,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+)
 
 STATES: Final = frozenset(
     {
@@ -63,4 +76,6 @@ LIST_TRANSACTIONS: Final = Api(
     request=ListTransactionsRequest,
     response=ListTransactionsResponse,
     doc="Transactions: there are none.",
+    rights=NO_RIGHTS,
+    served_by=ServedBy.ANY_BROKER,
 )

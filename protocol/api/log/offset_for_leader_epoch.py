@@ -6,7 +6,9 @@ By it a client sees whether messages that it has read were cut off since.
 from typing import Final
 
 from ...limits import MAX_PARTITIONS, MAX_TOPICS
+from ..rights import How, Need, Right
 from ..schema import Api, array, int16, int32, int64, message, string
+from ..security.acl_terms import Operation, ResourceType
 from .replicas import current_leader_epoch
 
 UNDEFINED: Final = -1
@@ -76,4 +78,13 @@ OFFSET_FOR_LEADER_EPOCH: Final = Api(
     response=OffsetForLeaderEpochResponse,
     doc="Up to where a log has the messages of a leader, by its epoch. A broker that is alone "
     "knows of the epochs in a log that a cluster has left, and of no leader of its own.",
+    rights=(
+        Need(
+            (
+                Right(Operation.DESCRIBE, ResourceType.TOPIC),
+                Right(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),
+            ),
+            How.EACH,
+        ),
+    ),
 )

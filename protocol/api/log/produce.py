@@ -9,6 +9,7 @@ from typing import Final
 
 from ...limits import MAX_PARTITIONS, MAX_TOPICS
 from ...records.layout import Buffer
+from ..rights import CREATES_TOPIC, How, Need, When, each
 from ..schema import (
     Api,
     array,
@@ -21,6 +22,7 @@ from ..schema import (
     records,
     string,
 )
+from ..security.acl_terms import Operation, ResourceType
 
 
 @message
@@ -80,4 +82,9 @@ PRODUCE: Final = Api(
     request=ProduceRequest,
     response=ProduceResponse,
     doc="Append message sets. A set is appended whole or not at all; partitions are independent.",
+    rights=(
+        each(Operation.WRITE, ResourceType.TOPIC),
+        Need(CREATES_TOPIC, How.EACH, When.MADE),
+    ),
+    repeatable=False,
 )

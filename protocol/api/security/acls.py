@@ -3,7 +3,19 @@
 from typing import Final
 
 from ...limits import MAX_ACLS
-from ..schema import Api, array, error_text, int8, int16, int32, message, nullable_string, string
+from ..rights import ALTERS_CLUSTER, DESCRIBES_CLUSTER
+from ..schema import (
+    Api,
+    ServedBy,
+    array,
+    error_text,
+    int8,
+    int16,
+    int32,
+    message,
+    nullable_string,
+    string,
+)
 
 _TYPES: Final = "2 topic, 3 group, 4 cluster, 7 user"
 _OPERATIONS: Final = (
@@ -152,6 +164,8 @@ DESCRIBE_ACLS: Final = Api(
     request=DescribeAclsRequest,
     response=DescribeAclsResponse,
     doc="The access rules that a filter means.",
+    rights=DESCRIBES_CLUSTER,
+    served_by=ServedBy.ANY_BROKER,
 )
 
 CREATE_ACLS: Final = Api(
@@ -163,6 +177,8 @@ CREATE_ACLS: Final = Api(
     response=CreateAclsResponse,
     doc="Add access rules; they are durable, and hold for the next request. One that there is "
     "already stays.",
+    rights=ALTERS_CLUSTER,
+    served_by=ServedBy.ANY_BROKER,
 )
 
 DELETE_ACLS: Final = Api(
@@ -173,4 +189,6 @@ DELETE_ACLS: Final = Api(
     request=DeleteAclsRequest,
     response=DeleteAclsResponse,
     doc="Take access rules away; what they allowed is refused from the next request on.",
+    rights=ALTERS_CLUSTER,
+    served_by=ServedBy.ANY_BROKER,
 )

@@ -3,7 +3,8 @@
 from typing import Final
 
 from ...limits import MAX_AUTH_BYTES, MAX_MECHANISMS
-from ..schema import Api, Text, array, boolean, data, int64, message, string
+from ..rights import NO_RIGHTS
+from ..schema import Api, ServedBy, Text, array, boolean, data, int64, message, string
 
 
 @message
@@ -45,4 +46,8 @@ AUTHENTICATE: Final = Api(
     "login, and again on a connection that is logged in, by the same user, before its session "
     "ends.",
     native=True,
+    rights=NO_RIGHTS,
+    served_by=ServedBy.ANY_BROKER,
+    metered=False,
+    before_login=True,
 )

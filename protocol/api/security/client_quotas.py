@@ -3,8 +3,10 @@
 from typing import Final
 
 from ...limits import MAX_QUOTA_ENTITIES, MAX_QUOTA_PARTS
+from ..rights import whole
 from ..schema import (
     Api,
+    ServedBy,
     array,
     boolean,
     error_text,
@@ -17,6 +19,7 @@ from ..schema import (
     nullable_string,
     string,
 )
+from .acl_terms import Operation, ResourceType
 
 _TYPES: Final = "`user` or `client-id`"
 _KEYS: Final = (
@@ -121,6 +124,8 @@ DESCRIBE_CLIENT_QUOTAS: Final = Api(
     request=DescribeClientQuotasRequest,
     response=DescribeClientQuotasResponse,
     doc="The quotas that a filter means. Version 1 is Kafka's compact encoding of the same.",
+    rights=(whole(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),),
+    served_by=ServedBy.ANY_BROKER,
 )
 
 ALTER_CLIENT_QUOTAS: Final = Api(
@@ -132,4 +137,6 @@ ALTER_CLIENT_QUOTAS: Final = Api(
     response=AlterClientQuotasResponse,
     doc="Set quotas and take them away; they are durable, and hold from the next request on. "
     "Version 1 is Kafka's compact encoding of the same.",
+    rights=(whole(Operation.ALTER_CONFIGS, ResourceType.CLUSTER),),
+    served_by=ServedBy.ANY_BROKER,
 )

@@ -3,7 +3,8 @@
 from typing import Final
 
 from ...limits import MAX_AUTH_BYTES
-from ..schema import Api, data, error_text, int16, int64, message
+from ..rights import NO_RIGHTS
+from ..schema import Api, ServedBy, data, error_text, int16, int64, message
 
 
 @message
@@ -32,4 +33,8 @@ SASL_AUTHENTICATE: Final = Api(
     request=SaslAuthenticateRequest,
     response=SaslAuthenticateResponse,
     doc="One message of a login each way.",
+    rights=NO_RIGHTS,
+    served_by=ServedBy.ANY_BROKER,
+    metered=False,
+    before_login=True,
 )

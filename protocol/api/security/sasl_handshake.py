@@ -3,7 +3,8 @@
 from typing import Final
 
 from ...limits import MAX_MECHANISMS
-from ..schema import Api, Text, array, int16, message, string
+from ..rights import NO_RIGHTS
+from ..schema import Api, ServedBy, Text, array, int16, message, string
 
 
 @message
@@ -29,4 +30,8 @@ SASL_HANDSHAKE: Final = Api(
     response=SaslHandshakeResponse,
     doc="Choose a mechanism. Behind version 0 the messages of SASL come as frames without a head, "
     "behind version 1 in sasl-authenticate.",
+    rights=NO_RIGHTS,
+    served_by=ServedBy.ANY_BROKER,
+    metered=False,
+    before_login=True,
 )

@@ -3,7 +3,20 @@
 from typing import Final
 
 from ...limits import MAX_MECHANISMS, MAX_SALT_BYTES, MAX_USERS
-from ..schema import Api, array, data, error_text, flexible, int8, int16, int32, message, string
+from ..rights import ALTERS_CLUSTER, DESCRIBES_CLUSTER
+from ..schema import (
+    Api,
+    ServedBy,
+    array,
+    data,
+    error_text,
+    flexible,
+    int8,
+    int16,
+    int32,
+    message,
+    string,
+)
 
 
 @message
@@ -94,6 +107,8 @@ DESCRIBE_USER_SCRAM_CREDENTIALS: Final = Api(
     request=DescribeUserScramCredentialsRequest,
     response=DescribeUserScramCredentialsResponse,
     doc="Which users there are, and how they may log in. No secret is in it.",
+    rights=DESCRIBES_CLUSTER,
+    served_by=ServedBy.ANY_BROKER,
 )
 
 ALTER_USER_SCRAM_CREDENTIALS: Final = Api(
@@ -104,4 +119,6 @@ ALTER_USER_SCRAM_CREDENTIALS: Final = Api(
     request=AlterUserScramCredentialsRequest,
     response=AlterUserScramCredentialsResponse,
     doc="Add users, change their passwords, remove them. The change holds for the next login.",
+    rights=ALTERS_CLUSTER,
+    served_by=ServedBy.ANY_BROKER,
 )

@@ -3,6 +3,7 @@
 from typing import Final
 
 from ...limits import MAX_CONFIGS, MAX_TOPICS
+from ..rights import ALTERS_CONFIGS
 from ..schema import (
     Api,
     array,
@@ -66,4 +67,5 @@ ALTER_CONFIGS: Final = Api(
     response=AlterConfigsResponse,
     doc="Change a topic's settings from the next append or maintenance pass on; all of them or "
     "none.",
+    rights=ALTERS_CONFIGS,
 )

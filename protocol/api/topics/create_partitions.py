@@ -3,7 +3,9 @@
 from typing import Final
 
 from ...limits import MAX_PARTITIONS, MAX_REPLICAS, MAX_TOPICS
+from ..rights import each
 from ..schema import INT32, Api, array, boolean, error_text, int16, int32, message, string
+from ..security.acl_terms import Operation, ResourceType
 
 
 @message
@@ -53,4 +55,6 @@ CREATE_PARTITIONS: Final = Api(
     response=CreatePartitionsResponse,
     doc="Give topics more partitions, never fewer. Messages stay where they are; those with a key "
     "may go to another partition from then on.",
+    rights=(each(Operation.ALTER, ResourceType.TOPIC),),
+    repeatable=False,
 )

@@ -3,6 +3,7 @@
 from typing import Final
 
 from ...limits import MAX_CONFIGS, MAX_PARTITIONS, MAX_REPLICAS, MAX_TOPICS
+from ..rights import CREATES_TOPIC, How, Need
 from ..schema import (
     INT32,
     Api,
@@ -75,4 +76,6 @@ CREATE_TOPICS: Final = Api(
     response=CreateTopicsResponse,
     doc="Create topics; each succeeds or fails by itself. Kafka's clients leave out partitions and "
     "replication factor (-1) from version 4 on; every version takes that.",
+    rights=(Need(CREATES_TOPIC, How.EACH),),
+    repeatable=False,
 )

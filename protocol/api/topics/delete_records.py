@@ -3,7 +3,9 @@
 from typing import Final
 
 from ...limits import MAX_PARTITIONS, MAX_TOPICS
+from ..rights import each
 from ..schema import Api, array, error_text, int16, int32, int64, message, string
+from ..security.acl_terms import Operation, ResourceType
 
 ALL_READABLE: Final = -1
 """Offset that stands for the high watermark: every message that can be read now."""
@@ -66,4 +68,5 @@ DELETE_RECORDS: Final = Api(
     response=DeleteRecordsResponse,
     doc="Drop every message below an offset, for good when it is answered. Bytes leave the disk "
     "by whole segments.",
+    rights=(each(Operation.DELETE, ResourceType.TOPIC),),
 )

@@ -3,7 +3,9 @@
 from typing import Final
 
 from ...limits import MAX_TOPICS
+from ..rights import each
 from ..schema import Api, Text, array, error_text, int16, int32, message, string
+from ..security.acl_terms import Operation, ResourceType
 
 
 @message
@@ -33,4 +35,6 @@ DELETE_TOPICS: Final = Api(
     request=DeleteTopicsRequest,
     response=DeleteTopicsResponse,
     doc="Delete topics; each succeeds or fails by itself.",
+    rights=(each(Operation.DELETE, ResourceType.TOPIC),),
+    repeatable=False,
 )

@@ -3,8 +3,10 @@
 from typing import Final
 
 from ...limits import MAX_CONFIGS, MAX_TOPICS
+from ..rights import When, each
 from ..schema import (
     Api,
+    ServedBy,
     Text,
     array,
     boolean,
@@ -16,6 +18,7 @@ from ..schema import (
     nullable_string,
     string,
 )
+from ..security.acl_terms import Operation, ResourceType
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
@@ -97,4 +100,9 @@ DESCRIBE_CONFIGS: Final = Api(
     request=DescribeConfigsRequest,
     response=DescribeConfigsResponse,
     doc="The settings in force, each with its source.",
+    rights=(
+        each(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, When.OF_TOPIC),
+        each(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, When.OF_BROKER),
+    ),
+    served_by=ServedBy.ANY_BROKER,
 )

@@ -3,7 +3,8 @@
 from typing import Final
 
 from ...limits import MAX_PARTITIONS, MAX_TOPICS
-from ..schema import INT32, Api, array, error_text, int8, int16, int32, message, string
+from ..rights import ALTERS_CLUSTER
+from ..schema import INT32, Api, ServedBy, array, error_text, int8, int16, int32, message, string
 
 
 @message
@@ -58,4 +59,6 @@ ELECT_LEADERS: Final = Api(
     response=ElectLeadersResponse,
     doc="Refused: one broker leads all partitions, and `horolog cluster promote` or etcd lets "
     "another one lead.",
+    rights=ALTERS_CLUSTER,
+    served_by=ServedBy.ANY_BROKER,
 )

@@ -3,6 +3,7 @@
 from typing import Final
 
 from ...limits import MAX_CONFIGS, MAX_TOPICS
+from ..rights import ALTERS_CONFIGS
 from ..schema import (
     Api,
     array,
@@ -79,4 +80,5 @@ INCREMENTAL_ALTER_CONFIGS: Final = Api(
     response=IncrementalAlterConfigsResponse,
     doc="Change those of a topic's settings that are named, from the next append or maintenance "
     "pass on; all of them or none. Version 1 is Kafka's compact encoding of the same.",
+    rights=ALTERS_CONFIGS,
 )

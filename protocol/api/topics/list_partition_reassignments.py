@@ -3,7 +3,19 @@
 from typing import Final
 
 from ...limits import MAX_PARTITIONS, MAX_REPLICAS, MAX_TOPICS
-from ..schema import INT32, Api, array, error_text, flexible, int16, int32, message, string
+from ..rights import DESCRIBES_CLUSTER
+from ..schema import (
+    INT32,
+    Api,
+    ServedBy,
+    array,
+    error_text,
+    flexible,
+    int16,
+    int32,
+    message,
+    string,
+)
 
 
 @message
@@ -64,4 +76,6 @@ LIST_PARTITION_REASSIGNMENTS: Final = Api(
     request=ListPartitionReassignmentsRequest,
     response=ListPartitionReassignmentsResponse,
     doc="The partitions whose replicas are being moved: none, ever.",
+    rights=DESCRIBES_CLUSTER,
+    served_by=ServedBy.ANY_BROKER,
 )

@@ -4,9 +4,11 @@ from typing import Final
 
 from ...limits import MAX_PARTITIONS, MAX_REPLICAS, MAX_TOPICS
 from ..operations import NOT_ASKED
+from ..rights import CREATES_TOPIC, How, Need, When, each, left_out
 from ..schema import (
     INT32,
     Api,
+    ServedBy,
     array,
     boolean,
     error_text,
@@ -18,6 +20,7 @@ from ..schema import (
     nullable_string,
     string,
 )
+from ..security.acl_terms import Operation, ResourceType
 
 
 @message
@@ -131,4 +134,10 @@ METADATA: Final = Api(
     doc="Brokers and topics. Naming a topic that does not exist creates it when the broker's "
     "`auto.create.topics.enable` is on and the request does not forbid it. Versions 8 to 10 are "
     "offered by brokers of a cluster: clients trust leader epochs from version 9 on only.",
+    rights=(
+        each(Operation.DESCRIBE, ResourceType.TOPIC, When.NAMED),
+        left_out(Operation.DESCRIBE, ResourceType.TOPIC),
+        Need(CREATES_TOPIC, How.EACH, When.MADE),
+    ),
+    served_by=ServedBy.ANY_BROKER,
 )

@@ -13,7 +13,8 @@ from horolog.protocol.records.layout import Codec
 from horolog.server.broker import Broker
 from horolog.server.dispatch import Dispatcher
 from horolog.server.handlers import HANDLERS
-from horolog.server.network.sending import Answer, AnswerInParts, Deferred
+from horolog.server.network.sending import Answer, AnswerInParts
+from horolog.server.requests import PendingAnswer
 from horolog.storage.read.file_range import FileRange
 from horolog.storage.read.reader import Reader
 from horolog.storage.read.slices import Slice
@@ -87,8 +88,8 @@ async def test_answers_are_those_of_each_alone(
         assert len(answers) == len(frames)
         for frame, answer in zip(frames, answers, strict=True):
             alone = dispatcher.answer_one(frame, CALLER)
-            assert isinstance(answer, Deferred) == isinstance(alone, Deferred)
-            if not isinstance(answer, Deferred):
+            assert isinstance(answer, PendingAnswer) == isinstance(alone, PendingAnswer)
+            if not isinstance(answer, PendingAnswer):
                 at_once += 1
                 assert whole(answer) == whole(alone)
     # Readers that have to get another format, as of batches with versions 2 and 3, wait for it.

@@ -17,7 +17,7 @@ from horolog.protocol.records.messages.sets import NewRecord
 from horolog.server.broker import Broker
 from horolog.server.dispatch import Dispatcher
 from horolog.server.handlers import HANDLERS
-from horolog.server.network.sending import Deferred
+from horolog.server.requests import PendingAnswer
 from horolog.storage.log.segment import Segment
 from horolog.storage.read import reader, search
 from horolog.testing.clock import ManualClock
@@ -40,7 +40,7 @@ async def all_answers(dispatcher: Dispatcher, frames: list[bytes]) -> list[bytes
     """The answers to requests that came together, when all are made."""
     made = []
     for answer in answers_to(dispatcher, frames):
-        while isinstance(answer, Deferred):
+        while isinstance(answer, PendingAnswer):
             assert isinstance(answer.ready, asyncio.Future)
             await answer.ready
             answer = answer.make()

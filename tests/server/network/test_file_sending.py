@@ -17,9 +17,8 @@ from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.server.broker import Broker
-from horolog.server.handlers.fetch import STRETCH_BYTES
 from horolog.server.network.connection import Connection
-from horolog.server.network.file_sending import FileSender
+from horolog.server.network.file_sending import MIN_FILE_RANGE_BYTES, FileSender
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
@@ -124,7 +123,7 @@ def peer_of(client: socket.socket) -> str:
 
 
 @pytest.mark.parametrize(
-    "size", [STRETCH_BYTES - 1, STRETCH_BYTES, 65_536, ALL_BYTES - 1, ALL_BYTES]
+    "size", [MIN_FILE_RANGE_BYTES - 1, MIN_FILE_RANGE_BYTES, 65_536, ALL_BYTES - 1, ALL_BYTES]
 )
 async def test_the_bytes_are_those_of_a_copy(
     client: Wire, files: FaultyFiles, filled: bytes, size: int
@@ -136,7 +135,7 @@ async def test_the_bytes_are_those_of_a_copy(
     files.fail("duplicate", errno.EMFILE)
     client.send_bytes(everything(size))
     assert await client.frame() == sent
-    assert files.heal() == (size < STRETCH_BYTES)
+    assert files.heal() == (size < MIN_FILE_RANGE_BYTES)
     assert filled[: min(size, MIB)] in sent
 
 

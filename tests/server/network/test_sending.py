@@ -5,12 +5,13 @@ import asyncio
 import pytest
 
 from horolog.server.network.held_memory import FREE_BYTES
-from horolog.server.network.sending import AnswerQueue, Deferred
+from horolog.server.network.sending import AnswerQueue
+from horolog.server.requests import PendingAnswer
 
 NO_LIMIT = 1 << 30
 
 
-def come(answer: Deferred) -> None:
+def come(answer: PendingAnswer) -> None:
     """What an answer waits for is there."""
     assert isinstance(answer.ready, asyncio.Future)
     answer.ready.set_result(None)
@@ -26,13 +27,13 @@ class Turns:
         self.count += 1
 
 
-def deferred(data: bytes | None, made: list[bytes | None] | None = None) -> Deferred:
+def deferred(data: bytes | None, made: list[bytes | None] | None = None) -> PendingAnswer:
     def make() -> bytes | None:
         if made is not None:
             made.append(data)
         return data
 
-    return Deferred(asyncio.get_running_loop().create_future(), make)
+    return PendingAnswer(asyncio.get_running_loop().create_future(), make)
 
 
 async def settle() -> None:
@@ -55,7 +56,7 @@ async def test_answers_at_once_are_taken_together() -> None:
 async def test_an_answer_to_several_requests_counts_as_so_many() -> None:
     queue = AnswerQueue(Turns())
     ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    several = Deferred(ready, lambda: b"12345", requests=5)
+    several = PendingAnswer(ready, lambda: b"12345", requests=5)
     for answer in (b"0", several, b"6", deferred(b"7")):
         queue.add(answer)
     assert queue.unanswered == 7
@@ -158,7 +159,7 @@ async def test_a_deferred_answer_may_be_deferred_again() -> None:
     turns = Turns()
     queue = AnswerQueue(turns)
     second = deferred(b"at last")
-    first = Deferred(asyncio.get_running_loop().create_future(), lambda: second)
+    first = PendingAnswer(asyncio.get_running_loop().create_future(), lambda: second)
     queue.add(first)
     queue.add(b"behind")
     come(first)
@@ -175,7 +176,7 @@ async def test_a_deferred_answer_may_be_deferred_again() -> None:
 async def test_hurrying_ends_only_the_waits_that_may_be_ended() -> None:
     queue = AnswerQueue(Turns())
     patient = deferred(b"needs its sync")
-    hasty = Deferred(
+    hasty = PendingAnswer(
         asyncio.get_running_loop().create_future(), lambda: b"what there is", may_hurry=True
     )
     queue.add(patient)
@@ -210,7 +211,7 @@ async def test_an_answer_that_is_deferred_again_counts_again() -> None:
     queue = AnswerQueue(Turns())
     second = deferred(b"2")
     second.work_bytes, second.is_large = 7, True
-    first = Deferred(
+    first = PendingAnswer(
         asyncio.get_running_loop().create_future(), lambda: second, work_bytes=5, is_large=True
     )
     queue.add(first)

@@ -22,10 +22,11 @@ from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.limits import LENGTH_BYTES, MAX_INTERVALS
 from horolog.server import weights
 from horolog.server.broker import Broker
-from horolog.server.handlers.base import Call, Later, Services
+from horolog.server.handlers.base import Call, Services
 from horolog.server.network import connection
 from horolog.server.network.held_memory import FREE_BYTES
 from horolog.server.network.sending import MOST_LARGE
+from horolog.server.requests import PendingAnswer
 from horolog.server.weights import weight_of
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import (
@@ -51,10 +52,10 @@ class Begun:
     def __init__(self) -> None:
         self.futures: list[asyncio.Future[Any]] = []
 
-    def __call__(self, services: Services, request: Any, call: Call) -> Later:
+    def __call__(self, services: Services, request: Any, call: Call) -> PendingAnswer:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.futures.append(future)
-        return Later(future, lambda: DescribeLogResponse(topics=[]))
+        return PendingAnswer(future, lambda: DescribeLogResponse(topics=[]))
 
     def __len__(self) -> int:
         return len(self.futures)

@@ -1,4 +1,4 @@
-"""Where a fetch goes on reading: windows of time, and what has to be loaded before it can."""
+"""Time windows of a fetch: the position at which it reads on, and what it loads before that."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -10,7 +10,7 @@ from ...protocol.errors import HorologError, InvalidRequest
 from ...storage.log.log import Log
 from ...storage.read.readable_segment import FarAway
 from ...storage.read.reader import Reader
-from ...storage.read.windows import Place, TimeWindow
+from ...storage.read.windows import TimeWindow, WindowPosition
 from ..parking import Partition
 from .base import Services
 
@@ -19,14 +19,14 @@ CHECKED_MAX: Final = 8
 
 
 def partitions_of(request: FetchRequest) -> Iterator[Partition]:
-    """Every partition that a fetch names, as often as it does."""
+    """The partitions that a fetch names, repeated ones included."""
     for topic in request.topics:
         for partition in topic.partitions:
             yield topic.name, partition.partition
 
 
 def doubted_by(request: FetchRequest) -> list[tuple[str, FetchPartition]]:
-    """Partitions of which a reader says that what it got was damaged."""
+    """Partitions for which the client reports damage in what it received."""
     return [
         (topic.name, partition)
         for topic in request.topics
@@ -36,7 +36,7 @@ def doubted_by(request: FetchRequest) -> list[tuple[str, FetchPartition]]:
 
 
 async def check_stored(services: Services, doubted: Sequence[tuple[str, FetchPartition]]) -> None:
-    """Check the segments that a reader doubts. What is found the fetch meets, too."""
+    """Check the segments that a client doubts. The fetch that follows meets what this finds."""
     for topic, wanted in doubted[:CHECKED_MAX]:
         with suppress(HorologError, OSError):
             log = services.logs.find(topic, wanted.partition)
@@ -44,7 +44,7 @@ async def check_stored(services: Services, doubted: Sequence[tuple[str, FetchPar
 
 
 def append_times_loaded(services: Services, request: FetchRequest) -> bool:
-    """Whether the append times of everything that a fetch reads are in memory."""
+    """Whether the append times of all sets that a fetch reads are in memory."""
     for topic in request.topics:
         for partition in topic.partitions:
             with suppress(HorologError, OSError):  # Reading raises the same, and answers with it.
@@ -55,10 +55,10 @@ def append_times_loaded(services: Services, request: FetchRequest) -> bool:
 
 
 async def get_ready(
-    services: Services, request: FetchRequest, look: Callable[[Reader, int], bool]
+    services: Services, request: FetchRequest, is_ready: Callable[[Reader, int], bool]
 ) -> None:
-    """Have the logs prepared, and looked at until `look` has no more to do, a bounded piece of work
-    at a time. What fails here fails again when it is read, and is answered then."""
+    """Prepare the logs of a fetch, and work in bounded pieces until `is_ready` is true of each.
+    An error here occurs again when the fetch reads, and is answered then."""
     turns = services.work.turns()
     unprepared: dict[Log, None] = {}
     for partition in partitions_of(request):
@@ -69,26 +69,31 @@ async def get_ready(
         for wanted in topic.partitions:
             with suppress(HorologError, OSError):
                 log = services.logs.find(topic.name, wanted.partition)
-                while not look(log.reader, wanted.fetch_offset):
+                while not is_ready(log.reader, wanted.fetch_offset):
                     await turns.give_way()
                 if has_window(wanted):
-                    place = _look_for(log, wanted, log.high_watermark)
-                    if place.unready is not None and wanted.window_by == BY_APPEND:
-                        while not log.reader.append_times_loaded(place.offset):
+                    position = _position_in(log, wanted, log.high_watermark)
+                    if position.unready is not None and wanted.window_by == BY_APPEND:
+                        while not log.reader.append_times_loaded(position.offset):
                             await turns.give_way()
-                    elif place.unready is not None:
-                        await services.time_maps.make(log, place.unready)
+                    elif position.unready is not None:
+                        await services.time_maps.make(log, position.unready)
             await turns.give_way()
 
 
 def has_window(wanted: FetchPartition) -> bool:
-    """Whether only messages of some time are wanted."""
+    """Whether the client wants only the messages of a time window."""
     return wanted.window_from_ms >= 0 or wanted.window_until_ms >= 0
 
 
-def place_of(log: Log, wanted: FetchPartition, *, committed: bool, far: bool) -> Place:
-    """Where to go on with the window of a partition. Raises `FarAway` without `far` where something
-    has to be made ready first, `InvalidRequest`, and what looking raises."""
+def find_position(
+    log: Log, wanted: FetchPartition, *, committed: bool, far: bool
+) -> WindowPosition:
+    """The position at which to read on in the window of a partition.
+
+    Raises `FarAway` without `far` where the log has to be prepared first, `InvalidRequest`, and
+    the errors of reading an index.
+    """
     if wanted.window_by not in ("", BY_TIMESTAMP, BY_APPEND):
         raise InvalidRequest(
             f"window_by is {wanted.window_by!r}; it must be {BY_TIMESTAMP!r} or {BY_APPEND!r}, or "
@@ -98,19 +103,21 @@ def place_of(log: Log, wanted: FetchPartition, *, committed: bool, far: bool) ->
         raise FarAway
     end_offset = log.last_stable_offset if committed else log.high_watermark
     if not log.log_start_offset <= wanted.fetch_offset < end_offset:
-        return Place(wanted.fetch_offset, end_offset, 0)
-    place = _look_for(log, wanted, end_offset)
-    if place.unready is None:
-        return place
+        return WindowPosition(wanted.fetch_offset, end_offset, 0)
+    position = _position_in(log, wanted, end_offset)
+    if position.unready is None:
+        return position
     if not far:
         raise FarAway
-    if place.offset > wanted.fetch_offset:
-        return place
-    # The map could not be made: the whole segment that it is of is read.
-    return Place(place.offset, min(place.unready.next_offset, end_offset), place.skipped_bytes)
+    if position.offset > wanted.fetch_offset:
+        return position
+    # The time map could not be made: its whole segment is read.
+    return WindowPosition(
+        position.offset, min(position.unready.next_offset, end_offset), position.skipped_bytes
+    )
 
 
-def _look_for(log: Log, wanted: FetchPartition, end_offset: int) -> Place:
+def _position_in(log: Log, wanted: FetchPartition, end_offset: int) -> WindowPosition:
     window = TimeWindow.between(wanted.window_from_ms, wanted.window_until_ms)
     if wanted.window_by == BY_APPEND:
         return log.windows.place_by_append(wanted.fetch_offset, window, end_offset)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.server.afterwards import Afterwards
+from horolog.server.deferrals import Deferrals
 from horolog.server.outcomes import NO_ERROR_NAME
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import create_topic, message_set, produce
@@ -15,19 +15,19 @@ from horolog.testing.wire import wire
 def test_steps_are_done_in_their_order_and_once() -> None:
     asked: list[Callable[[], None]] = []
     done: list[int] = []
-    afterwards = Afterwards(asked.append)
+    deferrals = Deferrals(asked.append)
 
     def step(number: int) -> None:
         done.append(number)
         if number == 1:
-            afterwards.add(step, 3)
+            deferrals.add(step, 3)
 
-    afterwards.add(step, 1)
-    afterwards.add(step, 2)
+    deferrals.add(step, 1)
+    deferrals.add(step, 2)
     assert (len(asked), done) == (1, [])
     asked.pop()()
     assert done == [1, 2, 3]
-    afterwards.add(step, 4)
+    deferrals.add(step, 4)
     while asked:
         asked.pop(0)()
     assert done == [1, 2, 3, 4]
@@ -36,14 +36,14 @@ def test_steps_are_done_in_their_order_and_once() -> None:
 def test_a_step_that_fails_keeps_no_other_from_being_done() -> None:
     asked: list[Callable[[], None]] = []
     done: list[str] = []
-    afterwards = Afterwards(asked.append)
+    deferrals = Deferrals(asked.append)
 
     def fail() -> None:
         raise ValueError("no number")
 
-    afterwards.add(done.append, "before")
-    afterwards.add(fail)
-    afterwards.add(done.append, "behind")
+    deferrals.add(done.append, "before")
+    deferrals.add(fail)
+    deferrals.add(done.append, "behind")
     with pytest.raises(ValueError, match="no number"):
         asked.pop()()
     asked.pop()()

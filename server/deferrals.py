@@ -1,9 +1,9 @@
-"""What is done once the answers of a turn of the event loop are on their way: nobody waits for it.
+"""Work that is put off until the answers of a turn of the event loop are on their way.
 
-What is answered in a turn is sent at its end, and callbacks that were asked for in it run behind
-that, before anything that comes later is heard. What is counted there delays no answer, and whoever
-reads the counts does so later still. What is given to a step lives until the step is done, so that
-freeing it delays none either.
+A connection sends the answers of a turn at its end; callbacks that were asked for in the turn run
+behind that, and before anything that is received later is handled. So what is counted there delays
+no answer, and a client that reads the counts finds its own request in them. The arguments of a step
+live until the step is done, so that freeing them delays no answer either.
 """
 
 from collections import deque
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Afterwards:
-    """Steps, done in their order."""
+class Deferrals:
+    """Steps that are put off, and then run in their order."""
 
     __slots__ = ("_call_soon", "_steps")
 
@@ -21,7 +21,7 @@ class Afterwards:
         self._steps: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
 
     def add(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Have `step(*arguments)` done."""
+        """Put off `step(*arguments)`."""
         if not self._steps:
             self._call_soon(self._run)
         self._steps.append((step, arguments))

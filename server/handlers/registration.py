@@ -1,0 +1,42 @@
+"""Registers the function that answers a request: `@handles(API)` stands above it."""
+
+import sys
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from ...protocol.api.schema import Api
+from .base import Handler, HandlerOfMany, list_of_one
+
+H = TypeVar("H", bound=Handler)
+
+handlers: Final[dict[int, Handler]] = {}
+"""By the key of the request."""
+
+handlers_of_many: Final[dict[int, HandlerOfMany]] = {}
+"""By the key of the request, for requests that are answered in bulk."""
+
+most_at_a_time: Final[dict[int, int]] = {}
+"""How many requests a handler of many takes in one call."""
+
+
+def handles(api: Api) -> Callable[[H], H]:
+    """Register the handler of a request."""
+
+    def register(handler: H) -> H:
+        assert api.key not in handlers, f"{api.name} has two handlers"
+        handlers[api.key] = handler
+        return handler
+
+    return register
+
+
+def handles_many(api: Api, *, most: int = sys.maxsize) -> Callable[[HandlerOfMany], HandlerOfMany]:
+    """Register the handler of requests of one kind that arrived together: at most `most` in one
+    call."""
+
+    def register(handle_many: HandlerOfMany) -> HandlerOfMany:
+        handles(api)(list_of_one(handle_many))
+        handlers_of_many[api.key], most_at_a_time[api.key] = handle_many, most
+        return handle_many
+
+    return register
