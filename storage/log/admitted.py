@@ -69,7 +69,7 @@ class Admitted(msgspec.Struct):
     """Those that its messages had when it was sent, as far as they are known."""
     spans: bytes | SetSpans = b""
     """The same as rows of a time map: of compressed sets whose times are not close together
-    (`time_spans`), and of usual sets, whose times the walk noted (`take_usual`)."""
+    (`time_spans`), and of usual sets, whose times the walk noted (`take_unchanged`)."""
 
     @property
     def count(self) -> int:

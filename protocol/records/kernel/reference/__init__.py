@@ -52,7 +52,7 @@ from .times import (
     time_map_extent,
     time_map_runs,
 )
-from .usual import UsualSets, producer_numbers, take_usual
+from .unchanged import UnchangedSets, producer_numbers, take_unchanged
 from .walk import (
     Walk,
     batch_problem,
@@ -81,7 +81,7 @@ __all__ = [
     "RequestReader",
     "SetEncoder",
     "TextLimits",
-    "UsualSets",
+    "UnchangedSets",
     "Walk",
     "append_entries",
     "batch_problem",
@@ -109,7 +109,7 @@ __all__ = [
     "scan_timestamp",
     "split_frames",
     "stamp",
-    "take_usual",
+    "take_unchanged",
     "time_blocks",
     "time_map_counts",
     "time_map_extent",
