@@ -77,7 +77,7 @@ keeps its own."""
 
 
 class Rewritten(NamedTuple):
-    """What came of a run of records that became messages."""
+    """Result of converting a run of records to messages."""
 
     messages: int
     headers: int

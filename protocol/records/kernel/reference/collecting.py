@@ -11,7 +11,7 @@ W = TypeVar("W")
 
 
 class ByteRoom:
-    """So many bytes may be taken at a time, and none by who asks while others wait (`held`)."""
+    """Byte budget of waiting messages; it grants nothing while it is `held`."""
 
     __slots__ = ("held", "limit_bytes", "taken_bytes")
 

@@ -26,7 +26,7 @@ _INTEGER_BYTES: Final[dict[str, int]] = {
 Frame = bytes | bytearray | memoryview
 
 
-class _Place:
+class _FramePosition:
     """How far a frame was read."""
 
     def __init__(self, frame: Frame, at: int, room: int) -> None:
@@ -72,7 +72,7 @@ class FieldReader:
         self._item_bytes = item_bytes
         self._item_values = item_values
 
-    def read(self, place: _Place) -> Any:
+    def read(self, place: _FramePosition) -> Any:
         kind = self._kind
         if kind in _INTEGER_BYTES:
             value = place.integer(_INTEGER_BYTES[kind])
@@ -93,7 +93,7 @@ class FieldReader:
             return str(content, "utf-8")
         return content if kind == FieldKind.VIEW else bytes(content)
 
-    def _items(self, item: "FieldReader", place: _Place, count: int) -> list[Any]:
+    def _items(self, item: "FieldReader", place: _FramePosition, count: int) -> list[Any]:
         place.room -= count * self._item_values
         if count * self._item_bytes > len(place.view) - place.at or place.room < 0:
             raise Unreadable
@@ -116,7 +116,7 @@ class MessageReader:
 
         `room` is how many values arrays may have. Raises `Unreadable` or `UnicodeDecodeError`.
         """
-        place = _Place(data, at, room)
+        place = _FramePosition(data, at, room)
         return self.fields(place), place.at, place.room
 
     def whole(self, begin: bytes, room: int, data: Frame) -> Any:
@@ -131,11 +131,11 @@ class MessageReader:
             return None
         return message if end == len(data) else None
 
-    def fields(self, place: _Place) -> Any:
+    def fields(self, place: _FramePosition) -> Any:
         return self._struct(**{name: reader.read(place) for name, reader in self._fields})
 
 
-class Output:
+class FrameOutput:
     """Bytes that were written, and record sets between them, which stay where they are."""
 
     def __init__(self) -> None:
@@ -195,7 +195,7 @@ class FieldWriter:
         self._message = message
         self._item = item
 
-    def write(self, value: Any, output: Output) -> None:
+    def write(self, value: Any, output: FrameOutput) -> None:
         kind = self._kind
         if kind in _INTEGER_BYTES:
             output.put_integer(
@@ -247,7 +247,7 @@ class FrameWriter(ABC):
         return b"".join(frames)
 
     @abstractmethod
-    def _written(self, values: Sequence[Any]) -> Output:
+    def _written(self, values: Sequence[Any]) -> FrameOutput:
         """The values behind the place of a length."""
 
 
@@ -260,14 +260,14 @@ class MessageWriter(FrameWriter):
             raise ValueError(f"a message has more than {MOST_FIELDS} fields")
         self._fields = fields
 
-    def _written(self, values: Sequence[Any]) -> Output:
+    def _written(self, values: Sequence[Any]) -> FrameOutput:
         check_count(values, self._fields)
-        output = Output()
+        output = FrameOutput()
         for (_, writer), value in zip(self._fields, values, strict=True):
             writer.write(value, output)
         return output
 
-    def fields(self, message: Any, output: Output) -> None:
+    def fields(self, message: Any, output: FrameOutput) -> None:
         for name, writer in self._fields:
             writer.write(getattr(message, name), output)
 

@@ -12,7 +12,7 @@ from msgspec.msgpack import encode
 
 from ..terms import MOST_FIELDS, FieldKind
 from .bytes import LARGEST_INT64
-from .fields import FLOAT, FrameWriter, Output, check_count
+from .fields import FLOAT, FrameOutput, FrameWriter, check_count
 
 _MOST_NAME_BYTES: Final = 31
 
@@ -63,7 +63,7 @@ class PackedField:
         self._message = message
         self._item = item
 
-    def write(self, value: Any, output: Output) -> None:
+    def write(self, value: Any, output: FrameOutput) -> None:
         if self._message is not None:
             self._message.fields(value, output)
         elif self._item is not None and value is not None:
@@ -104,15 +104,15 @@ class PackedMessage(FrameWriter):
             raise ValueError(f"a name of a field has more than {_MOST_NAME_BYTES} bytes")
         self._fields = fields
 
-    def _written(self, values: Sequence[Any]) -> Output:
+    def _written(self, values: Sequence[Any]) -> FrameOutput:
         check_count(values, self._fields)
-        output = Output()
+        output = FrameOutput()
         output.put(_items_head(0x90, 0xDC, len(self._fields)))
         for (_, writer, _), value in zip(self._fields, values, strict=True):
             writer.write(value, output)
         return output
 
-    def fields(self, message: Any, output: Output) -> None:
+    def fields(self, message: Any, output: FrameOutput) -> None:
         written = [
             (name, writer, value)
             for name, writer, left_out in self._fields

@@ -38,7 +38,7 @@ whole ones of the next, and minutes, hours and days are among them, which people
 ROW_NUMBERS: Final = 6
 
 
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     """Messages whose times are from `low` to `high`, both of which occur."""
 
     low: int
@@ -118,11 +118,13 @@ def _times_of(view: memoryview, position: int, entry: Entry) -> list[int] | None
 
 def _rows(times: Sequence[int], log_bytes: int, offsets: int) -> list[int]:
     counts = Counter(times).items()
-    spans, joined_ms = _few(Span(time, time, messages) for time, messages in counts if time >= 0)
+    spans, joined_ms = _few(
+        TimeSpan(time, time, messages) for time, messages in counts if time >= 0
+    )
     rows = [(span, joined_ms) for span in spans]
     untimed = sum(time < 0 for time in times)
     if untimed or not spans:
-        rows.insert(0, (Span(-1, -1, untimed), 1))
+        rows.insert(0, (TimeSpan(-1, -1, untimed), 1))
     numbers = [number for span, joined_ms in rows for number in (0, 0, *span, joined_ms)]
     numbers[-ROW_NUMBERS : 2 - ROW_NUMBERS] = log_bytes, offsets
     return numbers
@@ -138,7 +140,7 @@ def time_blocks(
     `whole`. Raises `ValueError` for what is no row.
     """
     numbers = int64s(appends)
-    blocks, ended, spans = bytearray(), 0, list[Span]()
+    blocks, ended, spans = bytearray(), 0, list[TimeSpan]()
     made = made_bytes = made_offsets = made_untimed = 0
     times_ms = list[int]()
     log_bytes = offsets = untimed = joined_ms = 0
@@ -151,7 +153,7 @@ def time_blocks(
         if low < 0:
             untimed += messages
         else:
-            spans.append(Span(low, high, messages))
+            spans.append(TimeSpan(low, high, messages))
         sound = min(size, added) >= 0 and (size > 0) == (added > 0) and low <= high
         sound = sound and messages >= (low >= 0) and (low < 0) == (high < 0)
         if not sound or max(log_bytes, offsets, untimed) > LARGEST_INT64:
@@ -172,7 +174,9 @@ def time_blocks(
     return bytes(blocks), ended, extent
 
 
-def _block(found: list[Span], log_bytes: int, offsets: int, untimed: int, joined_ms: int) -> bytes:
+def _block(
+    found: list[TimeSpan], log_bytes: int, offsets: int, untimed: int, joined_ms: int
+) -> bytes:
     if untimed + sum(span.messages for span in found) > offsets:
         raise ValueError("a block of more messages than offsets")
     found, _ = _few(found, joined_ms)
@@ -184,7 +188,7 @@ def _block(found: list[Span], log_bytes: int, offsets: int, untimed: int, joined
     return b"".join(map(_varint, numbers))
 
 
-def _few(spans: Iterable[Span], joined_ms: int = 1) -> tuple[list[Span], int]:
+def _few(spans: Iterable[TimeSpan], joined_ms: int = 1) -> tuple[list[TimeSpan], int]:
     """Spans joined in the shortest length of time from `joined_ms` on for which there are few
     enough, and that."""
     found = sorted(spans, key=lambda span: span.low)
@@ -202,15 +206,17 @@ def int64s(numbers: "bytes | bytearray | array[int]") -> Sequence[int]:
     return view.cast("B").cast("q") if view.nbytes else ()
 
 
-def _joined(spans: Iterable[Span], width_ms: int) -> list[Span]:
+def _joined(spans: Iterable[TimeSpan], width_ms: int) -> list[TimeSpan]:
     """Spans that rise, with those joined that overlap, and those that are in one length of time."""
-    joined: list[Span] = []
+    joined: list[TimeSpan] = []
     for span in spans:
         into = joined[-1] if joined else None
         if into is not None and (
             span.low <= into.high or span.high // width_ms == into.low // width_ms
         ):
-            joined[-1] = Span(into.low, max(into.high, span.high), into.messages + span.messages)
+            joined[-1] = TimeSpan(
+                into.low, max(into.high, span.high), into.messages + span.messages
+            )
         else:
             joined.append(span)
     return joined

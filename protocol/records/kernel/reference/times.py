@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from .spans import Span, int64s
+from .spans import TimeSpan, int64s
 
 _LARGEST: Final = 2**63 - 1
 _BITS: Final = 63
@@ -50,7 +50,7 @@ class MapBlock(NamedTuple):
     next_offset: int
     untimed: int
     """Messages without a time."""
-    spans: list[Span]
+    spans: list[TimeSpan]
     map_position: int
     """Where the map says it."""
     map_end: int
@@ -82,7 +82,7 @@ def time_map_blocks(time_map: bytes, base_offset: int) -> Iterator[MapBlock]:
                 raise ValueError("the blocks of the time map add up to more than 63 bits")
             if untimed > offsets:
                 raise ValueError(_TOO_MANY)
-            spans: list[Span] = []
+            spans: list[TimeSpan] = []
             left, before_ms = offsets - untimed, 0
             for _ in range(count):
                 low = before_ms + next(numbers)[0]
@@ -95,7 +95,7 @@ def time_map_blocks(time_map: bytes, base_offset: int) -> Iterator[MapBlock]:
                 left -= messages
                 if left < 0:
                     raise ValueError(_TOO_MANY)
-                spans.append(Span(low, high, messages))
+                spans.append(TimeSpan(low, high, messages))
                 before_ms = high
         except (StopIteration, RuntimeError):
             raise ValueError(_CUT_OFF) from None
