@@ -45,7 +45,7 @@ _SCALAR, _FOREIGN = -1, -2
 
 
 class PackedField:
-    """Writes one field, or one item of an array."""
+    """Encodes one field, or one item of an array."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class PackedField:
     ) -> None:
         """`kind` is a `FieldKind`; `clip` cuts a text that may be too long.
 
-        A message has its writer, an array that of its items.
+        `message` is the writer of a message, `item` that of the items of an array.
         """
         self._kind = kind
         self._clip = clip
@@ -93,11 +93,11 @@ class PackedField:
 
 
 class PackedMessage(FrameWriter):
-    """Writes messages of one class in one version; frames of them are arrays of their values."""
+    """Encodes messages of one class in one version; a frame is an array of their values."""
 
     def __init__(self, fields: Sequence[tuple[str, PackedField, tuple[Any, ...]]]) -> None:
-        """`fields` are, in their order, a name, its writer and a tuple: of the one value with which
-        the field is left out, or empty."""
+        """`fields` are, in order, a name, a writer and a tuple: of the one value with which the
+        field is left out, or empty."""
         if len(fields) > MOST_FIELDS:
             raise ValueError(f"a message has more than {MOST_FIELDS} fields")
         if any(len(name) > _MOST_NAME_BYTES for name, _, _ in fields):
@@ -128,17 +128,17 @@ class TextLimits:
     """How many bytes the texts of a message may have."""
 
     def __init__(self, limits: "Sequence[tuple[str, int | TextLimits]]") -> None:
-        """By the names of fields, of which each is `None`, a text or a list of texts; or a message
-        or a list of messages, which have limits of their own."""
+        """`limits` are pairs of a field's name and its limit. A field is `None`, a text or a list
+        of texts; or a message or a list of messages, whose limit is a `TextLimits`."""
         if len(limits) > MOST_FIELDS:
             raise ValueError(f"a message has more than {MOST_FIELDS} fields")
         self._limits = limits
         smallest = (one.shortest if isinstance(one, TextLimits) else one for _, one in limits)
         self.shortest: int = min(smallest, default=2**63 - 1)
-        """The least of the limits: what is no longer holds no text that is too long."""
+        """The smallest limit: a shorter frame has no text that is too long."""
 
     def check(self, message: Any) -> None:
-        """Raise `ValueError` for a text of too many bytes."""
+        """Raise `ValueError` for a text above its limit."""
         for name, limit in self._limits:
             value = getattr(message, name)
             for each in value if isinstance(value, list) else () if value is None else (value,):
@@ -149,7 +149,7 @@ class TextLimits:
 
 
 class RequestReader:
-    """Reads whole requests of one kind, frame by frame."""
+    """Decodes requests of one kind in one version."""
 
     def __init__(
         self,
@@ -160,14 +160,14 @@ class RequestReader:
         most_depth: int,
         texts: TextLimits,
     ) -> None:
-        """Frames begin with `begin`, are one value within the limits of `packed_fault`, and are
-        what `decode` gives, with `texts` that are short enough. It raises one of `wrong` for what
-        is none, of which `ValueError` is one."""
+        """A frame starts with `begin`, keeps the limits of `packed_fault`, is decoded by `decode`
+        and keeps the limits `texts`. `decode` raises one of `wrong` for other bytes; `ValueError`
+        is one of them."""
         self._decode, self._wrong, self._texts = decode, wrong, texts
         self._begin, self._most_values, self._most_depth = begin, most_values, most_depth
 
     def read(self, frame: bytes | bytearray | memoryview) -> Any:
-        """The request of a frame; `None` where it is none of this kind."""
+        """The request in a frame; `None` if it is not one of this kind."""
         if frame[: len(self._begin)] != self._begin:
             return None
         if packed_fault(frame, self._most_values, self._most_depth) is not None:
