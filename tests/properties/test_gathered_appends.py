@@ -179,6 +179,7 @@ def test_sets_appended_as_one_are_as_if_appended_one_by_one(
         assert known_of(gathered) == known_of(each)
 
 
+@pytest.mark.usefixtures("fast_path")
 def test_a_message_that_lies_in_two_sets_is_in_neither() -> None:
     """Joined they would be good."""
     whole = bytes(build_set([NewRecord(b"value", timestamp_ms=1)]))
@@ -192,6 +193,7 @@ def test_a_message_that_lies_in_two_sets_is_in_neither() -> None:
         assert together.first_offsets == [1, 2, 4]
 
 
+@pytest.mark.usefixtures("fast_path")
 @pytest.mark.parametrize(("unusual", "together"), [(1, 3), (ALONE_MAX - 1, 3), (ALONE_MAX, 1)])
 def test_unusual_sets_are_admitted_alone_in_their_place(unusual: int, together: int) -> None:
     """And those around them as many at a time as there are, unless most are unusual."""
