@@ -19,7 +19,7 @@ MODULE: Final = "compiled"
 SOURCES: Final = (
     "compiled.pyx",
     "bytes.pxi",
-    "usual.pxi",
+    "unchanged.pxi",
     "rows.pxi",
     "search.pxi",
     "walk.pxi",

@@ -14,7 +14,7 @@ from types import ModuleType
 from ..protocol.records import kernel
 from ..protocol.records.kernel import reference
 from ..protocol.records.kernel.terms import OWN, Offsets
-from ..protocol.records.layout import BATCH_OVERHEAD, NO_TIMESTAMP
+from ..protocol.records.layout import BATCH_MAGIC, BATCH_OVERHEAD, NO_TIMESTAMP
 from ..protocol.records.messages.sets import NewRecord, build_set
 from ..storage.index.time_map import BLOCK_BYTES, CLOSE_MS
 from ..times import INT64_MAX
@@ -109,35 +109,56 @@ def _walk(value_bytes: int, count: int, apart_ms: int) -> OfForm:
 
 
 def _take(value_bytes: int, count: int, magic: int) -> OfForm:
-    """As a broker admits a set that it stores as it was sent: all that it does per message."""
+    """As a broker admits a set that it stores as it was sent: all that it does per message. The
+    Python form has no fast path."""
     data = build_set(_records(value_bytes, count, 0), magic=magic)
 
     def run(module: ModuleType) -> object:
-        found = module.take_usual(
-            [data],
-            base_offset=5,
-            now_ms=NOW_MS,
-            magics=1 << magic,
-            append_time_ms=NO_TIMESTAMP,
-            lowest_ms=0,
-            highest_ms=INT64_MAX,
-            entry_max_bytes=len(data),
-            room_bytes=len(data),
-            marks_max=100,
-            interval_bytes=4096,
-            since_bytes=0,
-            largest_ms=NO_TIMESTAMP,
-            magic=magic,
-            segment_offset=0,
-            segment_position=0,
-            close_ms=CLOSE_MS,
-            block_bytes=BLOCK_BYTES,
-        )
-        if found is None:
-            raise ValueError("the set is not stored as it was sent")
-        return found
+        return (_plain_admission if module is reference else _fast_path)(module, data, magic)
 
     return run
+
+
+def _fast_path(module: ModuleType, data: bytearray, magic: int) -> object:
+    found = module.take_unchanged(
+        [data],
+        base_offset=5,
+        now_ms=NOW_MS,
+        magics=1 << magic,
+        append_time_ms=NO_TIMESTAMP,
+        lowest_ms=0,
+        highest_ms=INT64_MAX,
+        entry_max_bytes=len(data),
+        room_bytes=len(data),
+        marks_max=100,
+        interval_bytes=4096,
+        since_bytes=0,
+        largest_ms=NO_TIMESTAMP,
+        magic=magic,
+        segment_offset=0,
+        segment_position=0,
+        close_ms=CLOSE_MS,
+        block_bytes=BLOCK_BYTES,
+    )
+    if found is None:
+        raise ValueError("the set is not stored as it was sent")
+    return found
+
+
+def _plain_admission(module: ModuleType, data: bytearray, magic: int) -> object:
+    size = len(data)
+    found = module.walk(
+        *(data, 0, size),
+        offsets=Offsets.ASSIGN,
+        base_offset=5,
+        now_ms=NOW_MS,
+        interval_bytes=4096,
+    )
+    if magic == BATCH_MAGIC:
+        module.check_records(
+            data, BATCH_OVERHEAD, size, base_timestamp_ms=NOW_MS - 3, now_ms=NOW_MS
+        )
+    return found
 
 
 def _scan(value_bytes: int, count: int) -> OfForm:

@@ -148,7 +148,7 @@ class UnsupportedSaslMechanism(CodedError, code=33, name="UNSUPPORTED_SASL_MECHA
 
 
 class IllegalSaslState(CodedError, code=34, name="ILLEGAL_SASL_STATE"):
-    """The request does not belong in this state of a login."""
+    """The request is not allowed in this state of a login."""
 
 
 class UnsupportedVersion(CodedError, code=35, name="UNSUPPORTED_VERSION"):

@@ -246,6 +246,17 @@ def require_program() -> Callable[[str], str]:
     return require
 
 
+@pytest.fixture
+def fast_path() -> None:
+    """For tests of sets that are appended together, which only the compiled kernel does. Without it
+    they skip, or fail under `HOROLOG_REQUIRE=all`."""
+    from horolog.compiled import kernel_form
+
+    if kernel_form() != "compiled":
+        missing = pytest.fail if os.environ.get("HOROLOG_REQUIRE") == "all" else pytest.skip
+        missing("the kernel is not compiled; make setup does it where a C compiler is")
+
+
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory

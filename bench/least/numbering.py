@@ -3,7 +3,7 @@ and their latencies are counted."""
 
 from typing import Final
 
-from ...protocol.records.kernel import UsualSets, take_usual
+from ...protocol.records.kernel import UnchangedSets, take_unchanged
 from ...storage.files import Buffer
 from ...times import INT64_MAX
 
@@ -11,10 +11,10 @@ _FORMATS: Final = 0b111
 _NO_LIMIT: Final = 1 << 30
 
 
-def numbered(record_sets: list[Buffer], next_offset: int, now_ms: int) -> UsualSets:
+def numbered(record_sets: list[Buffer], next_offset: int, now_ms: int) -> UnchangedSets:
     """Sets whose messages have offsets from `next_offset` on. Raises `ValueError` for one that is
     not stored as it came."""
-    found = take_usual(
+    found = take_unchanged(
         record_sets,
         base_offset=next_offset,
         now_ms=now_ms,

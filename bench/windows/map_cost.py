@@ -9,7 +9,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from ...protocol.records.kernel import UsualSets, take_usual
+from ...protocol.records.kernel import UnchangedSets, take_unchanged
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...protocol.records.messages.sets import NewRecord, build_set
 from ...storage.index.time_map import BLOCK_BYTES, CLOSE_MS
@@ -110,9 +110,9 @@ def _sets(jitter_ms: int) -> list[bytearray]:
 
 def _admit(
     data: bytearray, base_offset: int, block_bytes: int, block_since_bytes: int
-) -> UsualSets:
+) -> UnchangedSets:
     """What admission makes of a set, as a rule; with `block_bytes` it notes times for the map."""
-    found = take_usual(
+    found = take_unchanged(
         [data],
         base_offset=base_offset,
         now_ms=0,

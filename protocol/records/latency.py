@@ -1,4 +1,4 @@
-"""Counts of append latency, which is append time minus create time, in fixed buckets."""
+"""Histogram of append latency: append time minus create time, in fixed buckets."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -8,7 +8,7 @@ LATENCY_BUCKETS_MS: Final[tuple[int, ...]] = (
     *(1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000),
     *(3_600_000, 86_400_000),
 )
-"""Upper bounds, inclusive, in milliseconds; what is above the last one has a bucket of its own."""
+"""Upper bounds, inclusive, in milliseconds; latencies above the last have a bucket of their own."""
 
 
 def _no_counts() -> list[int]:
@@ -17,7 +17,7 @@ def _no_counts() -> list[int]:
 
 @dataclass(slots=True)
 class LatencyCounts:
-    """How many messages took how long from their create time to their append.
+    """Append latencies of messages, as counts per bucket.
 
     A message from the future counts as latency 0 and once more in `skewed`. One without a create
     time counts in `untimed` alone.
@@ -36,7 +36,7 @@ class LatencyCounts:
         return sum(self.counts)
 
     def add(self, *others: "LatencyCounts") -> None:
-        """Take in the counts of `others`."""
+        """Add the counts of `others`."""
         rows = [one.counts for one in others]
         self.counts = list(map(sum, zip(self.counts, *rows, strict=True)))
         for other in others:

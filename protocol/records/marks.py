@@ -1,4 +1,4 @@
-"""Index marks: the places in a segment that get index entries, as flat as the indexes are."""
+"""Index marks: the positions in a segment that get index entries, in arrays like the indexes."""
 
 from array import array
 from bisect import bisect_right
@@ -8,7 +8,7 @@ from .layout import NO_TIMESTAMP
 
 
 class Marks:
-    """Marks of a stretch of a segment.
+    """Marks of consecutive entries of a segment.
 
     offsets: int32, of an entry, counted from the segment's base offset.
     positions: int32, where in the log file that entry begins.
@@ -36,7 +36,7 @@ class Marks:
         return len(self.offsets)
 
     def first(self, count: int) -> "Marks":
-        """The first `count` marks alone."""
+        """A copy of the first `count` marks."""
         marks = Marks()
         marks.extend(self)
         del marks.offsets[count:], marks.positions[count:]
@@ -45,7 +45,7 @@ class Marks:
         return marks
 
     def extend(self, other: "Marks") -> None:
-        """Add those of the stretch behind, whose walk began with the largest timestamp."""
+        """Add the marks of the entries that follow; their walk started with the largest time."""
         last_ms = self.timestamps_ms[-1] if self.timestamps_ms else NO_TIMESTAMP
         known = bisect_right(other.timestamps_ms, last_ms)
         self.offsets += other.offsets
@@ -55,4 +55,4 @@ class Marks:
 
 
 NO_MARKS: Final = Marks()
-"""Of a walk that made none; never changed."""
+"""The marks of a walk without marks; never changed."""

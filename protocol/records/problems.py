@@ -1,4 +1,4 @@
-"""What to say about the entry that stopped a walk, or the record that stopped a check."""
+"""Errors for the entry that stopped a walk, or the record that stopped a check."""
 
 from typing import Final
 
@@ -40,9 +40,10 @@ from .layout import (
 
 
 def problem_error(buffer: Buffer, walked: Walk, end: int) -> CodedError:
-    """The exception for `walked.problem`, to be raised by the caller; not for `Problem.NONE`.
+    """The exception for `walked.problem`, which the caller raises; not for `Problem.NONE`.
 
-    `end` is where the walk was to end. Positions in the text count from the start of `buffer`.
+    `end` is the end of the bytes to be walked. Positions in the text count from the start of
+    `buffer`.
     """
     view = memoryview(buffer)
     at = walked.problem_position
@@ -109,14 +110,14 @@ def _signed(view: memoryview, at: int, width: int = 4) -> int:
 
 
 def unsupported_magic(magic: int, where: str) -> UnsupportedForMessageFormat:
-    """The refusal of a format that is not read here."""
+    """The error for an unknown message format."""
     return UnsupportedForMessageFormat(
         f"{where} has magic {magic}; this version reads and writes magic 0, 1 and 2"
     )
 
 
 def without_key(where: str) -> InvalidRecord:
-    """The refusal of a message that a compacted topic cannot keep."""
+    """The error for a message without key in a compacted topic."""
     return InvalidRecord(
         f"{where} has no key; the topic is compacted (cleanup.policy), and there each message needs"
         " one: send a key, or set cleanup.policy=delete"
@@ -124,7 +125,7 @@ def without_key(where: str) -> InvalidRecord:
 
 
 def decompressed_too_large(max_bytes: int) -> MessageTooLarge:
-    """The refusal of a wrapper whose content would pass the limit."""
+    """The error for compressed content above the limit."""
     return MessageTooLarge(
         f"a compressed message holds more than {max_bytes} bytes;"
         " the limit is max.decompressed.bytes"
@@ -133,9 +134,9 @@ def decompressed_too_large(max_bytes: int) -> MessageTooLarge:
 
 BLOCKS_MAX: Final = 1024
 LEAST_BLOCK_BYTES: Final = 1024
-"""A frame may have so many blocks, and one more for so many bytes of content: who compresses writes
-blocks of 32 KiB or more, and smaller ones only where it was asked to flush. It bounds the work that
-empty blocks of five bytes can cause."""
+"""A frame may have `BLOCKS_MAX` blocks, and one more for each `LEAST_BLOCK_BYTES` of content.
+Compressors write blocks of 32 KiB or more, and smaller ones only at a flush. The limit bounds the
+work that empty blocks of five bytes can cause."""
 
 
 def check_blocks(blocks: int, content_bytes: int, codec: str) -> None:
@@ -157,10 +158,10 @@ _RECORD_PROBLEMS: Final = {
 
 
 def record_error(problem: int, number: int, at: int, position: int) -> CodedError:
-    """What is wrong with record `number` (from 0 on) of the batch at byte `position`.
+    """The error for record `number` (from 0 on) of the batch at byte `position`.
 
-    `problem` is as `RecordCursor.step` or `check_records` says it, `at` where the record begins in
-    the decompressed records.
+    `problem` is a result of `RecordCursor.step` or `check_records`; `at` is the position of the
+    record in the decompressed records.
     """
     if problem == NO_KEY:
         return without_key(f"the batch at byte {position}: record {number}")

@@ -12,7 +12,7 @@ MAX_PASSWORD_BYTES: Final = 1024
 """Longest password that is looked at: a longer one only costs time to hash."""
 
 
-class PlainMessage:
+class PlainCredentials:
     """A name and a password, which is not shown: it could come to stand in a log."""
 
     __slots__ = ("name", "password")
@@ -22,7 +22,7 @@ class PlainMessage:
         self.password = password
 
 
-def read_plain(content: bytes) -> PlainMessage:
+def read_plain(content: bytes) -> PlainCredentials:
     """Raises `SaslAuthenticationFailed` for what is no message of PLAIN, and for one that wants to
     act for another."""
     try:
@@ -40,7 +40,7 @@ def read_plain(content: bytes) -> PlainMessage:
         raise SaslAuthenticationFailed(f"a password has at most {MAX_PASSWORD_BYTES} bytes")
     if authzid not in ("", name):
         raise SaslAuthenticationFailed("a user may act only in its own name, not for another")
-    return PlainMessage(name, password)
+    return PlainCredentials(name, password)
 
 
 class PlainClient:

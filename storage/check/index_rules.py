@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from ...protocol.records.kernel.reference.spans import Span
+from ...protocol.records.kernel.reference.spans import TimeSpan
 from ...protocol.records.kernel.reference.times import MapBlock
 from ...protocol.records.layout import NO_TIMESTAMP
 
@@ -46,7 +46,7 @@ def block_rule(block: MapBlock) -> str | None:
     return NO_BYTES if block.end == block.position else spans_rule(block.spans)
 
 
-def spans_rule(spans: Sequence[Span]) -> str | None:
+def spans_rule(spans: Sequence[TimeSpan]) -> str | None:
     """The rule that the spans of a block break; `None` when they are apart."""
     before_ms = NO_TIMESTAMP
     for span in spans:

@@ -71,7 +71,7 @@ class Admitted(msgspec.Struct):
     """Why a new segment was begun for it before it is appended (`Appender.write_ahead`)."""
     spans: bytes | SetSpans = b""
     """The same as rows of a time map: of compressed sets whose times are not close together
-    (`time_spans`), and of usual sets, whose times the walk noted (`take_usual`)."""
+    (`time_spans`), and of usual sets, whose times the walk noted (`take_unchanged`)."""
 
     @property
     def count(self) -> int:

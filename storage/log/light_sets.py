@@ -4,7 +4,7 @@ from typing import Final
 
 from ...config.topic import TopicSettings
 from ...protocol.records.kernel import walk
-from ...protocol.records.layout import Codec
+from ...protocol.records.layout import BATCH_MAGIC, MAGIC_AT, Codec
 from ..files import Buffer
 
 OPENED_BYTES: Final = 256 * 1024
@@ -30,6 +30,8 @@ def is_light(record_set: Buffer, settings: TopicSettings) -> bool:
         return True
     if size > _PLAIN_BYTES:
         return False
+    if size <= _COMPRESSED_BYTES and record_set[MAGIC_AT] != BATCH_MAGIC:
+        return True  # Batches behind a message are refused, not opened.
     found = walk(record_set, 0, size, check_crc=False)
     is_plain = not found.codecs & ~_PLAIN and settings.compression_type in _KEPT
     return found.batches <= _BATCHES_MAX and (is_plain or size <= _COMPRESSED_BYTES)

@@ -4,7 +4,7 @@ but for offsets and append times."""
 from collections.abc import Sequence
 
 from ...config.topic import TopicSettings
-from ...protocol.records.kernel import producer_numbers, take_usual
+from ...protocol.records.kernel import producer_numbers, take_unchanged
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..files import Buffer
 from ..index.time_map import BLOCK_BYTES, CLOSE_MS
@@ -48,7 +48,7 @@ def admit_usual(
         due = sets_in_turn(numbered, states)
         if due < len(numbered):
             del sets[numbered[due][0] :]
-    found = take_usual(
+    found = take_unchanged(
         sets,
         base_offset=active.next_offset,
         now_ms=now_ms,

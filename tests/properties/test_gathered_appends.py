@@ -1,7 +1,8 @@
 """Sets that are appended together end up as if each had been appended by itself."""
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from horolog.protocol.errors import CodedError, StorageError
 from horolog.protocol.records.latency import LatencyCounts
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.storage.log import appender
 from horolog.storage.log.appended import Appended
 from horolog.storage.log.appender import ALONE_MAX
 from horolog.testing.logs import LogFolder, by_set
@@ -50,6 +52,14 @@ def one_by_one(folder: LogFolder, sets: Sequence[bytes]) -> list[Appended | Exce
         except CodedError as error:
             outcomes.append(error)
     return outcomes
+
+
+@contextmanager
+def no_fast_path() -> Iterator[None]:
+    """Each set is admitted by itself, as where the kernel was not compiled."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(appender, "ALONE_MAX", 0)
+        yield
 
 
 def told(outcome: Appended | Exception) -> object:
@@ -118,14 +128,16 @@ def known_of(folder: LogFolder) -> object:
 def test_files_and_outcomes_are_the_same(
     overrides: dict[str, str], sets: list[bytes], alone: int, restarted: bool
 ) -> None:
-    """Behind what was appended before, and in a log that was closed and opened again."""
+    """Behind what was appended before, and in a log that was closed and opened again. The fast path
+    stores what plain admission does."""
     with log_folder(overrides) as each, log_folder(overrides) as gathered:
         for folder in (each, gathered):
             one_by_one(folder, sets[:alone])
             if restarted:
                 folder.restart()
             folder.clock.step(-3)
-        expected = one_by_one(each, sets[alone:])
+        with no_fast_path():
+            expected = one_by_one(each, sets[alone:])
         outcomes = gathered.log.appender.append_sets([bytearray(data) for data in sets[alone:]])
         check_outcomes(outcomes, expected)
         assert known_of(gathered) == known_of(each)
@@ -167,6 +179,7 @@ def test_sets_appended_as_one_are_as_if_appended_one_by_one(
         assert known_of(gathered) == known_of(each)
 
 
+@pytest.mark.usefixtures("fast_path")
 def test_a_message_that_lies_in_two_sets_is_in_neither() -> None:
     """Joined they would be good."""
     whole = bytes(build_set([NewRecord(b"value", timestamp_ms=1)]))
@@ -180,6 +193,7 @@ def test_a_message_that_lies_in_two_sets_is_in_neither() -> None:
         assert together.first_offsets == [1, 2, 4]
 
 
+@pytest.mark.usefixtures("fast_path")
 @pytest.mark.parametrize(("unusual", "together"), [(1, 3), (ALONE_MAX - 1, 3), (ALONE_MAX, 1)])
 def test_unusual_sets_are_admitted_alone_in_their_place(unusual: int, together: int) -> None:
     """And those around them as many at a time as there are, unless most are unusual."""

@@ -9,8 +9,14 @@ import pytest
 
 from horolog.compiled import FORMS
 from horolog.protocol.records import kernel
+from horolog.protocol.records.kernel import reference
 
-KERNEL = [name for name in kernel.__all__ if name != "FORM"]
+KERNEL = [
+    name
+    for name, value in vars(reference).items()
+    if not (name.startswith("_") or name == "FORM" or isinstance(value, ModuleType))
+]
+"""The kernel's names."""
 
 
 def form_of(form: str) -> ModuleType:

@@ -24,6 +24,8 @@ from horolog.protocol.records.kernel.terms import RECORD, FieldKind, Offsets, Un
 from horolog.protocol.records.marks import Marks
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 
+from . import unchanged_sets
+
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
@@ -258,14 +260,15 @@ def _grown_buffer(kernel: ModuleType, these: Drawn) -> Any:
     return grown if isinstance(grown, tuple) else (len(grown), grown[: len(content)])
 
 
-def _take_usual(kernel: ModuleType, these: Drawn) -> Any:
+def _take_unchanged(kernel: ModuleType, these: Drawn) -> Any:
     ends = sorted({end for end in these.ends_of_sets if 0 <= end <= len(these.data)})
     sets: list[Any] = [these.data[start:end] for start, end in pairwise([0, *ends])]
     if these.cut & 64:
         sets = [bytearray(these.data)]
     # v0 has no place for an append time, so that no caller asks for both.
     append_time_ms = -1 if these.cut & 1 or these.count & 1 else abs(these.other) % 2**62
-    found = kernel.take_usual(
+    take = kernel.take_unchanged if kernel is not reference else unchanged_sets.take_unchanged
+    found = take(
         sets,
         base_offset=max(these.offset, 0) % 2**62,
         now_ms=these.time_ms,
@@ -740,7 +743,7 @@ CALLS: Final[dict[str, Call]] = {
         kernel.stamp, these.data, *these.window, these.time_ms
     ),
     "grown_buffer": _grown_buffer,
-    "take_usual": _take_usual,
+    "take_unchanged": _take_unchanged,
     "count_times": lambda kernel, these: _counted(
         kernel.count_times, these, array("q", these.set_ends * 2), array("q", these.set_ends * 2)
     ),
@@ -785,7 +788,7 @@ CALLS: Final[dict[str, Call]] = {
 
 
 ANSWERS: Final = {
-    *("Gathered", "RecordsFound", "UsualSets", "Walk"),
+    *("Gathered", "RecordsFound", "UnchangedSets", "Walk"),
     *("FieldReader", "FieldWriter", "PackedField"),
 }
 """Names of what the functions give, or are given, which is not called by itself."""

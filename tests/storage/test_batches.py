@@ -454,6 +454,7 @@ def another_folder(folder: LogFolder, name: str) -> None:
     folder.path.mkdir()
 
 
+@pytest.mark.usefixtures("fast_path")
 @pytest.mark.parametrize("timestamp_type", ["CreateTime", "LogAppendTime"])
 @pytest.mark.parametrize(
     "sets",
@@ -537,6 +538,7 @@ def test_batches_that_have_to_be_judged_one_by_one(folder: LogFolder, sets: list
     assert (folder.stored(), list(folder.log.producers.states.items())) == (stored, known)
 
 
+@pytest.mark.usefixtures("fast_path")
 def test_together_they_are_not_remembered_when_they_could_not_be_written(
     folder: LogFolder,
 ) -> None:
@@ -554,6 +556,7 @@ def test_together_they_are_not_remembered_when_they_could_not_be_written(
     assert appended.first_offsets == [1, 2, 3]
 
 
+@pytest.mark.usefixtures("fast_path")
 def test_producers_are_too_many_together(folder: LogFolder) -> None:
     log = folder.open(max_producer_ids=2)
     send(folder, 0)
@@ -572,6 +575,7 @@ def at(timestamp_ms: int) -> bytearray:
     return made
 
 
+@pytest.mark.usefixtures("fast_path")
 @pytest.mark.parametrize(
     "sent",
     [
@@ -593,6 +597,7 @@ def test_what_is_unusual_is_left_alone(folder: LogFolder, sent: bytearray) -> No
     assert (folder.content(), log.log_end_offset) == before
 
 
+@pytest.mark.usefixtures("fast_path")
 def test_batches_and_messages_are_taken_together(folder: LogFolder) -> None:
     folder.open()
     send(folder, 0)
@@ -602,6 +607,7 @@ def test_batches_and_messages_are_taken_together(folder: LogFolder) -> None:
     assert folder.usual(sets) == 2, "v0 has no place for an append time"
 
 
+@pytest.mark.usefixtures("fast_path")
 def test_a_largest_time_that_is_not_true_is_not_stored_together(folder: LogFolder) -> None:
     log = folder.open()
     send(folder, 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from horolog.protocol.errors import HorologError, MessageTooLarge, StorageError
+from horolog.protocol.errors import HorologError, InvalidRecord, MessageTooLarge, StorageError
 from horolog.protocol.records.batches.batch import build_batch
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.record import NewRecord
@@ -125,6 +125,14 @@ def test_what_is_wrong_is_told_in_passing(folder: LogFolder) -> None:
     bad[-1] ^= 1
     (outcome,) = in_passing(folder, bytes(bad))
     assert isinstance(outcome, HorologError)
+
+
+def test_batches_behind_a_message_are_refused_in_passing(folder: LogFolder) -> None:
+    """None of them is opened, so that their number does not count."""
+    folder.open()
+    batch = bytes(build_batch([NewRecord(b"x" * 100)]))
+    (outcome,) = in_passing(folder, bytes(timed_set(NOW)) + batch * 129)
+    assert isinstance(outcome, InvalidRecord)
 
 
 def test_a_large_message_is_refused_in_its_turn(folder: LogFolder) -> None:

@@ -44,6 +44,7 @@ def other(folder: LogFolder) -> Iterator[LogFolder]:
     other.let_go()
 
 
+@pytest.mark.usefixtures("fast_path")
 def test_one_producer_too_many_is_refused_in_whichever_log(
     folder: LogFolder, other: LogFolder
 ) -> None:
@@ -70,6 +71,7 @@ def test_one_producer_too_many_is_refused_in_whichever_log(
     assert room.used_bytes == 3 * ONE_BYTES, "a full room takes no more batches either"
 
 
+@pytest.mark.usefixtures("fast_path")
 def test_several_new_producers_together_take_no_more_than_there_is(folder: LogFolder) -> None:
     room = room_for(folder, 3)
     log = folder.open()

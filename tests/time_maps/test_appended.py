@@ -156,6 +156,7 @@ def spread_times(count: int, rng: random.Random) -> list[int]:
     return [START_MS + rng.randrange(10**7) for _ in range(count)]
 
 
+@pytest.mark.usefixtures("fast_path")
 @pytest.mark.parametrize("magic", [1, 2])
 def test_times_that_admission_noted_are_not_looked_for_again(
     folder: LogFolder, monkeypatch: pytest.MonkeyPatch, magic: int

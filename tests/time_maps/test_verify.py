@@ -10,7 +10,7 @@ from zlib import crc32
 import pytest
 
 from horolog.protocol.records.kernel import time_blocks
-from horolog.protocol.records.kernel.reference.spans import Span
+from horolog.protocol.records.kernel.reference.spans import TimeSpan
 from horolog.protocol.records.kernel.reference.times import MapBlock, time_map_blocks
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import entries, records
@@ -95,7 +95,7 @@ def lacking(block: MapBlock) -> MapBlock:
     return block._replace(spans=block.spans[:-1])
 
 
-def one_fewer(spans: list[Span]) -> list[Span]:
+def one_fewer(spans: list[TimeSpan]) -> list[TimeSpan]:
     """A block has no more messages than offsets: who says of one more somewhere says of one fewer
     elsewhere."""
     number = next(number for number, span in enumerate(spans) if span.messages > 1)
@@ -114,7 +114,7 @@ def wide(block: MapBlock) -> MapBlock:
 
 
 def early(block: MapBlock) -> MapBlock:
-    return block._replace(spans=[Span(5, 6, 1), *one_fewer(block.spans)])
+    return block._replace(spans=[TimeSpan(5, 6, 1), *one_fewer(block.spans)])
 
 
 def untimed(block: MapBlock) -> MapBlock:

@@ -1,6 +1,7 @@
-"""The value of a wrapper and the records of a batch, compressed and decompressed.
+"""Compression and decompression of the value of a wrapper and the records of a batch.
 
-What loads a library is imported when the first data in its form comes: a broker starts without.
+Modules that load a library are imported with the first data of their codec, so that a broker starts
+without them.
 """
 
 from typing import Final, NamedTuple
@@ -11,7 +12,7 @@ from . import gzip_stream
 LOADED_LATE: Final = tuple(
     f"{__package__}.{name}" for name in ("lz4_frame", "xerial", "zstd_frames")
 )
-"""Modules that may be imported beforehand, so that the first data does not wait for them."""
+"""Modules that can be imported in advance, so that the first data does not wait for them."""
 
 
 def compress(codec: Codec, data: Buffer, *, magic: int) -> bytes:
@@ -63,17 +64,17 @@ def decompress(codec: Codec, data: Buffer, *, magic: int, max_bytes: int) -> byt
 
 
 class Opened(NamedTuple):
-    """What a producer compressed."""
+    """Decompressed content from a producer."""
 
     content: bytes
     for_all_readers: bool
-    """Whether all of Kafka's clients read it as it was sent. Else it has to be compressed anew:
+    """Whether all Kafka clients can read it as sent. Otherwise it must be compressed anew:
     librdkafka aborts at a second gzip member; aiokafka and the Java client refuse snappy framing of
     version 0. All of them read several zstd frames. Several lz4 frames are refused here."""
 
 
 def open_sent(codec: Codec, data: Buffer, *, magic: int, max_bytes: int) -> Opened:
-    """As `decompress`, of what a producer sent: every checksum in it is verified."""
+    """As `decompress`, for data from a producer: verifies every checksum in it."""
     match codec:
         case Codec.GZIP:
             content, members = gzip_stream.open_members(data, max_bytes)

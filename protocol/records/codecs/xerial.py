@@ -78,7 +78,7 @@ def is_usual(data: Buffer) -> bool:
 
 
 def _decompress_block(block: memoryview, left_bytes: int, max_bytes: int) -> bytes:
-    """One raw block, whose first bytes say how long its content is: checked before any is made."""
+    """The content of one raw block. Its first bytes name the size, which is checked first."""
     try:
         if snappy.decompress_raw_len(block) > left_bytes:
             raise decompressed_too_large(max_bytes)

@@ -41,8 +41,8 @@ def compress(data: Buffer) -> bytes:
 def decompress(data: Buffer, max_bytes: int) -> bytes:
     """The content of all frames of `data`, which must end with the last one.
 
-    Raises `CorruptMessage`, and `MessageTooLarge` for more than `max_bytes` of content. No more
-    than `max_bytes` are ever set aside for it.
+    Raises `CorruptMessage`, and `MessageTooLarge` for more than `max_bytes` of content. Never
+    allocates more than `max_bytes` for it.
     """
     view = memoryview(data)
     room_bytes = content_bytes(view)
@@ -65,7 +65,7 @@ def decompress(data: Buffer, max_bytes: int) -> bytes:
 
 
 def content_bytes(data: memoryview) -> int | None:
-    """What the header of the first frame says of its content, if it says something."""
+    """The content size in the header of the first frame, if there is one."""
     if len(data) <= len(_MAGIC) or bytes(data[: len(_MAGIC)]) != _MAGIC:
         return None
     at = len(_MAGIC)

@@ -1,4 +1,4 @@
-"""What the kernel is asked, and what it answers, in numbers; both of its forms have them alike."""
+"""Numbers in the arguments and results of the kernel, the same in both forms."""
 
 from collections.abc import Sequence
 from enum import IntEnum, StrEnum
@@ -10,26 +10,26 @@ class Problem(IntEnum):
 
     NONE = 0
     PARTIAL = 1
-    """Fewer bytes are left than the entry says it has, or fewer than 12."""
+    """The entry is longer than the rest of the buffer, or fewer than 12 bytes are left."""
     SIZE = 2
     """The size field is below that of the smallest message of its magic."""
     CRC = 3
     LENGTHS = 4
-    """Key and value of a message do not add up to the size."""
+    """The lengths of key and value do not add up to the size of the message."""
     MAGIC = 5
     """Neither 0, 1 nor 2."""
     CODEC = 6
-    """Bits 0-2 of the attributes name no codec."""
+    """Bits 0-2 of the attributes are not the number of a codec."""
     OFFSET = 7
-    """The offset breaks the rule that was asked for, or goes beyond 63 bits."""
+    """The offset breaks the requested rule, or exceeds 63 bits."""
     COUNT = 8
     """A batch has fewer offsets than records, or a negative number of them."""
     KEY = 9
-    """A message has no key where each one needs a key."""
+    """A message has no key, and the topic requires one."""
 
 
 class Offsets(IntEnum):
-    """What a walk does about the entries' offsets."""
+    """How a walk treats the offsets of entries."""
 
     ANY = 0
     ASSIGN = 1
@@ -43,49 +43,49 @@ class Offsets(IntEnum):
 
 
 NOT_FOUND: Final = -1
-"""A scan went over all entries, and none is the one."""
+"""A scan reached the end without a match."""
 BAD_SIZE: Final = -2
-"""The size field at the position where a scan stopped is below any message's."""
+"""A scan stopped at a size field below that of the smallest message."""
 BAD_OFFSET: Final = -3
-"""The offset at the position where a scan stopped is not above the one before it."""
+"""A scan stopped at an offset that is not above the one before it."""
 
 RECORD: Final = 1
-"""`RecordCursor.step` came to a record."""
+"""`RecordCursor.step` reached a record."""
 NO_MORE: Final = 0
-"""It is at the end."""
+"""`RecordCursor.step` reached the end."""
 BAD_LENGTH: Final = -1
-"""The record's length is none, or goes behind the end."""
+"""The length of the record is negative, or exceeds the rest of the buffer."""
 BAD_FIELD: Final = -2
-"""A key, value, header or number in the record goes behind the record's end."""
+"""A key, value, header or number exceeds the rest of the record."""
 BAD_END: Final = -3
-"""The record is longer than what is in it."""
+"""Bytes are left in the record after its last header."""
 BAD_RECORD_OFFSET: Final = -4
 """The record's offset is not one more than that of the record before it."""
 BAD_TIME: Final = -5
 """The record's timestamp does not fit into 64 bits."""
 NO_KEY: Final = -6
-"""The record has no key where each one needs a key."""
+"""The record has no key, and the topic requires one."""
 
 SMALLEST_RECORD: Final = 6
-"""Bytes behind the length of a record with null key, null value and no headers."""
+"""Bytes after the length field of a record with null key, null value and no headers."""
 MOST_OVERHEAD: Final = 36
-"""Bytes of a record without key, value and headers: the varints as long as can be."""
+"""Bytes of a record without its key, value and headers, with varints of maximal length."""
 
 OWN: Final = -1
-"""Instead of a magic, a first offset, a time to stamp or a timestamp type: each message, or record,
-keeps its own."""
+"""In place of a magic, first offset, append time or timestamp type: each message or record keeps
+its own."""
 
 
 class Rewritten(NamedTuple):
-    """What came of a run of records that became messages."""
+    """Result of converting a run of records to messages."""
 
     messages: int
     headers: int
-    """How many headers were left out."""
+    """Headers that were left out, because the target format has none."""
     following: int
-    """Where the first record begins that was not taken; the end of all of them, if none is left."""
+    """Position of the first record that was not converted, or the end."""
     last_offset: int
-    """Of the last message, -1 without any."""
+    """Offset of the last message, -1 without messages."""
 
 
 class FieldKind(StrEnum):
@@ -98,27 +98,27 @@ class FieldKind(StrEnum):
     FLOAT64 = "d"
     BOOLEAN = "?"
     TEXT = "s"
-    """Behind its length of 16 bits."""
+    """After its length in 16 bits."""
     BYTES = "p"
-    """Behind their length of 32 bits; copied."""
+    """After their length in 32 bits; copied."""
     VIEW = "v"
-    """The same; read as a view of the frame, written as a part of its own."""
+    """As `BYTES`, but read as a view of the frame and written as a part of its own."""
     MESSAGE = "m"
     ARRAY = "a"
-    """Items behind their number of 32 bits."""
+    """Items, after their count in 32 bits."""
 
 
 NULL_LENGTH: Final = -1
-"""The length, or number of items, of what is null."""
+"""The length, or count of items, of a null value."""
 MOST_FIELDS: Final = 32
-"""Of a message."""
+"""Maximal number of fields of a message class."""
 
 
 class Unreadable(Exception):
-    """Bytes are no message of the class and version that they are read as."""
+    """The bytes are not a message of the given class and version."""
 
 
 Headers = Sequence[tuple[str, bytes | None]]
-"""Names and values of a record's headers, as they are given."""
+"""Names and values of the headers of a record, as an argument."""
 RecordHeaders = tuple[tuple[str, bytes | None], ...]
-"""The same, as they are read."""
+"""Names and values of the headers of a record, as a result."""

@@ -174,9 +174,9 @@ cdef struct NotedPiece:
     long long stop
     Py_ssize_t times
 
-# Times that a walk over usual sets notes on its way: those of the messages from `begin` on. They are
-# in pieces, each of which ends where a block of the time map does; the next one does at `block_end`
-# or at the first entry's end behind it. `times` counts also what there was no room for.
+# Times that a walk over sets stored unchanged records on its way: those of the messages from `begin` on.
+# They are in pieces, each of which ends where a block of the time map does; the next one does at
+# `block_end` or at the first entry's end behind it. `times` counts also what there was no room for.
 cdef struct NotedTimes:
     bint on
     long long block_bytes, block_end, begin
@@ -202,9 +202,9 @@ cdef struct Rules:
     # Beyond these an index entry cannot hold the position, or the offset that comes next.
     long long last_position, last_markable
     long long start, whole_end, interval_bytes, largest_ms, segment_offset, segment_position
-    # Where only usual entries are passed: bits of their formats, the append time they get or -1, where
-    # their set is, and whether it is of batches.
-    bint usual, of_batches
+    # Where only entries that stay unchanged are passed: bits of their formats, the append time they
+    # get or -1, where their set is, and whether it is of batches.
+    bint unchanged, of_batches
     int magics
     long long append_time_ms, set_start, set_end
 
@@ -228,7 +228,7 @@ cdef void begin_walk(
     rules.segment_offset, rules.segment_position = segment_offset, segment_position
     rules.last_position = start + min(end - start, LARGEST_INT32 - segment_position)
     rules.last_markable = segment_offset + min(LARGEST_INT32 - 1, LARGEST_INT64 - segment_offset)
-    rules.usual = rules.of_batches = rules.keyed = False
+    rules.unchanged = rules.of_batches = rules.keyed = False
     rules.magics, rules.append_time_ms = 0, NO_TIME
     rules.set_start = rules.set_end = start
     passed.position, passed.last_offset, passed.magic = start, base_offset - 1, magic
@@ -253,7 +253,7 @@ cdef int pass_entries(
     cdef RecordSums sums
     cdef long long position = passed.position, stop, offset, codec, timestamp, untimed
     cdef int problem = NONE, offsets = rules.offsets
-    cdef bint noting = rules.usual and noted.on
+    cdef bint noting = rules.unchanged and noted.on
     cdef Py_ssize_t times = noted.times if noting else 0
     cdef long long block_end = noted.block_end if noting else 0
     while position < end:
@@ -296,8 +296,8 @@ cdef int pass_entries(
         timestamp, untimed = entry.time_ms, 0
         if timestamp == NO_TIME:
             untimed = entry.records
-        if rules.usual:
-            if not is_usual(data, position, stop, rules, &entry, latencies, &sums, cursor, noted):
+        if rules.unchanged:
+            if not stays_unchanged(data, position, stop, rules, &entry, latencies, &sums, cursor, noted):
                 problem = UNUSUAL
                 break
             if entry.magic == 2:

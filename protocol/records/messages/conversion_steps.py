@@ -1,7 +1,7 @@
-"""Conversion of a slice in bounded steps: what it gives, and how it is carried out.
+"""Conversion of a slice of a log in bounded steps: its result, and how steps are run.
 
-The work is a generator that pauses between pieces, and that hands out compression and decompression
-as calls which may run in another thread.
+The work is a generator. It pauses between pieces, and yields compression and decompression as calls
+that may run in another thread.
 """
 
 from collections.abc import Callable, Generator
@@ -11,11 +11,11 @@ from ....values import value_class
 from ..layout import Buffer
 
 PIECE_BYTES: Final = 16 * 1024
-"""Bytes of messages between two pauses: when they are small and nothing is compiled, half a
-millisecond's work."""
+"""Bytes of messages between two pauses. Small messages of this size take the Python form of the
+kernel half a millisecond."""
 
 Call = Callable[[], Buffer]
-"""Work on a whole buffer; the generator is sent what it returns, or has raised what it raises."""
+"""Work on a whole buffer. The generator receives its result, or its exception."""
 
 T = TypeVar("T")
 
@@ -25,25 +25,25 @@ Steps = Generator[Call | None, Buffer | None, T]
 
 @value_class
 class Downconverted:
-    """A slice as a reader of an older format gets it."""
+    """A slice, converted for a client that reads an older format."""
 
     data: Buffer
     messages: int
-    """How many are in `data`. 0 when the slice has no complete message: then `data` is the slice,
-    and its size tells the reader to ask for more; or, `data` being empty, when all that it has is
-    marks that are no messages, and records below the offset that was asked for."""
+    """How many messages are in `data`. 0 if the slice has no complete message: `data` is then the
+    slice itself, and its size tells the client to fetch more. Also 0, with empty `data`, if the
+    slice has only control batches and records below the requested offset."""
     used_bytes: int
-    """Bytes of the slice that `data` stands for; what follows is left to the next read."""
+    """Bytes of the slice that were converted; the next read starts after them."""
     headers: int = 0
-    """How many headers of records had no place in the older format."""
+    """Headers of records that were dropped, because the older format has none."""
 
 
 class DamagedSlice(Exception):
-    """The first entry of a slice is not as it was stored: in what way."""
+    """The first entry of a slice is damaged; the message says how."""
 
 
 def run(steps: Steps[T]) -> T:
-    """Do all steps here and now."""
+    """Run all steps at once."""
     try:
         call = next(steps)
         while True:

@@ -57,7 +57,7 @@ def downconversion(  # noqa: C901, PLR0912 - one loop over entries
         )
     if magic > 0:
         raise _not_a_batch(data[MAGIC_AT])
-    result = _Result(max_bytes, max_content_bytes)
+    result = _ConvertedSet(max_bytes, max_content_bytes)
     try:
         for piece_start, piece in _stored_pieces(data):
             for start, end, codec in runs(data, piece_start, piece.end):
@@ -94,7 +94,7 @@ class _Full(Exception):
     """The next entry has no room in the result."""
 
 
-class _Result:
+class _ConvertedSet:
     """What was converted so far."""
 
     def __init__(self, max_bytes: int, max_content_bytes: int) -> None:
@@ -152,7 +152,7 @@ class _Result:
         return wrapper
 
 
-def _take_wrapper(result: _Result, wrapper: Entry) -> Steps[None]:
+def _take_wrapper(result: _ConvertedSet, wrapper: Entry) -> Steps[None]:
     """Add what a wrapper holds: all of it or nothing.
 
     Raises `_Full`, `CorruptMessage`, and `MessageTooLarge` when it is the first entry.

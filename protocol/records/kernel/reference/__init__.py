@@ -1,11 +1,9 @@
-"""The kernel in plain Python: what the compiled one does, one obvious step at a time.
+"""The kernel in plain Python: what the compiled form does, one obvious step at a time.
 
-Everything that goes over the bytes of messages and records is here, in modules of the same names as
-the sources of the compiled kernel. Tests hold that against this one, and where nothing was compiled
-it is what runs: right, and slow. `compiled.PRICE` says how slow.
+Its modules have the names of the compiled form's sources. Tests compare the compiled form with this
+one, and this one runs where nothing was compiled; `compiled.PRICE` says how slow it is. What is
+imported here are the kernel's names, and the only list of them.
 """
-
-from typing import Final
 
 from .collecting import ByteRoom, Collected
 from .columns import (
@@ -52,7 +50,7 @@ from .times import (
     time_map_extent,
     time_map_runs,
 )
-from .usual import UsualSets, producer_numbers, take_usual
+from .unchanged import UnchangedSets, producer_numbers, take_unchanged
 from .walk import (
     Walk,
     batch_problem,
@@ -63,60 +61,4 @@ from .walk import (
     walk,
 )
 
-__all__ = [
-    "FORM",
-    "ByteRoom",
-    "Collected",
-    "FieldReader",
-    "FieldWriter",
-    "Gathered",
-    "MessageReader",
-    "MessageWriter",
-    "PackedField",
-    "PackedMessage",
-    "ProduceRows",
-    "RecordCursor",
-    "RecordEncoder",
-    "RecordsFound",
-    "RequestReader",
-    "SetEncoder",
-    "TextLimits",
-    "UsualSets",
-    "Walk",
-    "append_entries",
-    "batch_problem",
-    "check_records",
-    "columns_for",
-    "count_times",
-    "crc32",
-    "crc32c",
-    "entry_spans",
-    "find_first_time",
-    "find_timestamp",
-    "gather",
-    "gather_records",
-    "grown_buffer",
-    "only_bytes",
-    "only_times",
-    "packed_fault",
-    "packed_places",
-    "plain_end",
-    "producer_numbers",
-    "records_to_messages",
-    "rewrite",
-    "rows_within",
-    "scan_offset",
-    "scan_timestamp",
-    "split_frames",
-    "stamp",
-    "take_usual",
-    "time_blocks",
-    "time_map_counts",
-    "time_map_extent",
-    "time_map_runs",
-    "time_spans",
-    "varint",
-    "walk",
-]
-
-FORM: Final = "reference"
+FORM = "reference"

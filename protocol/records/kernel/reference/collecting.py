@@ -1,4 +1,4 @@
-"""Messages that come one at a time and go together, and the room that they take meanwhile."""
+"""Messages of a producer that wait to be sent as one set, and their byte budget."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -11,7 +11,7 @@ W = TypeVar("W")
 
 
 class ByteRoom:
-    """So many bytes may be taken at a time, and none by who asks while others wait (`held`)."""
+    """Byte budget of waiting messages; it grants nothing while it is `held`."""
 
     __slots__ = ("held", "limit_bytes", "taken_bytes")
 
@@ -21,7 +21,7 @@ class ByteRoom:
         self.held = False
 
     def take(self, size_bytes: int) -> bool:
-        """Take it now if it is free and no caller waits; says whether."""
+        """Take bytes of the budget if they are free and it is not held; returns whether."""
         if self.held or self.taken_bytes + size_bytes > self.limit_bytes:
             return False
         self.taken_bytes += size_bytes
@@ -29,7 +29,7 @@ class ByteRoom:
 
 
 class Collected:
-    """Messages as columns, and a future beside each that gets its place."""
+    """Messages as columns, with a future for each, which gets the message's offset."""
 
     __slots__ = ("keys", "size_bytes", "times_ms", "values", "waiters")
 
@@ -49,10 +49,10 @@ class Collected:
         room: ByteRoom,
         new_waiter: Callable[[], Any],
     ) -> Any:
-        """Add a message, and give its waiter; `None` where it has to be looked at, or has to wait.
+        """Add a message and return its waiter; `None` if the caller must check it or wait.
 
-        That is so where its content is no bytes, where all would take more than `limit_bytes` with
-        it, and where it takes more than the room has.
+        `None` means that key or value is not `bytes`, that the set would exceed `limit_bytes`, or
+        that the budget is used up.
         """
         size_bytes = _OVERHEAD
         for content in (value, key):
@@ -67,7 +67,7 @@ class Collected:
     def append(
         self, value: bytes | None, key: bytes | None, time_ms: int, size_bytes: int, waiter: W
     ) -> W:
-        """Add a message that takes so many bytes, and give its waiter."""
+        """Add a message of `size_bytes` and return its waiter."""
         self.keys.append(key)
         self.values.append(value)
         self.times_ms.append(time_ms)
@@ -84,12 +84,12 @@ class Collected:
         base_offset: int,
         time_ms: int,
     ) -> None:
-        """Give the waiters of rows from `begin` to `end` their places, as far as there are any.
+        """Complete the waiters of the rows from `begin` to `end` with the places of their messages.
 
-        A place is `made_of` the target (topic and partition), the offset and a time: `time_ms` or,
-        where that is -1, the message's own. `base_offset` is that of the first row, or -1 for all.
-        A time of -1 is `None`. Waiters that are done are passed over. No waiter is held on to, so
-        that it goes as others come: that is no work for the garbage collector.
+        A place is a tuple of class `made_of`: topic, partition, offset and time. The time is
+        `time_ms` or, if that is -1, the message's own; -1 becomes `None`. `base_offset` is the
+        offset of the first row, or -1 for all rows. Waiters that are done are skipped. Each waiter
+        is dropped at once, so that the garbage collector has nothing to do.
         """
         if not issubclass(made_of, tuple) or len(target) != 2:
             raise TypeError("a place is a tuple with two fields of the target")

@@ -1,4 +1,4 @@
-"""Columns out of messages and records, and a look at columns that are to be sent."""
+"""Columns made of messages and records, and checks of columns to be sent."""
 
 from collections.abc import Iterable, Sequence
 from struct import Struct
@@ -20,7 +20,7 @@ from .records import RecordCursor
 
 
 class Gathered:
-    """Messages in columns; see `columns` for what the buffers hold."""
+    """Messages in columns; `columns` describes the buffers."""
 
     __slots__ = (
         "count",
@@ -41,7 +41,7 @@ class Gathered:
     def __init__(self) -> None:
         self.count = self.key_nulls = self.value_nulls = 0
         self.end = 0
-        """Where `gather` stopped."""
+        """The position at which `gather` stopped."""
         self.offsets, self.timestamps, self.timestamp_types = bytearray(), bytearray(), bytearray()
         self.key_offsets, self.value_offsets = bytearray(4), bytearray(4)
         self.key_data, self.value_data = bytearray(), bytearray()
@@ -53,10 +53,10 @@ _OWN_INT64: Final = Struct("=q")
 
 
 def columns_for(count: int, key_bytes: int, value_bytes: int) -> Gathered:
-    """Columns with room for so many messages, and so many bytes of keys and of values.
+    """Columns with room for `count` messages and the given bytes of keys and values.
 
-    What is in them is undefined, but for where the first key and value begin and for the valid
-    bits, which are 0.
+    Their content is undefined, except for the first offsets of keys and values and the valid bits,
+    which are 0.
     """
     found = Gathered()
     found.offsets, found.timestamps = bytearray(8 * count), bytearray(8 * count)
@@ -102,7 +102,7 @@ def _no_room(view: memoryview, start: int, end: int, count: int) -> ValueError:
 
 
 def _time_of(message: PlainMessage, timestamp_type: int, timestamp_ms: int) -> tuple[int, int]:
-    """The time of a message and its type, as `gather` has them."""
+    """The time of a message and its timestamp type, in the form of `gather`."""
     if message.magic == 0:
         return message.time_ms, 255
     if timestamp_type == 1:
@@ -210,12 +210,12 @@ def gather_records(
 
 
 def only_bytes(column: Iterable[object]) -> bool:
-    """Whether all are bytes (no subclass) or None."""
+    """Whether all items are `bytes` (no subclass) or `None`."""
     return all(item is None or type(item) is bytes for item in column)
 
 
 def only_times(column: Sequence[int], smallest_ms: int, largest_ms: int) -> bool:
-    """Whether all are ints (no subclass) from `smallest_ms` to `largest_ms`, which are in 64
+    """Whether all items are `int` (no subclass) from `smallest_ms` to `largest_ms`, both of 64
     bits."""
     return all(type(item) is int and smallest_ms <= item <= largest_ms for item in column)
 
@@ -228,11 +228,11 @@ def rows_within(
     overhead: int,
     limit_bytes: int,
 ) -> tuple[int, int]:
-    """Where the run of rows ends that begins at `start` and takes up to `limit_bytes`, of which the
-    first row may take more alone; and what the run takes.
+    """The end of the run of rows from `start` with at most `limit_bytes`, and its size in bytes. A
+    first row that is larger is a run by itself.
 
-    A row takes its value, its key, `overhead` and its `more_bytes`. `ValueError` for a column that
-    has fewer rows than there are values, as far as it is looked at.
+    The size of a row is that of its value, its key, `overhead` and its `more_bytes`. Raises
+    `ValueError` for a column with fewer rows than values, as far as it is read.
     """
     if start < 0:
         raise ValueError(f"rows begin at 0, not at {start}")

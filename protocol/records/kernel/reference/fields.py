@@ -1,7 +1,7 @@
-"""Fields of Kafka's protocol: messages out of the bytes of a frame, and back, in plain Python.
+"""Fields of Kafka's protocol: decoding of messages from a frame and encoding, in plain Python.
 
-A message is its fields, one behind the other. What they are stands in readers and writers, which
-`protocol.api.kafka.fields` makes of the declarations.
+A message is a sequence of fields. `protocol.api.kafka.fields` makes a reader and a writer of each
+declaration.
 """
 
 from abc import ABC, abstractmethod
@@ -26,14 +26,14 @@ _INTEGER_BYTES: Final[dict[str, int]] = {
 Frame = bytes | bytearray | memoryview
 
 
-class _Place:
-    """How far a frame was read."""
+class _FramePosition:
+    """Read position in a frame."""
 
     def __init__(self, frame: Frame, at: int, room: int) -> None:
         self.view = memoryview(frame)
         self.at = at
         self.room = max(room, 0)
-        """How many values there may still be in arrays."""
+        """How many more values arrays may have."""
 
     def take(self, size: int) -> memoryview:
         """The next `size` bytes."""
@@ -47,7 +47,7 @@ class _Place:
 
 
 class FieldReader:
-    """Reads one field, or one item of an array."""
+    """Decodes one field, or one item of an array."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class FieldReader:
         item_bytes: int,
         item_values: int,
     ) -> None:
-        """`kind` is a `FieldKind`; `limit` the most bytes or items.
+        """`kind` is a `FieldKind`; `limit` is the largest number of bytes or items.
 
-        A message has its reader; an array has that of its items, of which each takes `item_bytes`
-        at least and is `item_values`.
+        `message` is the reader of a message, `item` that of the items of an array. An item has at
+        least `item_bytes` and counts as `item_values`.
         """
         self._kind = kind
         self._limit = limit
@@ -72,7 +72,7 @@ class FieldReader:
         self._item_bytes = item_bytes
         self._item_values = item_values
 
-    def read(self, place: _Place) -> Any:
+    def read(self, place: _FramePosition) -> Any:
         kind = self._kind
         if kind in _INTEGER_BYTES:
             value = place.integer(_INTEGER_BYTES[kind])
@@ -93,7 +93,7 @@ class FieldReader:
             return str(content, "utf-8")
         return content if kind == FieldKind.VIEW else bytes(content)
 
-    def _items(self, item: "FieldReader", place: _Place, count: int) -> list[Any]:
+    def _items(self, item: "FieldReader", place: _FramePosition, count: int) -> list[Any]:
         place.room -= count * self._item_values
         if count * self._item_bytes > len(place.view) - place.at or place.room < 0:
             raise Unreadable
@@ -101,27 +101,27 @@ class FieldReader:
 
 
 class MessageReader:
-    """Reads messages of one class in one version."""
+    """Decodes messages of one class in one version."""
 
     def __init__(self, struct: type[Any], fields: Sequence[tuple[str, FieldReader]]) -> None:
-        """`fields` are pairs of a name and its reader, in the order of the bytes."""
+        """`fields` are pairs of a name and a reader, in the order of the bytes."""
         if len(fields) > MOST_FIELDS:
             raise ValueError(f"{struct} has more than {MOST_FIELDS} fields")
         self._struct = struct
         self._fields = fields
 
     def read(self, data: Frame, at: int, room: int) -> tuple[Any, int, int]:
-        """The message at `at` of a frame, of which views go into it, the position behind it, and
-        how much of `room` is left.
+        """The message at position `at` of a frame, the position after it, and the rest of `room`.
 
-        `room` is how many values arrays may have. Raises `Unreadable` or `UnicodeDecodeError`.
+        `room` is how many values arrays may have. The message holds views of the frame. Raises
+        `Unreadable` or `UnicodeDecodeError`.
         """
-        place = _Place(data, at, room)
+        place = _FramePosition(data, at, room)
         return self.fields(place), place.at, place.room
 
     def whole(self, begin: bytes, room: int, data: Frame) -> Any:
-        """The message that is a frame from its begin to its end; `None` where the frame does not
-        begin with `begin`, or is no such message. `room` as in `read`."""
+        """The message that fills a frame; `None` if the frame does not start with `begin`, or is
+        not such a message. `room` as in `read`."""
         size = len(begin)
         if len(data) <= size or data[:size] != begin:
             return None
@@ -131,12 +131,12 @@ class MessageReader:
             return None
         return message if end == len(data) else None
 
-    def fields(self, place: _Place) -> Any:
+    def fields(self, place: _FramePosition) -> Any:
         return self._struct(**{name: reader.read(place) for name, reader in self._fields})
 
 
-class Output:
-    """Bytes that were written, and record sets between them, which stay where they are."""
+class FrameOutput:
+    """Encoded bytes, with record sets between them that are not copied."""
 
     def __init__(self) -> None:
         self._held = bytearray(LENGTH_BYTES)
@@ -151,14 +151,14 @@ class Output:
         self._held += value.to_bytes(size, "big", signed=True)
 
     def put_part(self, part: Any) -> None:
-        """A record set: a part of its own."""
+        """Add a record set as a part of its own."""
         if self._held:
             self._parts.append(bytes(self._held))
             self._held.clear()
         self._parts.append(part)
 
     def frame(self) -> Any:
-        """The bytes with their length in front, as parts where not all of them are in memory."""
+        """The bytes after their length; a list of parts if a record set is not in memory."""
         parts = self.parts()
         try:
             return b"".join(parts)
@@ -166,7 +166,7 @@ class Output:
             return parts
 
     def parts(self) -> list[Any]:
-        """The same as parts: each record set is one."""
+        """As `frame`, in parts: each record set is one."""
         if self._held:
             self._parts.append(bytes(self._held))
         first, *others = self._parts
@@ -177,7 +177,7 @@ class Output:
 
 
 class FieldWriter:
-    """Writes one field, or one item of an array."""
+    """Encodes one field, or one item of an array."""
 
     def __init__(
         self,
@@ -188,14 +188,14 @@ class FieldWriter:
     ) -> None:
         """`kind` is a `FieldKind`; `clip` cuts a text that may be too long.
 
-        A message has its writer, an array that of its items.
+        `message` is the writer of a message, `item` that of the items of an array.
         """
         self._kind = kind
         self._clip = clip
         self._message = message
         self._item = item
 
-    def write(self, value: Any, output: Output) -> None:
+    def write(self, value: Any, output: FrameOutput) -> None:
         kind = self._kind
         if kind in _INTEGER_BYTES:
             output.put_integer(
@@ -223,21 +223,21 @@ class FieldWriter:
 
 
 class FrameWriter(ABC):
-    """Writes frames of values, of which each has a writer."""
+    """Encodes frames of values, with a writer for each value."""
 
     def frame(self, *values: Any) -> Any:
-        """The bytes of a message that has these values, with their length in front; a list of parts
-        where record sets are not in memory. Raises `OverflowError` for a
-        number that is too large for its field, `UnicodeEncodeError`."""
+        """The bytes of a message with these values, after their length; a list of parts if a record
+        set is not in memory. Raises `OverflowError` for a number that is too large for its field,
+        and `UnicodeEncodeError`."""
         return self._written(values).frame()
 
     def parts(self, *values: Any) -> list[Any]:
-        """The same as parts: each record set is one."""
+        """As `frame`, in parts: each record set is one."""
         return self._written(values).parts()
 
     def joined(self, *columns: Iterable[Any]) -> bytes:
-        """As `frame` for several messages, one behind the other; the columns are the values of a
-        field each. There must be no record sets in them: raises `ValueError`."""
+        """The frames of several messages in one; each column has the values of one field. Raises
+        `ValueError` for record sets."""
         frames: list[bytes] = []
         for values in zip(*columns, strict=True):
             parts = self.parts(*values)
@@ -247,41 +247,41 @@ class FrameWriter(ABC):
         return b"".join(frames)
 
     @abstractmethod
-    def _written(self, values: Sequence[Any]) -> Output:
-        """The values behind the place of a length."""
+    def _written(self, values: Sequence[Any]) -> FrameOutput:
+        """The values, after room for the length."""
 
 
 class MessageWriter(FrameWriter):
-    """Writes messages of one class in one version."""
+    """Encodes messages of one class in one version."""
 
     def __init__(self, fields: Sequence[tuple[str, FieldWriter]]) -> None:
-        """`fields` are pairs of a name and its writer, in the order of the bytes."""
+        """`fields` are pairs of a name and a writer, in the order of the bytes."""
         if len(fields) > MOST_FIELDS:
             raise ValueError(f"a message has more than {MOST_FIELDS} fields")
         self._fields = fields
 
-    def _written(self, values: Sequence[Any]) -> Output:
+    def _written(self, values: Sequence[Any]) -> FrameOutput:
         check_count(values, self._fields)
-        output = Output()
+        output = FrameOutput()
         for (_, writer), value in zip(self._fields, values, strict=True):
             writer.write(value, output)
         return output
 
-    def fields(self, message: Any, output: Output) -> None:
+    def fields(self, message: Any, output: FrameOutput) -> None:
         for name, writer in self._fields:
             writer.write(getattr(message, name), output)
 
 
 def check_count(values: Sequence[Any], fields: Sequence[Any]) -> None:
-    """Raise `ValueError` where there is not one value for each field."""
+    """Raise `ValueError` unless there is one value for each field."""
     if len(values) != len(fields):
         raise ValueError(f"{len(values)} values for {len(fields)} fields")
 
 
 def grown_buffer(content: bytearray | memoryview, size_bytes: int) -> bytearray:
-    """A copy of `content` with room behind it for `size_bytes` in all; what is there is not set.
+    """A copy of `content` in a buffer of `size_bytes`; the bytes after it are undefined.
 
-    The compiled form does not clear the room, so that the system gives memory only as it is filled.
+    The compiled form does not clear them, so that the system provides memory only as it is used.
     """
     if size_bytes < len(content):
         raise ValueError(f"{len(content)} bytes in a buffer of {size_bytes}")
@@ -294,9 +294,9 @@ def grown_buffer(content: bytearray | memoryview, size_bytes: int) -> bytearray:
 def split_frames(
     content: Slab, end: int, most_bytes: int
 ) -> tuple[list[bytearray | Slab], int, int]:
-    """The whole frames in the first `end` bytes, which begin with their length: parts of `content`,
-    without it. Where what is left begins, and the length that it says if four bytes are there, else
-    0: it is of a frame that is not complete, or not from 1 to `most_bytes`."""
+    """The complete frames in the first `end` bytes, without their lengths, as parts of `content`;
+    the position of the rest; and the length field there, or 0 if fewer than four bytes are left.
+    The rest is an incomplete frame, or one whose length is not from 1 to `most_bytes`."""
     if not 0 <= end <= len(content):
         raise IndexError(f"no {end} bytes in a buffer of {len(content)}")
     frames: list[bytearray | Slab] = []

@@ -1,4 +1,4 @@
-"""Plain messages of the formats v0 and v1: written, stamped, and written anew."""
+"""Plain messages of formats v0 and v1: encoding, append times, conversion."""
 
 from collections.abc import Iterator, Sequence
 from zlib import crc32
@@ -45,12 +45,12 @@ from .walk import crc32c
 
 
 class PlainMessage:
-    """A plain message, in an entry that ends at `stop`: key and value by their place."""
+    """A plain message in an entry that ends at `stop`, with the positions of key and value."""
 
     __slots__ = ("attributes", "content_at", "key", "magic", "offset", "stop", "time_ms", "value")
 
     def __init__(self, view: memoryview, position: int, end: int) -> None:
-        """`ValueError` where there is none; nothing is believed."""
+        """Raises `ValueError` where there is none: every length is checked."""
         size = int32_at(view, position + SIZE_AT) if end - position >= ENTRY_OVERHEAD else -1
         self.stop = position + ENTRY_OVERHEAD + size
         if size < V0_OVERHEAD or self.stop > end or view[position + MAGIC_AT] > 1:
@@ -94,7 +94,7 @@ def string_bytes(content: bytes | None) -> bytes:
 
 
 def content_bytes(content: Buffer | None) -> bytes | None:
-    """The bytes of a key or value. `TypeError` for what is none."""
+    """The bytes of a key or value. Raises `TypeError` for other objects."""
     if content is None or type(content) is bytes:
         return content
     return bytes(memoryview(content))

@@ -1,4 +1,4 @@
-"""The records of a batch, one after the other: read, counted, written."""
+"""The records of a batch: reading, checks, encoding."""
 
 from collections.abc import Sequence
 
@@ -27,8 +27,8 @@ from .walk import latency_of
 
 
 def _number(view: memoryview, at: int, stop: int, bits: int) -> tuple[int, int]:
-    """The number of up to so many bits at `at`, and where it ends, which is behind `stop` where no
-    number is in front of that."""
+    """The varint of at most `bits` bits at `at`, and its end. An end after `stop` means that there
+    is no complete number before `stop`."""
     if at >= stop:
         return 0, stop + 1
     number = view[at]
@@ -48,10 +48,10 @@ def _number(view: memoryview, at: int, stop: int, bits: int) -> tuple[int, int]:
 
 
 class RecordCursor:
-    """Goes over the records in `view[start:end]`, which are not compressed.
+    """Iterates over the uncompressed records in `view[start:end]`.
 
-    `step` goes to the next one, and never looks behind the bytes it is given, whatever they say.
-    What follows is about the record it came to:
+    `step` goes to the next record; no content makes it read beyond `end`. The attributes describe
+    the current record:
 
     position: where it begins.
     following: where the next one begins.
@@ -84,7 +84,7 @@ class RecordCursor:
         self.begin(start, end)
 
     def begin(self, start: int, end: int) -> None:
-        """Go over the records in `view[start:end]` from now on."""
+        """Iterate over the records in `view[start:end]` instead."""
         if not 0 <= start <= end <= len(self._view):
             raise IndexError(f"no bytes {start} to {end} in a buffer of {len(self._view)}")
         self._end = end
@@ -96,7 +96,7 @@ class RecordCursor:
     def step(self) -> int:
         """Go to the next record: `RECORD`, `NO_MORE`, or what is wrong with it.
 
-        At a bad record it stays for ever.
+        It never passes a bad record.
         """
         view, position, end = self._view, self.following, self._end
         if position >= end:
@@ -131,7 +131,7 @@ class RecordCursor:
         return RECORD
 
     def _headers_end(self, at: int, stop: int) -> int:
-        """Where the headers from `at` on end; behind `stop` where they are not good."""
+        """The end of the headers from `at` on; after `stop` if they are bad."""
         if self.header_count < 0 or 2 * self.header_count > stop - at:
             return stop + 1
         for _ in range(self.header_count):
@@ -154,7 +154,7 @@ class RecordCursor:
         return None if length < 0 else bytes(self._view[at : at + length])
 
     def headers(self) -> RecordHeaders:
-        """The headers of the record, in their order; what is not UTF-8 in a name is replaced."""
+        """The headers of the record, in order; invalid UTF-8 in a name is replaced."""
         found = []
         at, view, stop = self.headers_at, self._view, self.following
         for _ in range(self.header_count):
@@ -167,14 +167,14 @@ class RecordCursor:
 
 
 class RecordsFound:
-    """What is in the good records of a batch, up to the first that is not good.
+    """Sums of the records of a batch up to the first bad one.
 
-    count: how many there are.
+    count: number of records.
     min_timestamp_ms, max_timestamp_ms: over the timestamps that are not -1 (a broken sender's can
         be below it); -1 without any.
     max_delta: offset delta of the first record that has the largest timestamp; -1 without any.
-    untimed: how many have no timestamp.
-    problem: `NO_MORE` when all are good, else what is wrong with the one that is not.
+    untimed: number of records without a timestamp.
+    problem: `NO_MORE` if all are good, else what is wrong with the bad one.
     problem_position: where that one begins.
     latency: latencies against `now_ms`, if they were asked for, by the rules of `Walk.latency`.
     """
@@ -209,9 +209,9 @@ def check_records(
     now_ms: int = -1,
     keyed: bool = False,
 ) -> RecordsFound:
-    """Go over the uncompressed records in `buffer[start:end]`; no content makes it raise.
+    """Check and sum up the uncompressed records in `buffer[start:end]`; no content makes it raise.
 
-    Their offset deltas must be 0, 1, ... as a producer's are. `now_ms` >= 0 asks for latencies.
+    Their offset deltas must be 0, 1, ... as from a producer. `now_ms` >= 0 requests latencies.
     Where records are to be `keyed`, one without a key is not good.
     """
     cursor = RecordCursor(memoryview(buffer), start, end)
@@ -245,9 +245,9 @@ def check_records(
 
 
 def find_timestamp(cursor: RecordCursor, base_timestamp_ms: int, target_ms: int) -> int:
-    """Bring `cursor` to its next record that has a timestamp >= `target_ms`.
+    """Move `cursor` to its next record with a timestamp >= `target_ms`.
 
-    Returns what its last `step` did: `RECORD` where there is one.
+    Returns the result of its last `step`: `RECORD` if there is one.
     """
     while (step := cursor.step()) == RECORD:
         if wrapped(cursor.timestamp_delta_ms + base_timestamp_ms) >= target_ms:
@@ -256,7 +256,7 @@ def find_timestamp(cursor: RecordCursor, base_timestamp_ms: int, target_ms: int)
 
 
 class RecordEncoder:
-    """The records of a batch that grows record by record, with offsets 0, 1, ...
+    """Encodes the records of a batch, with offset deltas 0, 1, ...
 
     count: how many there are.
     size_bytes: of a batch with these records, if it is not compressed.

@@ -1,5 +1,5 @@
-"""Produce requests as rows: what each brings for the one partition that it names, and its answer;
-and what is stored of when rows were appended."""
+"""Produce requests as rows: the record set of each for the one partition that it names, and its
+response; and the entries of the append times of rows."""
 
 from collections.abc import Iterable, Sequence
 from struct import Struct

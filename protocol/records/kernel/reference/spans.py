@@ -1,9 +1,9 @@
-"""Spans of time that messages are in, and blocks of a time map that are made of them.
+"""Time spans of messages, and the blocks of a time map made of them.
 
-What is between the two are rows of six numbers (int64), each of messages that follow each other:
-their bytes in the log, their offsets, the smallest and the largest time, or -1 twice where none has
-any, how many they are, and the length of time in which times were joined for it, 1 where they were
-not. A row with no bytes is of messages that the next one with any has its bytes and offsets of.
+A row of six numbers (int64) describes consecutive messages: bytes in the log, number of offsets,
+smallest and largest time (-1 twice if no message has a time), number of messages, and the width of
+time in which times were joined, 1 if they were not. A row of 0 bytes belongs to the next row with
+bytes, which has its bytes and offsets too.
 """
 
 from array import array
@@ -26,20 +26,20 @@ from .records import RecordCursor
 from .walk import Entry, read_entries
 
 MOST_SPANS: Final = 32
-"""Of one block."""
+"""Maximal number of spans in one block."""
 
 JOINED_MS: Final = (
     *(1, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000),
     *(864_000_000, 8_640_000_000, 86_400_000_000, 2**63 - 1),
 )
-"""The lengths of time that spans of one block are joined in, until they are few enough. Each is in
-whole ones of the next, and minutes, hours and days are among them, which people ask for."""
+"""Widths of time in which the spans of one block are joined until they are few enough. Each divides
+the next; minutes, hours and days are among them, because windows are mostly whole ones."""
 
 ROW_NUMBERS: Final = 6
 
 
-class Span(NamedTuple):
-    """Messages whose times are from `low` to `high`, both of which occur."""
+class TimeSpan(NamedTuple):
+    """Messages with times from `low` to `high`; both times occur."""
 
     low: int
     high: int
@@ -49,9 +49,9 @@ class Span(NamedTuple):
 def time_spans(
     timestamps: "bytes | bytearray | array[int]", *, log_bytes: int, offsets: int
 ) -> bytes:
-    """Rows of messages that have these times (int64; negative is none).
+    """Rows of messages with these times (int64; a negative one is no time).
 
-    Raises `ValueError` for more of them than offsets.
+    Raises `ValueError` for more messages than offsets.
     """
     times = int64s(timestamps)
     if log_bytes <= 0 or offsets <= 0 or len(times) > offsets:
@@ -101,7 +101,7 @@ def entry_spans(
 
 
 def _times_of(view: memoryview, position: int, entry: Entry) -> list[int] | None:
-    """The times of an entry's messages; `None` where they are not simply there."""
+    """The times of the messages of an entry; `None` if it is compressed or a control batch."""
     stop, _, magic, bits, time_ms, _, delta = entry
     if bits & CODEC_MASK or (magic == BATCH_MAGIC and bits & CONTROL_BIT):
         return None
@@ -118,11 +118,13 @@ def _times_of(view: memoryview, position: int, entry: Entry) -> list[int] | None
 
 def _rows(times: Sequence[int], log_bytes: int, offsets: int) -> list[int]:
     counts = Counter(times).items()
-    spans, joined_ms = _few(Span(time, time, messages) for time, messages in counts if time >= 0)
+    spans, joined_ms = _few(
+        TimeSpan(time, time, messages) for time, messages in counts if time >= 0
+    )
     rows = [(span, joined_ms) for span in spans]
     untimed = sum(time < 0 for time in times)
     if untimed or not spans:
-        rows.insert(0, (Span(-1, -1, untimed), 1))
+        rows.insert(0, (TimeSpan(-1, -1, untimed), 1))
     numbers = [number for span, joined_ms in rows for number in (0, 0, *span, joined_ms)]
     numbers[-ROW_NUMBERS : 2 - ROW_NUMBERS] = log_bytes, offsets
     return numbers
@@ -138,7 +140,7 @@ def time_blocks(
     `whole`. Raises `ValueError` for what is no row.
     """
     numbers = int64s(appends)
-    blocks, ended, spans = bytearray(), 0, list[Span]()
+    blocks, ended, spans = bytearray(), 0, list[TimeSpan]()
     made = made_bytes = made_offsets = made_untimed = 0
     times_ms = list[int]()
     log_bytes = offsets = untimed = joined_ms = 0
@@ -151,7 +153,7 @@ def time_blocks(
         if low < 0:
             untimed += messages
         else:
-            spans.append(Span(low, high, messages))
+            spans.append(TimeSpan(low, high, messages))
         sound = min(size, added) >= 0 and (size > 0) == (added > 0) and low <= high
         sound = sound and messages >= (low >= 0) and (low < 0) == (high < 0)
         if not sound or max(log_bytes, offsets, untimed) > LARGEST_INT64:
@@ -172,7 +174,9 @@ def time_blocks(
     return bytes(blocks), ended, extent
 
 
-def _block(found: list[Span], log_bytes: int, offsets: int, untimed: int, joined_ms: int) -> bytes:
+def _block(
+    found: list[TimeSpan], log_bytes: int, offsets: int, untimed: int, joined_ms: int
+) -> bytes:
     if untimed + sum(span.messages for span in found) > offsets:
         raise ValueError("a block of more messages than offsets")
     found, _ = _few(found, joined_ms)
@@ -184,9 +188,9 @@ def _block(found: list[Span], log_bytes: int, offsets: int, untimed: int, joined
     return b"".join(map(_varint, numbers))
 
 
-def _few(spans: Iterable[Span], joined_ms: int = 1) -> tuple[list[Span], int]:
-    """Spans joined in the shortest length of time from `joined_ms` on for which there are few
-    enough, and that."""
+def _few(spans: Iterable[TimeSpan], joined_ms: int = 1) -> tuple[list[TimeSpan], int]:
+    """Spans, joined in the smallest width of time from `joined_ms` on that leaves few enough; and
+    that width."""
     found = sorted(spans, key=lambda span: span.low)
     for width_ms in JOINED_MS:
         if width_ms >= joined_ms or width_ms == JOINED_MS[-1]:
@@ -197,20 +201,22 @@ def _few(spans: Iterable[Span], joined_ms: int = 1) -> tuple[list[Span], int]:
 
 
 def int64s(numbers: "bytes | bytearray | array[int]") -> Sequence[int]:
-    """The numbers in a buffer, in this machine's byte order."""
+    """The numbers in a buffer, in the byte order of this machine."""
     view = memoryview(numbers)
     return view.cast("B").cast("q") if view.nbytes else ()
 
 
-def _joined(spans: Iterable[Span], width_ms: int) -> list[Span]:
-    """Spans that rise, with those joined that overlap, and those that are in one length of time."""
-    joined: list[Span] = []
+def _joined(spans: Iterable[TimeSpan], width_ms: int) -> list[TimeSpan]:
+    """Ascending spans; those that overlap or lie in the same width of time are joined."""
+    joined: list[TimeSpan] = []
     for span in spans:
         into = joined[-1] if joined else None
         if into is not None and (
             span.low <= into.high or span.high // width_ms == into.low // width_ms
         ):
-            joined[-1] = Span(into.low, max(into.high, span.high), into.messages + span.messages)
+            joined[-1] = TimeSpan(
+                into.low, max(into.high, span.high), into.messages + span.messages
+            )
         else:
             joined.append(span)
     return joined

@@ -1,4 +1,4 @@
-"""Time maps: how they are written, and what they are asked.
+"""Time maps: their format, and queries of them.
 
 A time map (`storage/index/time_map.py`) has for each block of a log, in their order, as varints:
 its bytes in the log, how many offsets it has, how many of its messages have no time, how many spans
@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from .spans import Span, int64s
+from .spans import TimeSpan, int64s
 
 _LARGEST: Final = 2**63 - 1
 _BITS: Final = 63
@@ -20,15 +20,15 @@ _TOO_MANY: Final = "a block of the time map has more messages than offsets"
 _TOO_LATE: Final = "a time of the time map has more than 63 bits"
 
 Run = tuple[int, int, int, int]
-"""Position and end of blocks in the log, their first offset, and the one behind them."""
+"""Position and end of consecutive blocks in the log, their first offset, and the next one."""
 
 Counted = tuple[int, int, int, int]
-"""Messages that were counted, those without a time, the smallest and the largest time; -1 where
-nothing was counted."""
+"""Number of messages counted, number without a time, smallest and largest time; -1 if nothing was
+counted."""
 
 
 class Extent(NamedTuple):
-    """What a whole map says."""
+    """Sums of a whole map."""
 
     blocks: int
     log_bytes: int
@@ -40,24 +40,24 @@ class Extent(NamedTuple):
 
 
 class MapBlock(NamedTuple):
-    """What a map says of one block of the log."""
+    """One block of the log, as its map has it."""
 
     position: int
-    """In the log."""
+    """Position in the log."""
     end: int
     offset: int
-    """The first one of the block."""
+    """First offset of the block."""
     next_offset: int
     untimed: int
     """Messages without a time."""
-    spans: list[Span]
+    spans: list[TimeSpan]
     map_position: int
-    """Where the map says it."""
+    """Position of the block in the map."""
     map_end: int
 
 
 def _numbers(time_map: bytes) -> Iterator[tuple[int, int]]:
-    """Each number, and where it ends."""
+    """Each number, and the position after it."""
     value = shift = 0
     for end, byte in enumerate(memoryview(time_map), 1):
         if shift >= _BITS:
@@ -72,7 +72,7 @@ def _numbers(time_map: bytes) -> Iterator[tuple[int, int]]:
 
 
 def time_map_blocks(time_map: bytes, base_offset: int) -> Iterator[MapBlock]:
-    """The blocks of a map, one after the other. Raises `ValueError` at bytes that are none."""
+    """The blocks of a map, in order. Raises `ValueError` for bytes that are not a map."""
     numbers = _numbers(time_map)
     position, offset, map_position = 0, base_offset, 0
     for log_bytes, _ in numbers:
@@ -82,7 +82,7 @@ def time_map_blocks(time_map: bytes, base_offset: int) -> Iterator[MapBlock]:
                 raise ValueError("the blocks of the time map add up to more than 63 bits")
             if untimed > offsets:
                 raise ValueError(_TOO_MANY)
-            spans: list[Span] = []
+            spans: list[TimeSpan] = []
             left, before_ms = offsets - untimed, 0
             for _ in range(count):
                 low = before_ms + next(numbers)[0]
@@ -95,7 +95,7 @@ def time_map_blocks(time_map: bytes, base_offset: int) -> Iterator[MapBlock]:
                 left -= messages
                 if left < 0:
                     raise ValueError(_TOO_MANY)
-                spans.append(Span(low, high, messages))
+                spans.append(TimeSpan(low, high, messages))
                 before_ms = high
         except (StopIteration, RuntimeError):
             raise ValueError(_CUT_OFF) from None
@@ -105,8 +105,8 @@ def time_map_blocks(time_map: bytes, base_offset: int) -> Iterator[MapBlock]:
 
 
 def time_map_runs(time_map: bytes, *, base_offset: int, from_ms: int, last_ms: int) -> list[Run]:
-    """Where messages with times from `from_ms` to `last_ms` may be: runs of blocks, as long as can
-    be. Raises `ValueError` for bytes that are no map."""
+    """The longest runs of blocks that may have messages with times from `from_ms` to `last_ms`.
+    Raises `ValueError` for bytes that are not a map."""
     runs: list[Run] = []
     joins = False
     for block in time_map_blocks(time_map, base_offset):
@@ -131,9 +131,9 @@ def time_map_counts(
     last_ms: int,
     every_ms: int,
 ) -> tuple[Counted, list[Run]]:
-    """Add to `counts` (int64) how many messages from one offset to another, without that, have
-    times in each interval of a window: what the map can say. What it gives with that are the blocks
-    of which it cannot, and which are not in it. Raises `ValueError` for bytes that are no map."""
+    """Add to `counts` (int64) the messages from `begin_offset` up to, but not including,
+    `end_offset` in each interval of a window, as far as the map knows. The runs in the result are
+    the blocks that it cannot count. Raises `ValueError` for bytes that are not a map."""
     _check_window(counts, from_ms, last_ms, every_ms)
     messages = untimed = 0
     times: list[int] = []
@@ -170,8 +170,7 @@ def count_times(
     last_ms: int,
     every_ms: int,
 ) -> Counted:
-    """As `time_map_counts`, of messages with these offsets and times (int64), whatever their
-    number."""
+    """As `time_map_counts`, for messages with these offsets and times (int64)."""
     _check_window(counts, from_ms, last_ms, every_ms)
     if memoryview(offsets).nbytes != memoryview(timestamps).nbytes:
         raise ValueError("there are not as many offsets as times")
@@ -197,7 +196,7 @@ def _check_window(counts: "array[int]", from_ms: int, last_ms: int, every_ms: in
 
 
 def time_map_extent(time_map: bytes) -> Extent:
-    """What a whole map says. Raises `ValueError` for bytes that are none."""
+    """Sums of a whole map. Raises `ValueError` for bytes that are not a map."""
     blocks, log_bytes, offsets, untimed, times = 0, 0, 0, 0, []
     for block in time_map_blocks(time_map, 0):
         blocks += 1

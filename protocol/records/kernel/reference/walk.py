@@ -1,4 +1,4 @@
-"""The one walk over a message set, and the short ones that look at heads alone."""
+"""The walk over a message set, and scans that read only the heads of entries."""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -63,16 +63,16 @@ def crc32c(buffer: Buffer, start: int, end: int) -> int:
 
 
 class Walk:
-    """What a walk found: everything here is about the good entries before `end`.
+    """Result of a walk: everything here is about the good entries before `end`.
 
     end: position after the last good entry.
     count: how many messages there are; a wrapper counts as one, a batch as its records, which may
         be none.
-    batches: how many of the entries are batches.
+    batches: number of entries that are batches.
     first_offset, last_offset: as stored, or as assigned; -1 when there is no entry. For a batch
         the first is that of its first record, the last that of its last.
-    magics: bit `1 << magic` for each magic met.
-    codecs: bit `1 << codec` for each codec met.
+    magics: bit `1 << magic` for each magic that occurs.
+    codecs: bit `1 << codec` for each codec that occurs.
     last_codec: codec of the last compressed entry, else 0.
     literal: the offsets as sent were 0, 1, ..., count - 1.
     min_timestamp_ms, max_timestamp_ms: over the timestamps that are not -1 (a broken sender's can
@@ -81,18 +81,18 @@ class Walk:
         timestamp of a batch is the largest of its records', its offset here that of the last one.
     first_timestamp_ms: of the first entry, -1 for none.
     last_append_time_ms: timestamp of the last entry if a broker stamped it (bit 3), else -1.
-    append_time_bits: how many v1 and v2 entries have bit 3.
-    untimed: how many messages have no timestamp, those of v0 included; of a batch all or none.
-    largest_entry_bytes: of the largest entry, the 12 bytes in front of it included.
+    append_time_bits: number of v1 and v2 entries with bit 3.
+    untimed: number of messages without a timestamp, those of v0 included; all or none of a batch.
+    largest_entry_bytes: size of the largest entry with its 12 bytes of head.
     problem: why the walk stopped.
-    problem_position: where the entry begins that stopped it; `end` without a problem.
+    problem_position: position of the entry that stopped the walk; `end` without a problem.
     marks: index marks, as far as an index entry can hold them.
     since_bytes: bytes since the last mark.
     largest_ms: the larger of `max_timestamp_ms` and the `largest_ms` passed in.
     magic_changes: position and magic of each entry whose magic is not that of the entry before.
-    latency: latencies against `now_ms`, if they were asked for. A set with a timestamp below -1,
-        which cannot be one, has none: all its messages are `untimed`. `None` also when there are
-        batches: only their records know (`check_records`).
+    latency: latencies at `now_ms`, if requested. A set with an invalid timestamp, below -1, has
+        none: all its messages are `untimed`. `None` also for batches: the times are in their
+        records (`check_records`).
     """
 
     __slots__ = (
@@ -141,8 +141,8 @@ class Walk:
 
 
 Entry = tuple[int, int, int, int, int, int, int]
-"""An entry whose bytes are all there and good: where it ends, its offset, magic and attributes, its
-time, how many records it has, and how far the last one's offset is from its own."""
+"""A complete, good entry: its end, offset, magic, attributes and time, its number of records, and
+the offset delta of the last one."""
 
 
 def _read_entry(
@@ -179,8 +179,8 @@ def _read_message(
     attributes: int,
     keyed: bool,
 ) -> Entry | Problem:
-    """The plain message or wrapper that is all of `view[position:stop]`, or what is wrong; its CRC
-    is right."""
+    """The plain message or wrapper that fills `view[position:stop]`, or what is wrong with it. Its
+    CRC was verified."""
     key_at = position + TIMESTAMP_AT
     time_ms = NO_TIMESTAMP
     if magic:
@@ -204,7 +204,7 @@ def _read_message(
 def _read_batch(
     view: memoryview, position: int, stop: int, offset: int, check_crc: bool
 ) -> Entry | Problem:
-    """The batch that is all of `view[position:stop]`, or what is wrong with it."""
+    """The batch that fills `view[position:stop]`, or what is wrong with it."""
     problem = batch_problem(view, position, stop, check_crc)
     if problem:
         return Problem(problem)
@@ -216,7 +216,7 @@ def _read_batch(
 
 
 def batch_problem(view: memoryview, position: int, stop: int, check_crc: bool) -> int:
-    """The `Problem` of the batch that is all of `view[position:stop]`, 0 for none.
+    """The `Problem` of the batch that fills `view[position:stop]`, 0 for none.
 
     A compaction leaves fewer records than offsets, so only more are a fault.
     """
@@ -254,11 +254,11 @@ def walk(
 ) -> Walk:
     """Walk the entries of `buffer[start:end]`, shallow: wrappers and batches are not opened.
 
-    The walk stops at `end` or at the first entry that is not good, and says which; no content
-    makes it raise. `now_ms` >= 0 asks for latencies against that time. `interval_bytes` >= 0 asks
-    for index marks: an entry gets one when more than that many bytes have gone by since the last,
-    of which `since_bytes` before `start`; they are counted from a segment's base offset
-    `segment_offset`, and `segment_position` is that of `start` in its log file. `magic` is that
+    The walk stops at `end` or at the first bad entry; no content makes it raise. `now_ms` >= 0
+    requests latencies at that time. `interval_bytes` >= 0 requests index marks: an entry gets one
+    when more than that many bytes have passed since the last, `since_bytes` of them before `start`.
+    Marks count from a segment's base offset `segment_offset`; `segment_position` is the position of
+    `start` in its log file. `magic` is that
     of the entry before `start`, if any. Where messages are to be `keyed`, one without a key is not
     good; wrappers need none, and batches are for `check_records`.
     """
@@ -308,7 +308,7 @@ def walk(
 def read_entries(
     view: memoryview, position: int, end: int, check_crc: bool, *, keyed: bool = False
 ) -> tuple[list[Entry], Problem]:
-    """The entries up to the first that is not good, and what is wrong with that one."""
+    """The entries up to the first bad one, and what is wrong with that."""
     entries: list[Entry] = []
     while position < end:
         entry = _read_entry(view, position, end, check_crc, keyed)
@@ -320,8 +320,8 @@ def read_entries(
 
 
 def _keeping_rule(entries: list[Entry], rule: Offsets, last_offset: int) -> int:
-    """How many entries there are in front of the first one whose offset may not follow that of the
-    one before it, which is `last_offset` at first."""
+    """How many entries come before the first one whose offset breaks the rule. `last_offset` is the
+    offset before the first entry."""
     for number, (_, offset, magic, attributes, _, _, delta) in enumerate(entries):
         if offset > LARGEST_INT64 - delta or (rule != Offsets.ANY and offset <= last_offset):
             return number
@@ -339,7 +339,7 @@ def _assign(
     deltas: Sequence[int],
     offset: int,
 ) -> list[int]:
-    """Write offsets from `offset` on into entries, and say which; a batch then is of no leader
+    """Write offsets from `offset` on into entries, and return them. Batches lose their leader
     epoch."""
     assigned = []
     for position, magic, delta in zip(positions, magics, deltas, strict=True):
@@ -366,7 +366,7 @@ def _magic_changes(
 def _add_kinds(
     found: Walk, magics: Sequence[int], attributes: Sequence[int], records: Sequence[int]
 ) -> None:
-    """Count entries, and what they say of themselves."""
+    """Count the entries by magic, codec and timestamp type."""
     found.count, found.batches = sum(records), magics.count(2)
     for (magic, bits), entries in Counter(zip(magics, attributes, strict=True)).items():
         found.magics |= 1 << magic
@@ -379,7 +379,7 @@ def _add_kinds(
 
 
 def _add_times(found: Walk, times: Sequence[int], records: Sequence[int]) -> Sequence[int]:
-    """Count the times of entries, and say which are times."""
+    """Record the timestamps of entries, and return those that are not -1."""
     found.first_timestamp_ms = times[0]
     if NO_TIMESTAMP in times:
         found.untimed = sum(
@@ -401,8 +401,9 @@ def _mark(
     interval_bytes: int,
     largest_ms: int,
 ) -> tuple[Marks, int]:
-    """Marks of entries, as far as an index entry can hold them, and where the last one is;
-    `marked_at` is that of the one before. `shift` makes a position one in the log file."""
+    """Marks of entries, as far as an index entry can hold them, and the position of the last one.
+    `marked_at` is the position of the mark before; `shift` added to a position is its position in
+    the log file."""
     marks = Marks()
     known = number = 0
     while (number := bisect_right(positions, marked_at + interval_bytes, number)) < len(positions):
@@ -422,7 +423,7 @@ def _mark(
 
 
 def latency_of(times: Sequence[int], untimed: int, now_ms: int) -> LatencyCounts:
-    """Latencies of messages with these times. A time below -1 cannot be one, and spoils all."""
+    """Latencies of messages with these times; none if a time is invalid, that is below -1."""
     rising = sorted(times)
     if not rising or rising[0] < NO_TIMESTAMP:
         return LatencyCounts(untimed=untimed + len(rising))

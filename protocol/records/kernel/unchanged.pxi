@@ -1,14 +1,14 @@
-# Sets that are stored as they came, but for offsets and append times: checked, numbered, counted and
-# marked in one walk over as many of them as there are.
+# The fast path of appends: record sets that are stored unchanged but for offsets and append times. One
+# walk checks, numbers, counts and marks a run of them. `reference.unchanged` says which sets qualify.
 
 
-cdef class UsualSets(Walk):
+cdef class UnchangedSets(Walk):
     cdef public object data, spans
     cdef public list first_offsets
 
 
-# Whether nothing is against storing a good entry as it came. Records of a batch are summed up.
-cdef bint is_usual(
+# Whether a good entry can be stored unchanged. Sums up the records of a batch.
+cdef bint stays_unchanged(
     const unsigned char *data, long long position, long long stop, const Rules *rules,
     const Entry *entry, Latencies *latencies, RecordSums *sums, RecordCursor cursor,
     NotedTimes *noted,
@@ -40,8 +40,8 @@ cdef bint is_usual(
     return rules.append_time_ms >= 0 or entry.time_ms == sums.max_ms
 
 
-# Whether a set may be usual, as far as its first entry tells before it is read.
-cdef inline bint begins_usual(const unsigned char *data, long long size, int magics) noexcept:
+# Whether the head of a set's first entry allows it to be stored unchanged; the rest is not read yet.
+cdef inline bint may_stay_unchanged(const unsigned char *data, long long size, int magics) noexcept:
     if size <= BATCH_BITS + 1 or data[MAGIC] > 2 or not magics >> data[MAGIC] & 1:
         return False
     return not data[BATCH_BITS + 1 if data[MAGIC] == 2 else BITS] & CODEC_MASK
@@ -66,7 +66,7 @@ def producer_numbers(list record_sets):
     return found
 
 
-def take_usual(
+def take_unchanged(
     list record_sets, *, long long base_offset, long long now_ms, int magics,
     long long append_time_ms, long long lowest_ms, long long highest_ms, long long entry_max_bytes,
     long long room_bytes, long long marks_max, long long interval_bytes, long long since_bytes,
@@ -84,7 +84,7 @@ def take_usual(
     cdef Latencies latencies, latencies_before
     cdef Findings findings = Findings.__new__(Findings)
     cdef RecordCursor cursor
-    cdef UsualSets found
+    cdef UnchangedSets found
     cdef list first_offsets = []
     cdef bytearray rows = None
     cdef NotedTimes noted
@@ -107,7 +107,7 @@ def take_usual(
         &rules, &passed, 0, total, base_offset, interval_bytes, since_bytes, largest_ms, magic,
         segment_offset, segment_position,
     )
-    rules.offsets, rules.check_crc, rules.usual = ASSIGN, True, True
+    rules.offsets, rules.check_crc, rules.unchanged = ASSIGN, True, True
     rules.magics, rules.append_time_ms, rules.keyed = magics, append_time_ms, keyed
     begin_latencies(&latencies, now_ms)
     noting = append_time_ms < 0 and 0 <= block_since_bytes < block_bytes
@@ -119,7 +119,7 @@ def take_usual(
         source, start, size = bytes_of(sent), passed.position, len(sent)
         if size > total - start or findings.marks >= marks_max:
             break
-        if not begins_usual(source, size, magics):
+        if not may_stay_unchanged(source, size, magics):
             break
         if not in_place:
             copy_bytes(data, start, source, 0, size)
@@ -160,7 +160,7 @@ def take_usual(
         return None
     if append_time_ms >= 0:
         stamp(whole, 0, passed.position, append_time_ms)
-    found = UsualSets.__new__(UsualSets)
+    found = UnchangedSets.__new__(UnchangedSets)
     finish_walk(found, data, &rules, &passed, findings)
     if now_ms >= 0:
         found.latency = counts_from(&latencies, passed.untimed, found.min_timestamp_ms)

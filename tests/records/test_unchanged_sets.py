@@ -21,11 +21,11 @@ from horolog.protocol.records.batches.batch import (
 )
 from horolog.protocol.records.kernel import (
     RecordEncoder,
-    UsualSets,
+    UnchangedSets,
     entry_spans,
     reference,
     stamp,
-    take_usual,
+    take_unchanged,
     walk,
 )
 from horolog.protocol.records.kernel.terms import Offsets
@@ -35,6 +35,8 @@ from horolog.protocol.records.marks import Marks
 from horolog.protocol.records.messages.sets import build_set
 from horolog.protocol.records.record import NewRecord
 from horolog.tests.properties.examples import examples
+
+from . import unchanged_sets
 
 NOW_MS = 1_700_000_000_000
 
@@ -133,8 +135,11 @@ def take(
     block_bytes: int = 0,
     block_since_bytes: int = 0,
     keyed: bool = False,
-) -> UsualSets | None:
-    return take_usual(
+) -> UnchangedSets | None:
+    call = take_unchanged
+    if call is reference.take_unchanged:  # It takes none.
+        call = unchanged_sets.take_unchanged
+    return call(
         list(sets),
         base_offset=100,
         now_ms=NOW_MS,
@@ -379,7 +384,7 @@ def test_more_times_than_there_is_room_for_are_not_noted(
     sent = build_set([NewRecord(b"", None, 5_000 * at) for at in range(messages)], magic=magic)
     found = take([bytes(sent)], interval_bytes=4_096, close_ms=1_000, block_bytes=65_536)
     assert found is not None
-    assert (found.spans is not None) == (noted or isinstance(found, reference.UsualSets))
+    assert (found.spans is not None) == (noted or isinstance(found, reference.UnchangedSets))
 
 
 def test_a_set_that_is_not_taken_leaves_no_times() -> None:
