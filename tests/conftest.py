@@ -24,6 +24,7 @@ pytest_plugins = [
     "horolog.testing.plugin",
     "horolog.tests.apache",
     "horolog.tests.fewer_messages",
+    "horolog.tests.forked_brokers",
     "horolog.tests.in_process",
     "horolog.tests.rewritten",
 ]
