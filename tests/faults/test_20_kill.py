@@ -158,7 +158,7 @@ async def one_life(server: ServerProcess, written: list[Topic], rng: random.Rand
 @pytest.mark.parametrize(
     "rounds",
     [
-        pytest.param(7, marks=pytest.mark.timeout(300)),
+        pytest.param(10, marks=pytest.mark.timeout(300)),
         pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(7200)]),
     ],
 )
