@@ -51,7 +51,7 @@ def apache(
     require_apache_kafka: None,
     start_once: Callable[[str], None],
     certificates: Certificates,
-    until_unused: Callable[[str], ExitStack],
+    until_java_is_done: ExitStack,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[ApacheKafka]:
     """Apache Kafka, three brokers: one cluster for the whole run, with guarded listeners beside the
@@ -66,8 +66,7 @@ def apache(
         "auto.create.topics.enable": "true",
         **listener_settings(certificates),
     }
-    until_it_is_unused = until_unused("apache")
-    running = until_it_is_unused.enter_context(
+    running = until_java_is_done.enter_context(
         apache_kafka(
             tmp_path_factory.mktemp("apache-kafka"),
             brokers=3,
@@ -77,7 +76,7 @@ def apache(
         )
     )
     yield running
-    until_it_is_unused.close()
+    until_java_is_done.close()
     assert all(broker.process is None for broker in running.brokers)
 
 

@@ -96,9 +96,7 @@ _FIRST_USE_S = 900
 _LEFT_OPEN_MAX = 50
 """Files that a module may leave open, such as those of a broker that others go on with."""
 
-_PROGRAMS = pytest.StashKey[dict[str, ExitStack]]()
-_NEEDED = pytest.StashKey[dict[str, set[str]]]()
-"""By module, which of `_NEED_JAVA` its tests need."""
+_JAVA_PROGRAMS = pytest.StashKey[ExitStack]()
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -209,30 +207,27 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave long tests out unless `-m` names their mark; group and order the others."""
     # Of all that there are: a module that only `make elections` runs is noticed by each run.
-    needed = config.stash.setdefault(_NEEDED, {})
     for item in items:
-        if needs := _NEED_JAVA.intersection(getattr(item, "fixturenames", ())):
+        if not _NEED_JAVA.isdisjoint(getattr(item, "fixturenames", ())):
             if _module(item) not in _JAVA_MODULES:
                 raise pytest.UsageError(f"add {_module(item)} to _JAVA_MODULES in conftest.py")
             if not item.get_closest_marker("timeout"):
                 item.add_marker(pytest.mark.timeout(_FIRST_USE_S))
-            needed.setdefault(_module(item), set()).update(needs)
     left_out = _LONG - set(re.findall(r"\w+", config.option.markexpr))
     long = [item for item in items if any(mark.name in left_out for mark in item.iter_markers())]
     if long:
         config.hook.pytest_deselected(items=long)
         ids = {id(item) for item in long}
         items[:] = [item for item in items if id(item) not in ids]
-    items.sort(key=lambda item: (_turn(item), _java_turn(needed.get(_module(item), set()))))
+    items.sort(key=_turn)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """End Spark and Kafka, each behind the last module that needs it."""
-    needed = set() if nextitem is None else item.config.stash[_NEEDED].get(_module(nextitem), set())
-    for name, program in item.config.stash.get(_PROGRAMS, {}).items():
-        if name not in needed:
-            program.close()
+    """End Spark and Kafka behind the last test that needs them."""
+    programs = item.config.stash.get(_JAVA_PROGRAMS, None)
+    if programs is not None and (nextitem is None or _module(nextitem) not in _JAVA_MODULES):
+        programs.close()
 
 
 def _module(item: pytest.Item) -> str:
@@ -248,14 +243,6 @@ def _turn(item: pytest.Item) -> int:
     return _FIRST.index(folder) if folder in _FIRST else len(_FIRST)
 
 
-def _java_turn(needed: set[str]) -> int:
-    """Modules that need Spark, those that need Kafka too, those that need only Kafka, and others:
-    so each of them runs in one stretch, and for no longer than it is used."""
-    if "spark" in needed:
-        return 1 if "apache" in needed else 0
-    return 2 if "apache" in needed else 3
-
-
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, LoopFactory]:
     """uvloop, which the broker runs on; with the marker `both_loops` asyncio's own as well."""
     factories: dict[str, LoopFactory] = {"uvloop": uvloop.new_event_loop}
@@ -265,11 +252,10 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, LoopFactory
 
 
 @pytest.fixture(scope="session")
-def until_unused(request: pytest.FixtureRequest) -> Callable[[str], ExitStack]:
-    """What is entered in `until_unused("spark")` ends with the last module that needs the fixture
-    `spark`: Spark and Kafka take a third of a processor even without requests."""
-    programs = request.config.stash.setdefault(_PROGRAMS, {})
-    return lambda name: programs.setdefault(name, ExitStack())
+def until_java_is_done(request: pytest.FixtureRequest) -> ExitStack:
+    """What is entered here ends with the last test of `_JAVA_MODULES`: Spark and Kafka take a third
+    of a processor even without requests."""
+    return request.config.stash.setdefault(_JAVA_PROGRAMS, ExitStack())
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def missing(why: str) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def spark(
-    start_once: Callable[[str], None], until_unused: Callable[[str], ExitStack]
+    start_once: Callable[[str], None], until_java_is_done: ExitStack
 ) -> Iterator[SparkSession]:
     """A Spark of two cores that tries a task four times. It takes 10 seconds to start."""
     try:
@@ -87,9 +87,9 @@ def spark(
     }
     started = session("tests", master="local[2,4]", conf=conf)
     started.sparkContext.setLogLevel("OFF")
-    until_unused("spark").callback(started.stop)
+    until_java_is_done.callback(started.stop)
     yield started
-    until_unused("spark").close()
+    until_java_is_done.close()
 
 
 @pytest.fixture(scope="session")
