@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Timer
-from typing import Any, Final
+from typing import IO, Any, Final
 
 READY: Final = re.compile(
     r"ready native=(?P<native>\S+:\d+)(?: http=(?P<http>\S+:\d+))?(?: kafka=(?P<kafka>\S+:\d+))?\n"
@@ -76,7 +76,11 @@ def run_in_own_process(
     return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+StartBroker = Callable[[Sequence[str], IO[str], Mapping[str, str]], Process | None]
+"""Starts a broker: arguments, standard error, environment; `None` where it cannot."""
+
 _runs: RunCommand = run_in_own_process
+_starts: StartBroker | None = None
 
 
 @contextmanager
@@ -89,6 +93,18 @@ def commands_run_by(run: RunCommand) -> Iterator[None]:
         yield
     finally:
         _runs = before
+
+
+@contextmanager
+def brokers_started_by(start: StartBroker) -> Iterator[None]:
+    """Have `start` start the brokers of `serving`, except those with `own_process`, until the end
+    of the block."""
+    global _starts
+    before, _starts = _starts, start
+    try:
+        yield
+    finally:
+        _starts = before
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +151,7 @@ class Program:
 
     def _environment(self) -> dict[str, str]:
         server = {} if self.server is None else {"HOROLOG_SERVER": self.server}
-        return _clean_environment() | server | self.env
+        return clean_environment() | server | self.env
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +193,15 @@ def serving(
     command: str = "serve",
     env: dict[str, str] | None = None,
     limits: Mapping[int, int] | None = None,
+    own_process: bool = False,
 ) -> Iterator[ServerProcess]:
     """A server on a free port, from its ready line on; killed at the end of the block.
 
     It answers HTTP and Kafka's clients only with `--http-listen` and `--kafka-listen`: the HTTP
     libraries take as much processor time as the rest of the start.
 
-    `limits` are resource limits of the process, as `{resource.RLIMIT_AS: bytes}`. Raises
+    `limits` are resource limits of the process, as `{resource.RLIMIT_AS: bytes}`. With
+    `own_process` an interpreter starts for it, whatever `brokers_started_by` says. Raises
     `RuntimeError` with what it wrote when it does not get ready.
     """
     log = data_dir.parent / f"{data_dir.name}.log"
@@ -192,16 +210,13 @@ def serving(
     for flag, address in defaults.items():
         if flag not in arguments:  # each one that is named is one more address
             places += [flag, address]
+    given = [command, *map(str, places), *map(str, arguments)]
+    environment = clean_environment() | (env or {})
+    forked = _starts if command == "serve" and not limits and not own_process else None
     with (
         log.open("a") as stderr,
-        subprocess.Popen(
-            [*_PROGRAM, command, *map(str, places), *map(str, arguments)],
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env=_clean_environment() | (env or {}),
-            text=True,
-            preexec_fn=partial(_set_limits, limits) if limits else None,
-        ) as process,
+        (forked and forked(given, stderr, environment))
+        or _started(given, stderr, environment, limits) as process,
     ):
         try:
             assert process.stdout is not None
@@ -216,10 +231,27 @@ def serving(
             process.kill()
 
 
+def _started(
+    arguments: Sequence[str],
+    stderr: IO[str],
+    environment: Mapping[str, str],
+    limits: Mapping[int, int] | None,
+) -> Process:
+    return subprocess.Popen(
+        [*_PROGRAM, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env=environment,
+        text=True,
+        preexec_fn=partial(_set_limits, limits) if limits else None,
+    )
+
+
 def _set_limits(limits: Mapping[int, int]) -> None:
     for number, limit in limits.items():
         resource.setrlimit(number, (limit, limit))
 
 
-def _clean_environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
+    """The variables of this process without Horolog's settings."""
     return {name: text for name, text in os.environ.items() if not name.startswith("HOROLOG_")}

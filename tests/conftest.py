@@ -4,9 +4,10 @@ import asyncio
 import gc
 import os
 import random
+import re
 import shutil
 import signal
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
@@ -22,6 +23,8 @@ pytest.register_assert_rewrite("horolog.testing", "horolog.tests")
 pytest_plugins = [
     "horolog.testing.plugin",
     "horolog.tests.apache",
+    "horolog.tests.fewer_messages",
+    "horolog.tests.forked_brokers",
     "horolog.tests.in_process",
     "horolog.tests.rewritten",
 ]
@@ -84,6 +87,9 @@ _FIRST = (
 """Folders with modules that wait for other programs, or take long themselves: they go first, and
 many short ones last, so that all processes of a run end at about the same time."""
 
+_LONG = frozenset({"soak", "secure_clients", "elections", "ecosystem"})
+"""Marks of tests that run only where `-m` names them."""
+
 _FIRST_USE_S = 900
 """What the first test of Apache Kafka may take: Maven fetches it."""
 
@@ -117,8 +123,31 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["seed"] = node.config.getoption("--hypothesis-seed")
 
 
+class _Numbered(list[str]):
+    """The tests of a process, whose numbers are found at once."""
+
+    def __init__(self, tests: Iterable[str]) -> None:
+        super().__init__(tests)
+        self._numbers = {test: number for number, test in enumerate(self)}
+
+    def index(self, test: str, *_: Any) -> int:
+        return self._numbers[test]
+
+
 class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Gives whole modules to the processes of a run: all with Java to one, all browsers to one."""
+
+    def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+        super().add_node_collection(node, collection)
+        if node in self.registered_collections:
+            self.registered_collections[node] = _Numbered(collection)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        # xdist counts the tests left of all modules that the process ever had, after each test.
+        modules = self.assigned_work[node]
+        for module in [name for name, done in modules.items() if all(done.values())]:
+            del modules[module]
+        super()._assign_work_unit(node)
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
@@ -184,11 +213,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 raise pytest.UsageError(f"add {_module(item)} to _JAVA_MODULES in conftest.py")
             if not item.get_closest_marker("timeout"):
                 item.add_marker(pytest.mark.timeout(_FIRST_USE_S))
-    for mark in ("soak", "secure_clients", "elections", "ecosystem"):
-        if mark not in config.option.markexpr:
-            long = [item for item in items if item.get_closest_marker(mark)]
-            config.hook.pytest_deselected(items=long)
-            items[:] = [item for item in items if not item.get_closest_marker(mark)]
+    left_out = _LONG - set(re.findall(r"\w+", config.option.markexpr))
+    long = [item for item in items if any(mark.name in left_out for mark in item.iter_markers())]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        ids = {id(item) for item in long}
+        items[:] = [item for item in items if id(item) not in ids]
     items.sort(key=_turn)
 
 
@@ -257,17 +287,17 @@ def fast_path() -> None:
         missing("the kernel is not compiled; make setup does it where a C compiler is")
 
 
-@pytest.fixture(autouse=True)
-def no_settings_from_outside(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+@pytest.fixture(autouse=True, scope="session")
+def no_settings_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Settings of the shell that runs the tests do not reach the brokers that they start, nor
     profiles of its user the commands. Both buffer their output, as at a user's."""
-    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-profiles"))
-    for variable in [name for name in os.environ if name.startswith("HOROLOG_")]:
-        if variable not in ("HOROLOG_REQUIRE", "HOROLOG_KERNEL"):
-            monkeypatch.delenv(variable)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.delenv("PYTHONUNBUFFERED", raising=False)
+        environment.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-profiles"))
+        for variable in [name for name in os.environ if name.startswith("HOROLOG_")]:
+            if variable not in ("HOROLOG_REQUIRE", "HOROLOG_KERNEL"):
+                environment.delenv(variable)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

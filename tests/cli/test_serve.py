@@ -18,7 +18,7 @@ HERE = ("--listen", "127.0.0.1:0", "--http-listen", "off", "--kafka-listen", "of
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_cleanly_and_nothing_is_lost(tmp_path: Path, number: int) -> None:
-    with serving(tmp_path / "data") as server:
+    with serving(tmp_path / "data", own_process=True) as server:
         server.program.ok("produce", "t", stdin="a\nb\n")
         assert server.stop(number) == 0
         assert server.process.stdout is not None
@@ -45,7 +45,7 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_p
     config.write_text("[retention]\nms = 1000001\n[segment]\nms = 1000002\nbytes = 1000003\n")
     env = {"HOROLOG_RETENTION_MS": "2000001", "HOROLOG_SEGMENT_MS": "2000002"}
     options = ("--config", config, "--set", "retention.ms=3000001")
-    with serving(tmp_path / "data", *options, env=env) as server:
+    with serving(tmp_path / "data", *options, env=env, own_process=True) as server:
         server.program.ok("topic", "create", "t")
         (found,) = server.program.ok("topic", "describe", "t", "--json").objects
         values = {one["name"]: (one["value"], one["source"]) for one in found["settings"]}
@@ -111,7 +111,7 @@ def test_a_port_that_is_taken_is_named_in_one_line(tmp_path: Path) -> None:
 
 
 def test_a_second_broker_on_the_same_directory_is_refused(tmp_path: Path) -> None:
-    with serving(tmp_path / "data") as server:
+    with serving(tmp_path / "data", own_process=True) as server:
         result = Program()("serve", "--data-dir", tmp_path / "data", *HERE)
         assert (result.code, result.out) == (1, "")
         assert str(server.process.pid) in result.err

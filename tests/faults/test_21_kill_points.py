@@ -31,7 +31,7 @@ each_workload = pytest.mark.parametrize(
     "workload", WORKLOADS, ids=lambda workload: workload.__name__
 )
 
-PLACES_TRIED = 0.15
+PLACES_TRIED = 0.1
 """How many of the places in the code a workload is killed at, beside those with a name."""
 
 TIMES_KILLED_IN_RECOVERY = 1

@@ -455,7 +455,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @EVERY_MACHINE
 def test_the_log_behaves_like_a_list(machine: type[LogMachine]) -> None:
-    few = settings(max_examples=20, stateful_step_count=30, phases=PHASES)
+    few = settings(max_examples=12, stateful_step_count=30, phases=PHASES)
     run_state_machine_as_test(machine, settings=few)
 
 

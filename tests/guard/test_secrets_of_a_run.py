@@ -116,6 +116,7 @@ def server(pair: Pair, tmp_path: Path) -> Iterator[ServerProcess]:
         *("--listen", "tls://127.0.0.1:0", "--http-listen", "tls://127.0.0.1:0"),
         *("--kafka-listen", "SASL_SSL://127.0.0.1:0"),
         *(text for name, value in settings.items() for text in ("--set", f"{name}={value}")),
+        own_process=True,  # `ps` shows its arguments.
     ) as started:
         yield started
 

@@ -1,7 +1,8 @@
 """Each bit of a small log and of its indexes, changed (fault 29; decisions 5, 20, 21)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -27,15 +28,23 @@ ALL = pytest.param(True, id="all", marks=pytest.mark.soak)
 SOME = pytest.param(False, id="some")
 
 
-def bits(entry: StoredEntry, every: bool) -> Iterator[tuple[int, int]]:
-    """Bytes and bits to change: two of each byte in the head and some behind it, or all."""
-    for at in range(entry.position, entry.end):
-        if every:
-            yield from ((at, bit) for bit in range(8))
-        elif at < entry.position + HEAD_BYTES:
-            yield from ((at, bit) for bit in sorted({0, at % 8}))
-        elif at % 4 == 0 or at == entry.end - 1:
-            yield at, at % 8
+Bits = Callable[[StoredEntry, bool], Iterator[tuple[int, int]]]
+
+
+@pytest.fixture
+def bits(request: pytest.FixtureRequest) -> Bits:
+    """Bytes and bits to change: one of each byte in the head and some behind it, others with each
+    seed, or all."""
+    random = Random(f"{request.config.getoption('--hypothesis-seed')} {request.node.name}")
+
+    def choose(entry: StoredEntry, every: bool) -> Iterator[tuple[int, int]]:
+        for at in range(entry.position, entry.end):
+            if every:
+                yield from ((at, bit) for bit in range(8))
+            elif at < entry.position + HEAD_BYTES or at == entry.end - 1 or not random.randrange(8):
+                yield at, random.randrange(8)
+
+    return choose
 
 
 @pytest.fixture
@@ -53,7 +62,7 @@ def before(folder: LogFolder) -> Original:
 @pytest.mark.parametrize("every", [SOME, ALL])
 @pytest.mark.parametrize("gaps", [False, True])
 def test_29_above_the_recovery_point_the_log_ends_there(
-    before: Original, place: Path, gaps: bool, every: bool
+    before: Original, bits: Bits, place: Path, gaps: bool, every: bool
 ) -> None:
     for entry in before.entries:
         for at, bit in bits(entry, every):
@@ -81,7 +90,7 @@ def test_29_above_the_recovery_point_the_log_ends_there(
 
 
 @pytest.mark.parametrize("every", [SOME, ALL])
-def test_29_below_it_nothing_is_cut(before: Original, place: Path, every: bool) -> None:
+def test_29_below_it_nothing_is_cut(before: Original, bits: Bits, place: Path, every: bool) -> None:
     """Every log is read when its indexes are gone: all that is wrong is found then."""
     active = before.log_names[-1]
     for entry in before.entries:
@@ -118,7 +127,9 @@ def test_29_below_it_nothing_is_cut(before: Original, place: Path, every: bool) 
 
 
 @pytest.mark.parametrize("every", [SOME, ALL])
-def test_29_verify_names_file_and_byte(before: Original, place: Path, every: bool) -> None:
+def test_29_verify_names_file_and_byte(
+    before: Original, bits: Bits, place: Path, every: bool
+) -> None:
     (before.path.parent / "topics.json").write_text(
         '{"version": 1, "topics": {"copy": {"partitions": 1}}}'
     )

@@ -409,7 +409,7 @@ def damaged(random: Random, folder: Path) -> list[tuple[Path, int, int]]:
 
 
 @pytest.mark.parametrize(
-    "rounds", [pytest.param(60, id="some"), pytest.param(4000, id="many", marks=pytest.mark.soak)]
+    "rounds", [pytest.param(30, id="some"), pytest.param(4000, id="many", marks=pytest.mark.soak)]
 )
 def test_random_damage(place: Path, rounds: int, request: pytest.FixtureRequest) -> None:
     seed = request.config.getoption("--hypothesis-seed")

@@ -110,10 +110,20 @@ def test_a_crash_or_a_power_cut_after_any_operation(
         ("sync_directory", errno.EIO),
     ],
 )
-def test_a_disk_that_fails(damaged: Damaged, place: Path, kind: str, error: int) -> None:
-    every = {"open": 9, "sync": 3, "sync_directory": 5}.get(kind, 2)
+@pytest.mark.parametrize("all_of_them", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_a_disk_that_fails(
+    damaged: Damaged,
+    place: Path,
+    kind: str,
+    error: int,
+    all_of_them: bool,
+    request: pytest.FixtureRequest,
+) -> None:
+    """At one operation in `every`, others with each seed; the soak fails all."""
+    every = 1 if all_of_them else {"open": 18, "sync": 6, "sync_directory": 8}.get(kind, 4)
+    random = Random(f"{request.config.getoption('--hypothesis-seed')} {request.node.name}")
     failed = 0
-    for passing in range(0, 1000, every):
+    for passing in range(random.randrange(every), 1000, every):
         copy = damaged.data.copy(place / "copy")
         files = FaultyFiles(QuickFiles())
         files.fail(kind, error, passing=passing, times=1)

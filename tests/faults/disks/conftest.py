@@ -39,7 +39,7 @@ def enumeration(request: pytest.FixtureRequest, random: Random) -> Iterator[Enum
         random,
         exhaustive_max=512 if long else 8,
         samples=100 if long else 2,
-        check_every=1 if long else 2,
+        check_every=1 if long else 3,
         use_every=1 if long else 4,
     )
     yield tried

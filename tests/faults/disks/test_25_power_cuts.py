@@ -33,7 +33,7 @@ def test_25_a_power_cut_during_recovery(folder: Path, enumeration: Enumeration) 
             enumeration.survives(recover(path, promise, 60, 61), folder)
 
 
-LIVES = (*range(3), *(pytest.param(number, marks=pytest.mark.soak) for number in range(3, 200)))
+LIVES = (*range(2), *(pytest.param(number, marks=pytest.mark.soak) for number in range(2, 200)))
 
 
 @pytest.mark.parametrize("number", LIVES)

@@ -31,7 +31,7 @@ FAILURES = {
 }
 
 
-EVERY = 24
+EVERY = 36
 """The soak tries each of them."""
 
 
