@@ -3,7 +3,7 @@
 import asyncio
 
 from ..storage.log.log import Log
-from ..storage.log.segment import Segment
+from ..storage.segment.segment import Segment
 from .work import Work
 
 

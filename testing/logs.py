@@ -27,8 +27,7 @@ from ..storage.log.log import Log
 from ..storage.log.log_opening import open_log
 from ..storage.log.usual_admission import admit_usual
 from ..storage.open_files import OpenFiles
-from ..storage.producers.producer_budget import ProducerBudget
-from ..storage.seams import Seams
+from ..storage.seams import ProducerBudget, Seams
 from .clock import ManualClock
 from .events import RecordedEvents
 from .files import FaultyFiles

@@ -24,9 +24,9 @@ from ...protocol.records.kernel import walk
 from ...protocol.records.messages.downconversion import DamagedSlice
 from ...storage.files import Buffer
 from ...storage.read.file_range import FileRange
-from ...storage.read.readable_segment import FarAway
 from ...storage.read.reader import Reader
 from ...storage.read.slices import Slice
+from ...storage.segment.readable_segment import FarAway
 from ..conversions import Limits
 from ..parking import Partition
 from .base import Later, Services, each_alone, in_turns

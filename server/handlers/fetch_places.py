@@ -8,9 +8,9 @@ from ...protocol.api.log.fetch import FetchPartition, FetchRequest
 from ...protocol.api.log.list_offsets import BY_APPEND, BY_TIMESTAMP
 from ...protocol.errors import HorologError, InvalidRequest
 from ...storage.log.log import Log
-from ...storage.read.readable_segment import FarAway
 from ...storage.read.reader import Reader
 from ...storage.read.windows import Place, TimeWindow
+from ...storage.segment.readable_segment import FarAway
 from ..parking import Partition
 from .base import Services
 

@@ -29,8 +29,8 @@ from ...protocol.errors import (
     InvalidReplicationFactor,
     InvalidRequest,
 )
-from ...storage.directory.stepped_change import Steps
 from ...storage.directory.topics import TopicEntry
+from ...storage.stepped_change import Steps
 from .base import Call, Later, Services
 from .changing import answer_later
 from .min_insync import warn_of_topic

@@ -8,7 +8,7 @@ from ...protocol.errors import CodedError
 from ...protocol.records.kernel.terms import Problem
 from ...replication.messages import Position
 from ...replication.partition_log import Partition
-from ...storage.log.segment_scan import SegmentScan, scan_log_file
+from ...storage.entries.segment_scan import SegmentScan, scan_log_file
 from ...storage.read.slices import Slice
 from .channel import Channel
 from .stored_log import StoredLog

@@ -15,8 +15,8 @@ from ...replication.epoch_owners import merged
 from ...replication.messages import Fetched, FromFollower, FromLeader, Hello, Welcome
 from ...replication.partition_log import Identity, Partition
 from ...storage.directory.random_ids import is_id
+from ...storage.log.epoch_history import NO_EPOCH
 from ...storage.log.log import Log
-from ...storage.replica.epoch_history import NO_EPOCH
 from .channel import Known
 from .epoch_lines import write_lines_of
 from .followers import reachable

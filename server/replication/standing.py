@@ -9,7 +9,7 @@ from ...protocol.errors import HorologError
 from ...replication.leader import Leader
 from ...replication.partition_log import Partition
 from ...replication.session import Session
-from ...storage.replica.epoch_history import NO_EPOCH
+from ...storage.log.epoch_history import NO_EPOCH
 
 if TYPE_CHECKING:
     from .cluster import Cluster

@@ -5,11 +5,11 @@ from typing import Any, Protocol
 
 from ...protocol.errors import CodedError, StorageError
 from ...replication.partition_log import Partition, Stored
+from ...storage.log.epoch_history import EpochHistory, EpochStart
+from ...storage.log.leader_epochs import EpochWrite
 from ...storage.log.log import Log
 from ...storage.replica.copy_facts import CopyFacts
 from ...storage.replica.copying import Copied
-from ...storage.replica.epoch_history import EpochHistory, EpochStart
-from ...storage.replica.leader_epochs import EpochWrite
 from ...values import value_class
 
 

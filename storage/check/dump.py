@@ -17,12 +17,13 @@ from ...protocol.records.kernel.reference.times import time_map_blocks
 from ...protocol.records.layout import BATCH_OVERHEAD, TimestampType
 from ...protocol.records.messages.message import Entry, Record, records
 from ...values import value_class
+from ..entries.entry_rules import MAX_DECOMPRESSED_BYTES
+from ..entries.log_reader import Stop, StoredEntry, read_log_file
 from ..files import File, Files
 from ..index.append_time_blocks import ENTRY as APPEND_TIME_ENTRY
 from ..index.index_reader import OFFSET_ENTRY, TIME_ENTRY, entries_end, index_entries
 from ..names import parse_segment_file
 from ..producers.producer_scan import ABORT, COMMIT, control_mark
-from .entry_rules import MAX_DECOMPRESSED_BYTES
 from .index_rules import (
     NAMES_OF_OFFSETS,
     NAMES_OF_TIMES,
@@ -30,7 +31,6 @@ from .index_rules import (
     block_rule,
     rise_rule,
 )
-from .log_reader import Stop, StoredEntry, read_log_file
 
 
 @value_class

@@ -43,7 +43,7 @@ from ..events import Observer
 from ..files import Files
 from ..metadata.folder import METADATA_PARTITION, STATE_FILE
 from ..names import METADATA_FOLDER, folder_name, parse_folder_name
-from .quarantine import quarantine_file
+from ..quarantine import quarantine_file
 from .repair_partition import PartitionRepair
 from .repair_plan import KEPT, PartitionPlan, Step, plan_partition
 from .verify_metadata import STATE_LOST, check_state, is_metadata_folder

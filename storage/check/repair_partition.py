@@ -14,18 +14,17 @@ from typing import Final
 from ...clock import Clock
 from ...config.topic import TopicSettings
 from ..directory.deletion import DeletionQueue
+from ..entries.log_survey import LogRun
 from ..events import Observer
 from ..files import File, Files, replace_file
 from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import SegmentChecksums, format_checksums, parse_checksums
-from ..log.segment import Segment
 from ..names import segment_bases
 from ..open_files import OpenFiles
-from ..producers.producer_budget import ProducerBudget
 from ..producers.producer_snapshots import newest_first
-from ..seams import Seams
-from .log_survey import LogRun
-from .quarantine import quarantine_bytes, quarantine_file
+from ..quarantine import quarantine_bytes, quarantine_file
+from ..seams import ProducerBudget, Seams
+from ..segment.segment import Segment
 from .repair_plan import PartitionPlan, SegmentPlan
 
 _BUILT_SUFFIX: Final = ".repair"

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from ...values import value_class
+from ..entries.entry_rules import last_reach
+from ..entries.log_survey import LogRun, LogSurvey
+from ..entries.salvage import OFFSETS_PER_BYTE
 from ..files import Files
 from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import end_offset, following_base
 from ..names import parse_segment_file, segment_bases
-from .entry_rules import last_reach
 from .findings import Finding, cannot_read
-from .log_survey import LogRun, LogSurvey
-from .salvage import OFFSETS_PER_BYTE
 from .verify_checksums import read_checksums
 from .verify_partition import PartitionCheck
 

@@ -5,11 +5,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from ..entries.log_reader import CHUNK_BYTES
 from ..files import Files
 from ..index.append_time_blocks import ENTRY
 from .findings import Finding
 from .index_rules import append_time_rule
-from .log_reader import CHUNK_BYTES
 
 _DELETE: Final = "stop the broker and delete this file; the append times in it are unknown then"
 _UNKNOWN: Final = "nothing: the next start keeps the entries before it"

@@ -9,8 +9,8 @@ from pathlib import Path
 from struct import Struct
 
 from ..files import File
-from ..index.index_file import RELATIVE_OFFSET_MAX
 from ..index.index_reader import OFFSET_ENTRY, TIME_ENTRY, entries_end, index_entries
+from ..names import RELATIVE_OFFSET_MAX
 from .findings import REBUILD, Finding
 from .index_rules import NAMES_OF_OFFSETS, NAMES_OF_TIMES, rise_rule
 

@@ -7,9 +7,9 @@ from typing import Final
 from ..files import Files
 from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import following_base
+from ..log.epoch_history import MalformedEpochs, decode_epochs
 from ..names import LEADER_EPOCHS, is_deleted_folder_name, parse_segment_file
 from ..producers.producer_snapshots import parse_snapshot_name
-from ..replica.epoch_history import MalformedEpochs, decode_epochs
 from .findings import NOTHING, REPAIR, Finding, cannot_read, limited
 from .verify_checksums import read_checksums
 from .verify_segment import SegmentCheck, Surroundings

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from ...protocol.records.layout import BATCH_MAGIC
 from ...values import value_class
+from ..entries.entry_check import CheckedEntry, EntryCheck
+from ..entries.entry_rules import jumps_rule, last_reach
+from ..entries.log_reader import Stop, StoredEntry, read_log_file
+from ..entries.log_survey import LogRun, LogSurvey
 from ..files import File, Files
 from ..index.index_checksums import SegmentChecksums, end_offset
-from .entry_check import CheckedEntry, EntryCheck
-from .entry_rules import jumps_rule, last_reach
 from .findings import KEPT_AS_IT_IS, NOTHING, REPAIR, TORN, Finding, cannot_read
-from .log_reader import Stop, StoredEntry, read_log_file
-from .log_survey import LogRun, LogSurvey
 from .verify_append_times import check_append_times
 from .verify_checksums import check_checksums
 from .verify_index import OffsetIndexCheck, TimeIndexCheck

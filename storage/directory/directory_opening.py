@@ -10,12 +10,10 @@ from ...config.broker import BrokerSettings
 from ...protocol.errors import StorageError
 from ..events import Observer
 from ..files import Files, make_directory_safely
-from ..index.index_cache import IndexCache
 from ..names import METADATA_FOLDER
-from ..open_files import OpenFiles
-from ..producers.producer_budget import ProducerBudget
+from ..open_files import IndexCache, OpenFiles
 from ..producers.producer_ids import ProducerIds
-from ..seams import Seams
+from ..seams import ProducerBudget, Seams
 from .checkpoints import Checkpoints
 from .clean_shutdown import take_marker
 from .deletion import DeletionQueue

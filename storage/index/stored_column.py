@@ -7,8 +7,7 @@ from itertools import count as counted
 from struct import Struct
 from typing import Final, Union, overload
 
-from ..open_files import OpenFiles
-from .index_cache import IndexCache
+from ..open_files import IndexCache, OpenFiles
 
 CHUNK_ENTRIES: Final = 512
 """Entries that are read together: 4 or 6 KiB."""

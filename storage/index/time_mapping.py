@@ -11,7 +11,7 @@ from ...protocol.records.columns import Columns, read_columns
 from ...protocol.records.kernel import entry_spans, time_blocks, time_spans, walk
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import ENTRY_OVERHEAD, SIZE_AT
-from ..damage import unopenable_batch
+from ..entries.damage import unopenable_batch
 from ..files import File, Files
 from .time_map import BLOCK_BYTES, ROW_NUMBERS
 

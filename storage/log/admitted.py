@@ -11,9 +11,8 @@ from ...protocol.records.kernel import Walk, walk
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.latency import LatencyCounts
 from ...protocol.records.layout import NO_TIMESTAMP
-from ..index.index_file import RELATIVE_OFFSET_MAX
 from ..index.time_map import SetSpans, SetTimes
-from ..names import MAX_OFFSET
+from ..names import MAX_OFFSET, RELATIVE_OFFSET_MAX
 from ..producers.producer_runs import ProducerRun
 from .appended import Conversion
 from .rebuilding import Numbered

@@ -11,6 +11,7 @@ from ..files import RETRIABLE_ERRORS, Buffer
 from ..index.time_map import SetSpans, SetTimes
 from ..producers.producer_runs import ProducerRun
 from ..producers.producer_states import SentBatch
+from ..segment.segment import Segment
 from .admission import admit, give_append_time
 from .admitted import Admitted, LogEnd
 from .append_run import AppendRun
@@ -19,7 +20,6 @@ from .light_sets import LARGE_SET_BYTES, OPENED_BYTES, is_light
 from .log_state import REFUSED, LogState, RefusedWrites
 from .past_retention import PastRetention
 from .rolling import roll_reason
-from .segment import Segment
 from .usual_admission import admit_usual
 
 ALONE_MAX: Final = 16

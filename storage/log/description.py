@@ -1,8 +1,8 @@
 """What a log tells about itself: to `describe-log`, the command line and the metrics."""
 
 from ...values import value_class
+from ..segment.segment import Segment
 from .retention import Verdict
-from .segment import Segment
 
 
 @value_class

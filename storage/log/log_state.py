@@ -3,19 +3,16 @@
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import StorageError
 from ...values import value_class
 from ..producers.log_producers import LogProducers
 from ..seams import Seams
-from .segment import Segment
+from ..segment.segment import Segment
+from .leader_epochs import LeaderEpochs
 from .segment_list import SegmentList
-
-if TYPE_CHECKING:
-    from ..replica.leader_epochs import LeaderEpochs
-    from .trimmed import Counted
 
 REFUSED: Final = "appends to this partition are refused until the broker has been restarted"
 
@@ -26,6 +23,23 @@ class RefusedWrites:
 
     first: float
     last: float
+
+
+Largest = tuple[int, int]
+"""As `Segment.largest`."""
+
+
+@value_class
+class Counted:
+    """The largest time in a segment from the log start on."""
+
+    segment: Segment
+    cuts: int
+    """Of the segment then."""
+    log_start_offset: int
+    end_bytes: int
+    """Up to where the segment was read."""
+    largest: Largest
 
 
 class Watermark:
@@ -152,11 +166,9 @@ class LogState:
         remembered."""
 
     @property
-    def epochs(self) -> "LeaderEpochs":
+    def epochs(self) -> LeaderEpochs:
         """Which leaders wrote what. Raises `OSError` where the file cannot be read at all."""
         if self._epochs is None:
-            from ..replica.leader_epochs import LeaderEpochs
-
             name = {"topic": self.topic, "partition": self.partition}
             epochs = LeaderEpochs(self.path, self.seams, name)
             if self.has_epochs:

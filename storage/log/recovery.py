@@ -12,18 +12,18 @@ from pathlib import Path
 
 from ...protocol.errors import StorageError
 from ...protocol.records.kernel.terms import Problem
-from ..check.entry_rules import Reach, last_reach
-from ..check.log_survey import goes_on_far, good_after
-from ..check.quarantine import quarantine_bytes, quarantine_file
-from ..check.salvage import OFFSETS_PER_BYTE, has_wrong_size
-from ..damage import damage_of, unreadable_format
+from ..entries.damage import damage_of, unreadable_format
+from ..entries.entry_rules import Reach, last_reach
+from ..entries.log_survey import goes_on_far, good_after
+from ..entries.salvage import OFFSETS_PER_BYTE, has_wrong_size
+from ..entries.segment_scan import Progress, SegmentScan
 from ..files import File
 from ..index.index_checksums import SegmentChecksums
 from ..names import MAX_OFFSET
-from ..read.readable_segment import ReadableSegment
+from ..quarantine import quarantine_bytes, quarantine_file
 from ..seams import Seams
-from .segment import Segment
-from .segment_scan import Progress, SegmentScan
+from ..segment.readable_segment import ReadableSegment
+from ..segment.segment import Segment
 
 _OFFSET_BYTES = 8
 

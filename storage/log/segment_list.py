@@ -17,12 +17,12 @@ from ...protocol.errors import HorologError
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..index.index_checksums import ChecksumTable, SegmentChecksums
-from ..read.readable_segment import ReadableSegment
 from ..seams import Seams
+from ..segment.readable_segment import ReadableSegment
+from ..segment.segment import Segment
 from .closed_times import ClosedTimes
 from .flush import FlushWork
 from .recovery import check_end, damage_fields, take_damaged
-from .segment import Segment
 
 COPIED_ADVICE: Final = (
     "a follower copies it again by itself; a leader lets another broker in sync lead where etcd "

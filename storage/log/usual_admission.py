@@ -10,8 +10,8 @@ from ..files import Buffer
 from ..index.time_map import BLOCK_BYTES, CLOSE_MS
 from ..producers.producer_runs import producer_runs, sets_in_turn
 from ..producers.producer_states import ProducerStates
+from ..segment.segment import Segment
 from .admitted import LAST_FIRST_OFFSET, Admitted
-from .segment import Segment
 from .set_times import set_times_of
 from .timestamp_range import accepted_range
 

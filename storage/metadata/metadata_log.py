@@ -17,12 +17,12 @@ from ...protocol.errors import InvalidRequest, StorageError
 from ...protocol.records.batches.batch import finish_batch
 from ...protocol.records.kernel import RecordEncoder
 from ..directory.position_reading import PositionReading
-from ..directory.stepped_change import SteppedChange
 from ..directory.topic_changes import TopicChanges
 from ..directory.topics import TopicEntry
+from ..log.leader_epochs import EpochWrite
 from ..log.log import Log
-from ..replica.leader_epochs import EpochWrite
 from ..seams import Seams
+from ..stepped_change import SteppedChange
 from .current_state import CurrentState
 from .folder import MetadataFolder
 from .metadata_state import MetadataState

@@ -15,9 +15,8 @@ from typing import Final
 
 from ..files import Buffer
 from ..index.index_checksums import SegmentChecksums
-from ..index.transaction_index import aborted_below
-from ..read.readable_segment import ReadableSegment
 from ..seams import Seams
+from ..segment.readable_segment import ReadableSegment
 from .producer_scan import Read, numbered_batches, take_batch
 from .producer_snapshots import (
     KEPT,
@@ -29,6 +28,7 @@ from .producer_snapshots import (
     newest_first,
 )
 from .producer_states import Producer, ProducerStates
+from .transaction_index import aborted_below
 
 _BATCHES: Final = 2
 """The magic of record batches."""

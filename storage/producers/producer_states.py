@@ -23,7 +23,7 @@ from ...protocol.errors import (
 )
 from ...protocol.records.layout import SELF_CHOSEN
 from ...values import value_class
-from .producer_budget import ProducerBudget
+from ..seams import ProducerBudget
 
 REMEMBERED_BATCHES: Final = 5
 """Of each producer: as many as Kafka's clients have under way at most."""

@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from ..files import File
-from .readable_segment import ReadableSegment
+from ..segment.readable_segment import ReadableSegment
 
 
 class FileRange:

@@ -3,13 +3,13 @@
 from ...protocol.errors import OffsetOutOfRange
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..index.append_time_lookup import KnownTimes, known_times
-from ..index.append_time_search import append_times_of, find_append_time, offset_behind
 from ..log.log_state import LogState
 from ..log.trimmed import reading, trimmed_segment
 from ..producers.producer_states import AbortedTransaction
+from ..segment.readable_segment import FarAway
 from . import search
+from .append_time_search import append_times_of, find_append_time, offset_behind
 from .entry_opening import Steps
-from .readable_segment import FarAway
 from .search import Found, Search, SearchView
 from .search_trail import SearchTrail, trail_of
 from .slices import Slice, read_slice, readable_bytes

@@ -17,10 +17,10 @@ from ...protocol.records.kernel.terms import BAD_SIZE, Problem
 from ...protocol.records.layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, SIZE_AT
 from ...protocol.records.messages.message import Record, records
 from ...values import value_class
-from ..damage import unopenable_batch
-from ..directory.stepped_change import Work
-from ..log.segment import Segment
+from ..entries.damage import unopenable_batch
 from ..log.trimmed import TrimmedSegment
+from ..segment.segment import Segment
+from ..stepped_change import Work
 from .entry_opening import Steps, opened
 from .time_lookup import Found as Found
 from .time_lookup import entry_bytes, look_for_time

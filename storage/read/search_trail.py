@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from ...values import value_class
-from ..log.segment import Segment
+from ..segment.segment import Segment
 from .search import Found
 
 

@@ -8,8 +8,8 @@ from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import ENTRY_OVERHEAD, SIZE_AT
 from ...values import value_class
 from ..files import Buffer
-from ..log.segment import Segment
 from ..log.segment_list import SegmentList
+from ..segment.segment import Segment
 from .file_range import FileRange
 
 _UNCHECKED_BYTES = 1 << 20

@@ -12,7 +12,7 @@ from ...protocol.records.batches.batch import find_in_batch
 from ...protocol.records.kernel import find_first_time
 from ...protocol.records.layout import ENTRY_OVERHEAD
 from ..log.light_sets import OPENED_BYTES
-from ..log.segment import Segment
+from ..segment.segment import Segment
 
 _READ_BYTES: Final = 8 << 10
 _READ_BYTES_MAX: Final = 64 << 10

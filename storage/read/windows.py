@@ -12,7 +12,7 @@ from ..index.append_time_lookup import run_between
 from ..index.time_mapping import StoredTimes, TimeMapping
 from ..log.closed_times import smallest_possible_ms
 from ..log.log_state import LogState
-from ..log.segment import Segment
+from ..segment.segment import Segment
 
 UNMAPPED_BYTES: Final = 1 << 20
 """So much of a log behind the end of its time map is read rather than mapped."""

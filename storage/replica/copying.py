@@ -8,15 +8,15 @@ from ...protocol.errors import OffsetOutOfRange
 from ...protocol.records.layout import BATCH_MAGIC, CODEC_MASK
 from ...values import value_class
 from ..index.append_time_lookup import known_times
-from ..index.append_time_search import offset_behind
 from ..index.append_times import Span
+from ..log.epoch_history import EpochStart
 from ..log.log_state import LogState
-from ..log.segment import Segment
 from ..log.trimmed import may_be_untimed
-from ..read.readable_segment import FarAway
+from ..read.append_time_search import offset_behind
 from ..read.slices import Slice, read_slice
+from ..segment.readable_segment import FarAway
+from ..segment.segment import Segment
 from .copy_facts import EPOCHS_MAX, NEVER, SPANS_MAX, CopyFacts
-from .epoch_history import EpochStart
 
 NOT_KNOWN: Final = -1
 

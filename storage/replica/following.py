@@ -11,19 +11,19 @@ from ...protocol.records.kernel import Walk, walk
 from ...protocol.records.kernel.terms import Offsets, Problem
 from ...protocol.records.layout import BATCH_MAGIC, NO_TIMESTAMP
 from ...protocol.records.problems import problem_error
-from ..check.entry_check import EntryCheck
+from ..entries.entry_check import EntryCheck
 from ..files import Buffer
 from ..index.append_times import Span
 from ..log.append_run import AppendRun
 from ..log.appended import NOTHING_APPENDED, Appended
 from ..log.appender import Appender
+from ..log.epoch_history import EpochHistory, MalformedEpochs
+from ..log.leader_epochs import EpochWrite
 from ..log.log_state import LogState
-from ..log.segment import Segment
 from ..log.trimmed import may_be_untimed
 from ..names import MAX_OFFSET
+from ..segment.segment import Segment
 from .copy_facts import CopyFacts, MalformedFacts
-from .epoch_history import EpochHistory, MalformedEpochs
-from .leader_epochs import EpochWrite
 
 _BATCHES = 1 << BATCH_MAGIC
 

@@ -17,12 +17,12 @@ from ...protocol.records.layout import (
 )
 from ..files import Buffer
 from ..log.appended import Appended
+from ..log.epoch_history import NO_EPOCH
+from ..log.leader_epochs import EpochWrite
 from ..producers.producer_snapshots import decode_snapshot, encode_snapshot
 from .copy_facts import CopyFacts
 from .copying import Copied, Reached, reached_by, read_copy
-from .epoch_history import NO_EPOCH
 from .following import Following
-from .leader_epochs import EpochWrite
 
 if TYPE_CHECKING:
     from ..log.log import Log

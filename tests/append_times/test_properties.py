@@ -26,8 +26,7 @@ from horolog.storage.index.append_time_blocks import BLOCK_ENTRIES
 from horolog.storage.index.append_time_lookup import first_since, known_times
 from horolog.storage.index.append_times import AppendTimes
 from horolog.storage.open_files import OpenFiles
-from horolog.storage.producers.producer_budget import ProducerBudget
-from horolog.storage.seams import Seams
+from horolog.storage.seams import ProducerBudget, Seams
 from horolog.testing.clock import ManualClock
 from horolog.testing.events import RecordedEvents
 from horolog.testing.logs import LogFolder, delete_due, timed_set

@@ -16,7 +16,7 @@ from horolog.storage.check.dump import (
     Remark,
     dump,
 )
-from horolog.storage.check.log_reader import CHUNK_BYTES
+from horolog.storage.entries.log_reader import CHUNK_BYTES
 from horolog.storage.files import SystemFiles
 from horolog.testing.logs import timed_set
 

@@ -4,12 +4,12 @@ from horolog.protocol.records.kernel import walk
 from horolog.protocol.records.kernel.terms import Offsets
 from horolog.protocol.records.layout import NO_TIMESTAMP
 from horolog.storage.files import Buffer
-from horolog.storage.index.index_file import RELATIVE_OFFSET_MAX
 from horolog.storage.log.appended import Appended
+from horolog.storage.log.epoch_history import EpochStart
 from horolog.storage.log.log import Log
 from horolog.storage.log.rolling import roll_reason
+from horolog.storage.names import RELATIVE_OFFSET_MAX
 from horolog.storage.replica.copy_facts import CopyFacts
-from horolog.storage.replica.epoch_history import EpochStart
 
 
 def append_copy(log: Log, data: Buffer) -> Appended:

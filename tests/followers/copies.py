@@ -14,14 +14,14 @@ from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
 from horolog.protocol.records.messages.message import records
 from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.storage.log.epoch_history import EpochEnd
 from horolog.storage.log.log import Log
 from horolog.storage.log.retention import RetentionPlan
-from horolog.storage.log.segment import Segment
 from horolog.storage.log.trimmed import largest_of, read_at_once
 from horolog.storage.read.windows import TimeWindow
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.storage.replica.copying import Copied
-from horolog.storage.replica.epoch_history import EpochEnd
+from horolog.storage.segment.segment import Segment
 from horolog.testing.logs import LogFolder
 
 MAX_BYTES = 1 << 24

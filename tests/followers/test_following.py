@@ -17,10 +17,10 @@ from horolog.protocol.errors import (
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import build_wrapper
 from horolog.storage.files import Buffer
+from horolog.storage.log.epoch_history import EpochStart
 from horolog.storage.names import MAX_OFFSET
-from horolog.storage.read.readable_segment import FarAway
 from horolog.storage.replica.copy_facts import CopyFacts
-from horolog.storage.replica.epoch_history import EpochStart
+from horolog.storage.segment.readable_segment import FarAway
 from horolog.testing.logs import LogFolder, empty_batch, timed_set, untimed_set
 from horolog.tests.followers.appending import append_copy
 from horolog.times import later

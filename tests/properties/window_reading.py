@@ -5,8 +5,8 @@ from array import array
 from horolog.protocol.records.kernel.reference.times import time_map_blocks
 from horolog.protocol.records.messages.message import entries, records
 from horolog.storage.log.log import Log
-from horolog.storage.log.segment import Segment
 from horolog.storage.read.windows import TimeWindow
+from horolog.storage.segment.segment import Segment
 
 from .filling import MAX_DECOMPRESSED_BYTES
 

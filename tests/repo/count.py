@@ -26,7 +26,8 @@ from typing import Any, Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 STORAGE_ORDER: Final = (
-    ("files", "names", "events", "seams", "damage", "open_files", "disk_room"),
+    ("files", "names", "events", "stepped_change", "quarantine", "open_files", "seams"),
+    ("entries",),
     ("index",),
     ("segment",),
     ("producers",),

@@ -9,7 +9,6 @@ from horolog.protocol.errors import PolicyViolation
 from horolog.protocol.records.batches.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import SELF_CHOSEN
-from horolog.storage.producers.producer_budget import LOOK_SECONDS, QUIET_MS, ProducerBudget
 from horolog.storage.producers.producer_states import (
     BATCH_BYTES,
     PRODUCER_BYTES,
@@ -17,6 +16,7 @@ from horolog.storage.producers.producer_states import (
     ProducerStates,
     SentBatch,
 )
+from horolog.storage.seams import LOOK_SECONDS, QUIET_MS, ProducerBudget
 from horolog.testing.clock import ManualClock
 from horolog.testing.logs import LogFolder, by_set
 

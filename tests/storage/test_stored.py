@@ -14,10 +14,10 @@ from horolog.protocol.errors import (
 )
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import build_wrapper, set_append_time, set_timestamp
+from horolog.storage.log.epoch_history import EpochStart
 from horolog.storage.log.log import Log
 from horolog.storage.names import MAX_OFFSET
 from horolog.storage.replica.copy_facts import CopyFacts
-from horolog.storage.replica.epoch_history import EpochStart
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 from horolog.tests.followers.appending import append_copy
 

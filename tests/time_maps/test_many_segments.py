@@ -2,8 +2,8 @@
 
 import pytest
 
-from horolog.storage.log.segment import Segment
 from horolog.storage.read.windows import TimeWindow, Windows
+from horolog.storage.segment.segment import Segment
 from horolog.testing.logs import LogFolder, timed_set
 
 FIRST_MS = 1_479_144_272_509

@@ -15,8 +15,8 @@ from horolog.protocol.records.batches.batch import read_header, write_header
 from horolog.protocol.records.kernel.terms import Problem
 from horolog.protocol.records.layout import RECORD_COUNT_AT, Codec
 from horolog.protocol.records.messages.sets import build_wrapper, set_offset
-from horolog.storage.check.entry_rules import RULES
 from horolog.storage.check.verify import verify
+from horolog.storage.entries.entry_rules import RULES
 from horolog.storage.log.log import Log
 from horolog.testing.directories import DataDirectory
 from horolog.testing.logs import LogFolder, timed_set

@@ -10,8 +10,8 @@ from horolog.protocol.records.batches.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import Codec
 from horolog.storage.check.scrub import SegmentScrub
-from horolog.storage.damage import Damage
-from horolog.storage.log.segment import Segment
+from horolog.storage.entries.damage import Damage
+from horolog.storage.segment.segment import Segment
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 ENTRY_BYTES = 39

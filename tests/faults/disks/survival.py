@@ -6,10 +6,10 @@ from horolog.storage.check.verify import verify
 from horolog.storage.directory.log_directory import LogDirectory
 from horolog.storage.files import SystemFiles
 from horolog.storage.log.log import Log
-from horolog.storage.log.segment import Segment
 from horolog.storage.names import folder_name, parse_folder_name
 from horolog.storage.producers.producer_scan import numbered_batches, take_batch
 from horolog.storage.producers.producer_states import ProducerStates
+from horolog.storage.segment.segment import Segment
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.events import RecordedEvents
 from horolog.testing.quick_files import QuickFiles

@@ -18,8 +18,8 @@ from horolog.server.broker import Broker
 from horolog.server.dispatch import Dispatcher
 from horolog.server.handlers import HANDLERS
 from horolog.server.network.sending import Deferred
-from horolog.storage.log.segment import Segment
 from horolog.storage.read import reader, search
+from horolog.storage.segment.segment import Segment
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import (
     create_topic,

@@ -16,10 +16,10 @@ from horolog.protocol.records.messages.sets import NewRecord
 from horolog.storage.check.dump import DumpedMessage, Remark, dump
 from horolog.storage.check.repair import Repair
 from horolog.storage.check.verify import verify
+from horolog.storage.entries.segment_scan import scan_log_file
 from horolog.storage.events import ignore_events
 from horolog.storage.files import Buffer, SystemFiles
 from horolog.storage.log.log import Log
-from horolog.storage.log.segment_scan import scan_log_file
 from horolog.testing.clock import ManualClock
 from horolog.testing.logs import LogFolder, empty_batch
 from horolog.tests.properties.window_reading import read_window

@@ -19,12 +19,9 @@ from ...times import INT64_MAX
 from ..files import Buffer
 from ..index.append_times import Span
 from ..index.time_map import SetSpans, SetTimes
-from ..names import TRANSACTION_INDEX
+from ..names import DELETED_SUFFIX, TRANSACTION_INDEX
 from ..seams import Seams
 from .indexed_segment import IndexedSegment
-
-DELETED_SUFFIX = ".deleted"
-
 
 _Noted = tuple[int, Buffer, int, SetTimes | SetSpans | bytes | None]
 """Where a set lies, its bytes, the offset behind it and the times of its messages, as the time map

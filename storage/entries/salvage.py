@@ -29,9 +29,9 @@ from ...protocol.records.layout import (
 )
 from ...protocol.records.messages.message import entries, open_wrapper
 from ..files import File
-from ..index.index_file import RELATIVE_OFFSET_MAX
-from ..log.segment_scan import scan_log_file
+from ..names import RELATIVE_OFFSET_MAX
 from .entry_rules import MAX_DECOMPRESSED_BYTES, first_offset_inside
+from .segment_scan import scan_log_file
 
 _CHUNK_BYTES = 1 << 20
 _HEAD = Struct(">qi")

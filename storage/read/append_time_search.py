@@ -4,10 +4,10 @@ from bisect import bisect_left
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 
-from ..log.segment import Segment
-from ..read.search import Found, SearchView
-from ..read.slices import Slice
-from .append_time_lookup import KnownTimes, first_since, known_times
+from ..index.append_time_lookup import KnownTimes, first_since, known_times
+from ..segment.segment import Segment
+from .search import Found, SearchView
+from .slices import Slice
 
 
 def append_times_of(found: Slice, offset: int, sets_max: int) -> tuple[Slice, KnownTimes]:

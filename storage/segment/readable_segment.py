@@ -24,15 +24,15 @@ from ...protocol.records.layout import (
     SIZE_AT,
     TIMESTAMP_AT,
 )
-from ..check.entry_rules import walk_row
-from ..check.salvage import offsets_at
-from ..damage import Damage, first_damage
+from ..entries.damage import Damage, first_damage
+from ..entries.entry_rules import walk_row
+from ..entries.salvage import offsets_at
+from ..entries.segment_scan import SegmentScan, scan_log_file
 from ..files import File
 from ..index.append_times import AppendTimes
 from ..index.offset_index import OffsetIndex
 from ..index.time_index import TimeIndex
 from ..index.time_map import TimeMap
-from ..log.segment_scan import SegmentScan, scan_log_file
 from ..seams import Seams
 from .known_positions import KnownPositions
 

@@ -5,10 +5,10 @@ from collections.abc import Generator, Iterator
 from ...protocol.records.kernel.terms import Problem
 from ...values import value_class
 from ..files import File
-from ..log.segment_scan import LogScan, SegmentScan, scan_log_file
 from .entry_check import CheckedEntry, EntryCheck
 from .entry_rules import ANY_REACH, Reach
 from .salvage import EntrySearch, offsets_at
+from .segment_scan import LogScan, SegmentScan, scan_log_file
 
 
 @value_class

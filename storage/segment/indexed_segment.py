@@ -7,12 +7,11 @@ from zlib import crc32
 from ...config.topic import TopicSettings
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.marks import Marks
+from ..entries.segment_scan import Progress, SegmentScan, scan_log_file
 from ..index.index_checksums import SegmentChecksums
-from ..index.index_file import RELATIVE_OFFSET_MAX
-from ..names import MAX_OFFSET
-from ..read.readable_segment import ReadableSegment
+from ..names import MAX_OFFSET, RELATIVE_OFFSET_MAX
 from ..seams import Seams
-from .segment_scan import Progress, SegmentScan, scan_log_file
+from .readable_segment import ReadableSegment
 
 
 class IndexedSegment(ReadableSegment):

@@ -9,8 +9,7 @@ from ...protocol.records.kernel.terms import NO_MORE, RECORD, Offsets, Problem
 from ...protocol.records.layout import BATCH_MAGIC, MAGIC_AT, NO_TIMESTAMP, SIZE_AT, Buffer
 from ...protocol.records.messages.message import Entry
 from ...values import value_class
-from ..index.index_file import RELATIVE_OFFSET_MAX
-from ..names import MAX_OFFSET
+from ..names import MAX_OFFSET, RELATIVE_OFFSET_MAX
 
 RULES: Final = {
     Problem.PARTIAL: "an entry goes on past the end of the file",

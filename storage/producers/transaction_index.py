@@ -11,7 +11,7 @@ from typing import Final
 
 from ..files import Files
 from ..names import TRANSACTION_INDEX, parse_segment_file
-from ..producers.producer_states import AbortedTransaction
+from .producer_states import AbortedTransaction
 
 _ENTRY: Final = Struct(">hqqqq")
 _VERSION: Final = 0

@@ -17,13 +17,7 @@ from ...protocol.errors import StorageError
 from ..files import Files, replace_file
 from ..names import LEADER_EPOCHS
 from ..seams import Seams
-from .epoch_history import (
-    NO_EPOCH,
-    EpochHistory,
-    MalformedEpochs,
-    decode_epochs,
-    encode_epochs,
-)
+from .epoch_history import NO_EPOCH, EpochHistory, MalformedEpochs, decode_epochs, encode_epochs
 
 
 class _Place:
