@@ -27,6 +27,7 @@ from ..storage.log.log import Log
 from ..storage.log.log_opening import open_log
 from ..storage.log.usual_admission import admit_usual
 from ..storage.open_files import OpenFiles
+from ..storage.read import reader
 from ..storage.seams import ProducerBudget, Seams
 from .clock import ManualClock
 from .events import RecordedEvents
@@ -241,7 +242,7 @@ class LogFolder:
         parts: list[bytes] = []
         offset = log.log_start_offset
         while offset < log.high_watermark:
-            data = log.reader.read(offset, 1 << 20, whole_first=True).read()
+            data = reader.read(log, offset, 1 << 20, whole_first=True).read()
             whole = list(entries(data))
             if not whole:
                 break
@@ -278,7 +279,7 @@ class LogFolder:
     def found(self, *targets_ms: int) -> list[tuple[int, int] | None]:
         """What a search finds for each target: timestamp and offset."""
         self.log.prepare()
-        results = [self.log.reader.find_time(target_ms).run() for target_ms in targets_ms]
+        results = [reader.find_time(self.log, target_ms).run() for target_ms in targets_ms]
         return [(found.timestamp_ms, found.offset) if found else None for found in results]
 
     def names(self, suffix: str = "") -> list[str]:

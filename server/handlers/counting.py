@@ -11,6 +11,7 @@ from ...protocol.limits import MAX_INTERVALS
 from ...storage.index.append_time_lookup import known_times
 from ...storage.index.time_mapping import Unreadable
 from ...storage.log.log import Log
+from ...storage.read import windows
 from ...storage.read.windows import TimeWindow
 from .base import Call, Later, Services
 
@@ -126,16 +127,16 @@ async def _by_timestamp(
         if offset >= end_offset or response.read_bytes >= _READ_BYTES:
             break
         segment = log.segment_list.holding(offset)
-        untimed = log.windows.untimed_of(segment, offset, end_offset, window)
+        untimed = windows.untimed_of(segment, offset, end_offset, window)
         if untimed is not None:
             response.untimed += untimed
             response.log_bytes += segment.size_bytes
             offset = segment.next_offset
             await turns.give_way()
             continue
-        if log.windows.is_unmapped(segment):
+        if windows.is_unmapped(segment):
             await services.time_maps.make(log, segment)
-        counting = log.windows.counting(offset, end_offset, window, every_ms, counts)
+        counting = windows.counting(log, offset, end_offset, window, every_ms, counts)
         try:
             await services.work.in_storage_thread(counting.run)
         except Unreadable as error:

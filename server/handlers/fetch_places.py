@@ -8,8 +8,8 @@ from ...protocol.api.log.fetch import FetchPartition, FetchRequest
 from ...protocol.api.log.list_offsets import BY_APPEND, BY_TIMESTAMP
 from ...protocol.errors import HorologError, InvalidRequest
 from ...storage.log.log import Log
-from ...storage.read.reader import Reader
-from ...storage.read.windows import Place, TimeWindow
+from ...storage.read import reader, windows
+from ...storage.read.windows import TimeWindow, WindowPosition
 from ...storage.segment.readable_segment import FarAway
 from ..parking import Partition
 from .base import Services
@@ -50,13 +50,13 @@ def append_times_loaded(services: Services, request: FetchRequest) -> bool:
         for partition in topic.partitions:
             with suppress(HorologError, OSError):  # Reading raises the same, and answers with it.
                 log = services.logs.find(topic.name, partition.partition)
-                if not log.reader.append_times_loaded(partition.fetch_offset):
+                if not reader.append_times_loaded(log, partition.fetch_offset):
                     return False
     return True
 
 
 async def get_ready(
-    services: Services, request: FetchRequest, look: Callable[[Reader, int], bool]
+    services: Services, request: FetchRequest, look: Callable[[Log, int], bool]
 ) -> None:
     """Have the logs prepared, and looked at until `look` has no more to do, a bounded piece of work
     at a time. What fails here fails again when it is read, and is answered then."""
@@ -70,12 +70,12 @@ async def get_ready(
         for wanted in topic.partitions:
             with suppress(HorologError, OSError):
                 log = services.logs.find(topic.name, wanted.partition)
-                while not look(log.reader, wanted.fetch_offset):
+                while not look(log, wanted.fetch_offset):
                     await turns.give_way()
                 if has_window(wanted):
                     place = _look_for(log, wanted, log.high_watermark)
                     if place.unready is not None and wanted.window_by == BY_APPEND:
-                        while not log.reader.append_times_loaded(place.offset):
+                        while not reader.append_times_loaded(log, place.offset):
                             await turns.give_way()
                     elif place.unready is not None:
                         await services.time_maps.make(log, place.unready)
@@ -87,7 +87,7 @@ def has_window(wanted: FetchPartition) -> bool:
     return wanted.window_from_ms >= 0 or wanted.window_until_ms >= 0
 
 
-def place_of(log: Log, wanted: FetchPartition, *, committed: bool, far: bool) -> Place:
+def place_of(log: Log, wanted: FetchPartition, *, committed: bool, far: bool) -> WindowPosition:
     """Where to go on with the window of a partition. Raises `FarAway` without `far` where something
     has to be made ready first, `InvalidRequest`, and what looking raises."""
     if wanted.window_by not in ("", BY_TIMESTAMP, BY_APPEND):
@@ -99,7 +99,7 @@ def place_of(log: Log, wanted: FetchPartition, *, committed: bool, far: bool) ->
         raise FarAway
     end_offset = log.last_stable_offset if committed else log.high_watermark
     if not log.log_start_offset <= wanted.fetch_offset < end_offset:
-        return Place(wanted.fetch_offset, end_offset, 0)
+        return WindowPosition(wanted.fetch_offset, end_offset, 0)
     place = _look_for(log, wanted, end_offset)
     if place.unready is None:
         return place
@@ -108,11 +108,13 @@ def place_of(log: Log, wanted: FetchPartition, *, committed: bool, far: bool) ->
     if place.offset > wanted.fetch_offset:
         return place
     # The map could not be made: the whole segment that it is of is read.
-    return Place(place.offset, min(place.unready.next_offset, end_offset), place.skipped_bytes)
+    return WindowPosition(
+        place.offset, min(place.unready.next_offset, end_offset), place.skipped_bytes
+    )
 
 
-def _look_for(log: Log, wanted: FetchPartition, end_offset: int) -> Place:
+def _look_for(log: Log, wanted: FetchPartition, end_offset: int) -> WindowPosition:
     window = TimeWindow.between(wanted.window_from_ms, wanted.window_until_ms)
     if wanted.window_by == BY_APPEND:
-        return log.windows.place_by_append(wanted.fetch_offset, window, end_offset)
-    return log.windows.place(wanted.fetch_offset, window, end_offset)
+        return windows.find_append_position(log, wanted.fetch_offset, window, end_offset)
+    return windows.find_position(log, wanted.fetch_offset, window, end_offset)

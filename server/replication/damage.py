@@ -72,7 +72,7 @@ class DamageWatch:
 
     def _suspect(self, stored: StoredLog, offset: int) -> None:
         try:
-            found = stored.log.replica.read(offset, CHECKED_BYTES).found
+            found = stored.replica.read(offset, CHECKED_BYTES).found
         except (CodedError, OSError):
             return  # That was met already, and reported.
         if found.segment is not None and found.size:

@@ -291,7 +291,7 @@ class ReplicaFetcher:
                 continue
             if stored.log_start_offset < part.log_start_offset <= stored.log_end_offset:
                 await self._cluster.synced_to(stored.log, part.log_start_offset)
-                stored.log.replica.begin_at(part.log_start_offset)
+                stored.replica.begin_at(part.log_start_offset)
                 raised.append(stored.log)
         if raised:
             await self._cluster.secure_starts(raised)

@@ -37,7 +37,7 @@ def open_directory(
     """Open the data directory, making it when it is missing.
 
     `replicated` is for a broker that is one of several: every log is opened as a follower's,
-    with its high watermark where it was last or at the log start (`Log.replica`).
+    with its high watermark where it was last or at the log start (`Replica`).
     Raises `StorageError` when another process holds it, when a later version wrote it, or when
     it cannot be read and written; nothing is held then. A log that cannot be opened does not
     raise: it answers its error to each request.

@@ -1,6 +1,6 @@
 """What is known of one partition's log: its segments, how far it reaches, and what goes wrong."""
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,9 @@ class RefusedWrites:
     first: float
     last: float
 
+
+Runs = list[tuple[int, int, int, int]]
+"""Stretches of a log that a time map names: first byte, end byte, first offset, end offset."""
 
 Largest = tuple[int, int]
 """As `Segment.largest`."""
@@ -150,6 +153,8 @@ class LogState:
         """Writes that failed for want of room or the like, since the last one that succeeded."""
         self.trimmed: Counted | None = None
         """What `trimmed` knows of the segment in which the log begins."""
+        self.window_runs: OrderedDict[tuple[tuple[int, int], tuple[int, int]], Runs] | None = None
+        """What time maps answered lately, by version of the map and window; see `read.windows`."""
         self.appended_at: float | None = None
         """When something was appended last, on the monotonic clock; `None` before that is known."""
         self.unflushed_since: float | None = None

@@ -37,7 +37,7 @@ def offset_behind(segment: Segment, position: int) -> int:
     return segment.next_offset
 
 
-def find_append_time(
+def search_append_time(
     view: SearchView, closed_max_ms: Sequence[int], target_ms: int
 ) -> Generator[None, None, Found | None]:
     """The first message, in offset order, that was appended at or after `target_ms`, or `None`.

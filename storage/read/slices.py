@@ -70,7 +70,7 @@ def read_slice(
     far: bool,
 ) -> Slice:
     """The stored bytes from the entry that holds `offset` on and below `end_offset`, as
-    `Reader.read` describes."""
+    `reader.read` describes."""
     segment: Segment | None = segments.holding(offset) if offset < end_offset else None
     while segment is not None:
         start, data = segment.locate_entry(offset, far=far)

@@ -5,7 +5,7 @@ Who leads, and what is committed, is decided elsewhere. For the loop's thread, a
 
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...protocol.errors import StorageError
 from ...protocol.records.layout import (
@@ -19,13 +19,11 @@ from ..files import Buffer
 from ..log.appended import Appended
 from ..log.epoch_history import NO_EPOCH
 from ..log.leader_epochs import EpochWrite
+from ..log.log import Log
 from ..producers.producer_snapshots import decode_snapshot, encode_snapshot
 from .copy_facts import CopyFacts
 from .copying import Copied, Reached, reached_by, read_copy
 from .following import Following
-
-if TYPE_CHECKING:
-    from ..log.log import Log
 
 _INT32: Final = Struct(">i")
 
@@ -35,7 +33,7 @@ class Replica:
 
     __slots__ = ("_following", "_log", "_reached")
 
-    def __init__(self, log: "Log") -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
         self._reached: Reached | None = None
         self._following = Following(log, log.appender)
@@ -104,13 +102,13 @@ class Replica:
     def read(
         self, offset: int, max_bytes: int, *, whole_first: bool = True, far: bool = True
     ) -> Copied:
-        """What a follower gets that has everything below `offset`: stored bytes, as `Reader.read`
+        """What a follower gets that has everything below `offset`: stored bytes, as `reader.read`
         gives them, but up to the log end, and what goes with them.
 
         A copy may begin below the log start, with the oldest segment. At the log end there are no
         bytes, and the facts are of the active segment. Raises `OffsetOutOfRange`, `StorageError`,
-        `OSError`; without `far` `FarAway` as `Reader.read`, and where append times have to be
-        looked at first (`Reader.append_times_loaded`).
+        `OSError`; without `far` `FarAway` as `reader.read`, and where append times have to be
+        looked at first (`reader.append_times_loaded`).
         """
         log = self._log
         copied = read_copy(

@@ -20,7 +20,7 @@ from horolog.protocol.records.messages.message import entries
 from horolog.storage.index import index_file, stored_column, time_map, time_mapping
 from horolog.storage.log import usual_admission
 from horolog.storage.log.flush import FlushWork
-from horolog.storage.read import windows
+from horolog.storage.read import reader, windows
 from horolog.testing.logs import LogFolder, delete_due
 from horolog.tests.properties.filling import (
     append_stored,
@@ -326,7 +326,7 @@ class LogMachine(RuleBasedStateMachine):
     def read_append_window(self, share: list[float], max_bytes: int) -> None:
         self.prepare()
         log = self.folder.log
-        appended = {m.offset: log.reader.append_time_ms(m.offset) for m in self.model.visible}
+        appended = {m.offset: reader.append_time_ms(log, m.offset) for m in self.model.visible}
         known = sorted({time_ms for time_ms in appended.values() if time_ms >= 0}) or [0]
         from_ms, until_ms = (known[int(part * (len(known) - 1))] for part in share)
         found = read_window(log, from_ms, until_ms + 1, by_append=True, max_bytes=max_bytes)

@@ -10,6 +10,7 @@ from horolog.storage.log.log import Log
 from horolog.storage.log.rolling import roll_reason
 from horolog.storage.names import RELATIVE_OFFSET_MAX
 from horolog.storage.replica.copy_facts import CopyFacts
+from horolog.storage.replica.replica import Replica
 
 
 def append_copy(log: Log, data: Buffer) -> Appended:
@@ -33,4 +34,4 @@ def append_copy(log: Log, data: Buffer) -> Appended:
         append_times=((offset, NO_TIMESTAMP),) if found.end else (),
         times_end=last + 1 if found.end else offset,
     )
-    return log.replica.append(data, facts)
+    return Replica(log).append(data, facts)

@@ -12,6 +12,7 @@ from horolog.protocol.records.layout import Codec
 from horolog.storage.index import time_map
 from horolog.storage.log import set_times, usual_admission
 from horolog.storage.log.log import Log
+from horolog.storage.read import windows
 from horolog.testing.logs import LogFolder, timed_set
 from horolog.tests.properties.window_reading import assert_time_map_true, make_map
 
@@ -90,7 +91,7 @@ def test_no_log_is_read_for_the_windows_over_them(
     append_all(log, known, rng, [1, 2], PLAIN)
     folder.files.operations.clear()
     for segment in log.segments:
-        assert not log.windows.is_unmapped(segment), shape
+        assert not windows.is_unmapped(segment), shape
         assert segment.time_map.makes == (segment is log.segments[-1])
     assert {name for what, name in folder.files.operations if what == "pread"} <= {
         segment.time_map.path.name for segment in log.segments

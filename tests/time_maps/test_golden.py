@@ -52,7 +52,7 @@ def test_windows_over_what_kafka_wrote(topic: Topic, clean: bool, tmp_path: Path
     log = folder.restart()
     log.prepare()
     for segment in log.segments[:-1]:
-        assert not log.windows.is_unmapped(segment)
+        assert not windows.is_unmapped(segment)
     if any(time_ms >= 0 for _, time_ms in times):
         assert_windows_exact(log, times)
     assert folder.events.named("time_map_dropped") == []

@@ -11,6 +11,7 @@ from horolog.storage.check.verify import verify
 from horolog.storage.directory.positions import Position
 from horolog.storage.events import ignore_events
 from horolog.storage.files import Files, SystemFiles
+from horolog.storage.read import reader
 from horolog.testing.clock import ManualClock
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.logs import timed_set, untimed_set
@@ -104,7 +105,7 @@ def check_served(data: DataDirectory, expected: list[Message], end_offset: int) 
     assert [event for event, _ in data.events.seen if event in UNEXPECTED] == []
     for target_ms in range(985, 1090, 7):
         first = next(((ms, offset) for offset, ms, _ in found if ms >= target_ms), None)
-        searched = log.reader.find_time(target_ms).run()
+        searched = reader.find_time(log, target_ms).run()
         assert (searched and (searched.timestamp_ms, searched.offset)) == first
     data.append("t", 7)
     data.restart()

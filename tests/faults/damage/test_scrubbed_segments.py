@@ -11,6 +11,7 @@ from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import Codec
 from horolog.storage.check.scrub import SegmentScrub
 from horolog.storage.entries.damage import Damage
+from horolog.storage.read import reader
 from horolog.storage.segment.segment import Segment
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
@@ -68,7 +69,7 @@ def test_a_changed_byte_is_found_in_every_format(
     segment.note_damage(damage)
     assert [one["position"] for one in folder.events.named("segment_damaged")] == [len(one)]
     with pytest.raises(StorageError, match=f"damaged at byte {len(one)}"):
-        log.reader.read(damage.offset, 1 << 20)
+        reader.read(log, damage.offset, 1 << 20)
     assert found(folder, number) is None  # What is known is not found again.
 
 

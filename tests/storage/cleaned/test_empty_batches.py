@@ -20,6 +20,7 @@ from horolog.storage.entries.segment_scan import scan_log_file
 from horolog.storage.events import ignore_events
 from horolog.storage.files import Buffer, SystemFiles
 from horolog.storage.log.log import Log
+from horolog.storage.read import reader
 from horolog.testing.clock import ManualClock
 from horolog.testing.logs import LogFolder, empty_batch
 from horolog.tests.properties.window_reading import read_window
@@ -58,7 +59,7 @@ def errors(path: Path) -> list[str]:
 
 def largest(log: Log) -> tuple[int, int] | None:
     log.prepare()
-    found = log.reader.find_largest().run()
+    found = reader.find_largest(log).run()
     return None if found is None else (found.timestamp_ms, found.offset)
 
 
