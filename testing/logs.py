@@ -22,10 +22,10 @@ from ..protocol.records.messages.message import Entry, Record, entries, records
 from ..protocol.records.messages.sets import NewRecord, build_set
 from ..storage.directory.deletion import DeletionQueue
 from ..storage.files import Buffer, SystemFiles
-from ..storage.log.appended import Appended
+from ..storage.log.admission import admit_fast
+from ..storage.log.admitted import Appended
 from ..storage.log.log import Log
 from ..storage.log.log_opening import open_log
-from ..storage.log.usual_admission import admit_usual
 from ..storage.open_files import OpenFiles
 from ..storage.read import reader
 from ..storage.seams import ProducerBudget, Seams
@@ -226,7 +226,7 @@ class LogFolder:
             return 0
         copies = [bytes(record_set) for record_set in record_sets]
         states, now_ms = log.producers.states, self.clock.now_ms()
-        admitted = admit_usual(copies, log.settings, log.segments[-1], states, now_ms)
+        admitted = admit_fast(copies, log.settings, log.segments[-1], states, now_ms)
         return 0 if admitted is None else len(admitted.first_offsets)
 
     def append(self, *timestamps_ms: int, codec: Codec = Codec.NONE) -> list[int]:

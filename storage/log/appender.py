@@ -1,4 +1,4 @@
-"""Appending to a log what producers send."""
+"""Appending to a log what producers send; `admission` says where times are stamped."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,19 +12,22 @@ from ..index.time_map import SetSpans, SetTimes
 from ..producers.producer_runs import ProducerRun
 from ..producers.producer_states import SentBatch
 from ..segment.segment import Segment
-from .admission import admit, give_append_time
-from .admitted import Admitted, LogEnd
-from .append_run import AppendRun
-from .appended import NOTHING_APPENDED, Appended
-from .light_sets import LARGE_SET_BYTES, OPENED_BYTES, is_light
+from .admission import (
+    LARGE_SET_BYTES,
+    OPENED_BYTES,
+    admit,
+    admit_fast,
+    give_append_time,
+    takes_long,
+)
+from .admitted import NOTHING_APPENDED, Admitted, Appended, AppendRun, LogEnd
 from .log_state import REFUSED, LogState, RefusedWrites
 from .past_retention import PastRetention
 from .rolling import roll_reason
-from .usual_admission import admit_usual
 
 ALONE_MAX: Final = 16
-"""After so many sets that were not usual the others of a run are admitted one by one: each would be
-looked at twice."""
+"""After so many sets that the fast path left, the rest of a run is admitted one by one: each
+would be walked over twice."""
 
 
 class _TakesLong(Exception):
@@ -66,9 +69,9 @@ class Appender:
         offsets, an exception of one. A write that fails takes all sets with it that it was for,
         and the one that would have begun the next segment.
 
-        With `goes_on` sets that are not usual (`admit_usual`) are taken up to the first that is not
-        light (`light_sets`), and as long as it says so; and no large one: there are outcomes of
-        fewer sets then.
+        With `goes_on`, sets that the fast path leaves are taken up to the first that `takes_long`
+        and while `goes_on` returns true, and sets above `LARGE_SET_BYTES` are not taken: then there
+        are outcomes of fewer sets.
         """
         log = self._log
         run = AppendRun(log.seams.clock.now_ms(), wait_for_sync=wait_for_sync)
@@ -86,7 +89,7 @@ class Appender:
                 if alone < ALONE_MAX and run.now_ms >= log.last_stamp_ms:
                     left = record_sets[done:] if done else record_sets
                     states = log.producers.states
-                    admitted = admit_usual(left, log.settings, active, states, run.now_ms)
+                    admitted = admit_fast(left, log.settings, active, states, run.now_ms)
                 if admitted is None:
                     alone += 1
                     admitted = self._admit_alone(run, record_sets[done], goes_on)
@@ -113,7 +116,7 @@ class Appender:
         log = self._log
         if goes_on is None:
             return admit(record_set, log.settings, self._log_end(run.now_ms))
-        if not (goes_on() and is_light(record_set, log.settings)):
+        if not goes_on() or takes_long(record_set, log.settings):
             raise _TakesLong
         try:
             return admit(record_set, log.settings, self._log_end(run.now_ms, OPENED_BYTES))

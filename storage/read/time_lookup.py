@@ -11,7 +11,7 @@ from ...protocol.errors import HorologError
 from ...protocol.records.batches.batch import find_in_batch
 from ...protocol.records.kernel import find_first_time
 from ...protocol.records.layout import ENTRY_OVERHEAD
-from ..log.light_sets import OPENED_BYTES
+from ..log.admission import OPENED_BYTES
 from ..segment.segment import Segment
 
 _READ_BYTES: Final = 8 << 10

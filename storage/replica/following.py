@@ -14,8 +14,7 @@ from ...protocol.records.problems import problem_error
 from ..entries.entry_check import EntryCheck
 from ..files import Buffer
 from ..index.append_times import Span
-from ..log.append_run import AppendRun
-from ..log.appended import NOTHING_APPENDED, Appended
+from ..log.admitted import NOTHING_APPENDED, Appended, AppendRun
 from ..log.appender import Appender
 from ..log.epoch_history import EpochHistory, MalformedEpochs
 from ..log.leader_epochs import EpochWrite

@@ -16,7 +16,7 @@ from ...protocol.records.layout import (
     SIZE_AT,
 )
 from ..files import Buffer
-from ..log.appended import Appended
+from ..log.admitted import Appended
 from ..log.epoch_history import NO_EPOCH
 from ..log.leader_epochs import EpochWrite
 from ..log.log import Log

@@ -13,7 +13,7 @@ from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.downconversion import downconversion, run
 from horolog.protocol.records.messages.sets import build_set
 from horolog.protocol.records.record import NewRecord
-from horolog.storage.log.appended import Appended
+from horolog.storage.log.admitted import Appended
 from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder
 

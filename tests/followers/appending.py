@@ -4,7 +4,7 @@ from horolog.protocol.records.kernel import walk
 from horolog.protocol.records.kernel.terms import Offsets
 from horolog.protocol.records.layout import NO_TIMESTAMP
 from horolog.storage.files import Buffer
-from horolog.storage.log.appended import Appended
+from horolog.storage.log.admitted import Appended
 from horolog.storage.log.epoch_history import EpochStart
 from horolog.storage.log.log import Log
 from horolog.storage.log.rolling import roll_reason

@@ -2,6 +2,7 @@
 
 from array import array
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 
@@ -40,6 +41,12 @@ CLOCK_AHEAD_MS = 3_600_000_000
 """How far the follower's clock is ahead of the leader's: what goes by it shows."""
 
 
+@lru_cache(maxsize=4)
+def replica_of(log: Log) -> Replica:
+    """The one `Replica` of a log, which remembers where the last copy ended."""
+    return Replica(log)
+
+
 def seeds(tried: int, *, of: int) -> list[ParameterSet]:
     """Parameters of a test with random logs: the first `tried` seeds always, all in the soak."""
     return [
@@ -56,7 +63,7 @@ def follower_in(path: Path, leader: LogFolder) -> LogFolder:
 
 def copied(leader: LogFolder, offset: int, max_bytes: int, **how: bool) -> tuple[bytes, CopyFacts]:
     """What a follower gets for a request: bytes, and facts that were bytes on the way."""
-    stretch: Copied = Replica(leader.log).read(offset, max_bytes, **how)
+    stretch: Copied = replica_of(leader.log).read(offset, max_bytes, **how)
     return stretch.found.read(), CopyFacts.decode(stretch.facts.encode())
 
 
@@ -64,10 +71,10 @@ def copy_once(leader: LogFolder, follower: LogFolder, max_bytes: int, **how: boo
     """One request of a follower, or two where its log has to begin anew."""
     log = follower.log
     try:
-        stretch = Replica(leader.log).read(log.log_end_offset, max_bytes, **how)
+        stretch = replica_of(leader.log).read(log.log_end_offset, max_bytes, **how)
     except OffsetOutOfRange:
         Replica(log).begin_anew(leader.log.segments[0].base_offset)
-        stretch = Replica(leader.log).read(log.log_end_offset, max_bytes, **how)
+        stretch = replica_of(leader.log).read(log.log_end_offset, max_bytes, **how)
     data, facts = stretch.found.read(), CopyFacts.decode(stretch.facts.encode())
     Replica(log).append(data, facts)
     if stretch.next_offset >= 0:

@@ -11,7 +11,7 @@ from horolog.storage.replica.copying import Copied
 from horolog.storage.replica.replica import Replica
 from horolog.testing.logs import LogFolder
 
-from .copies import MAX_BYTES, Filling, copy_once, seeds
+from .copies import MAX_BYTES, Filling, copy_once, replica_of, seeds
 
 SEEDS = seeds(20, of=40)
 STEPS = 60
@@ -49,7 +49,7 @@ def test_a_tail_is_what_a_search_finds(leader: LogFolder, seed: int) -> None:
             filling.lead()
         at = min(max(at, log.segment_list.first.base_offset), log.log_end_offset)
         max_bytes = random.choice([1, 200, 2000, MAX_BYTES])
-        tail = Replica(log).read(at, max_bytes)
+        tail = replica_of(log).read(at, max_bytes)
         assert shown(tail) == shown(Replica(log).read(at, max_bytes)), seed
         assert_one_time(log, at, seed)
         if tail.next_offset >= 0 and random.random() < 0.9:
@@ -81,7 +81,7 @@ def test_what_is_behind_the_end_is_not_looked_for(
     leader.open()
     Replica(leader.log).lead(1)
     leader.append(1)
-    at = Replica(leader.log).read(0, MAX_BYTES).next_offset
+    at = replica_of(leader.log).read(0, MAX_BYTES).next_offset
 
     def look(*_: object, **__: object) -> None:
         raise AssertionError("it is looked for")
@@ -89,9 +89,9 @@ def test_what_is_behind_the_end_is_not_looked_for(
     monkeypatch.setattr(copying, "read_slice", look)
     for number in range(1, 20):
         leader.append(*range(number % 3 + 1))
-        found = Replica(leader.log).read(at, MAX_BYTES)
+        found = replica_of(leader.log).read(at, MAX_BYTES)
         assert found.found.position > 0
         at = found.next_offset
         assert at == leader.log.log_end_offset
     with pytest.raises(AssertionError, match="looked for"):
-        Replica(leader.log).read(0, MAX_BYTES)
+        replica_of(leader.log).read(0, MAX_BYTES)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from horolog.protocol.errors import RecordListTooLarge
 from horolog.protocol.records.messages.message import entries, records
-from horolog.storage.log.appended import Appended
+from horolog.storage.log.admitted import Appended
 from horolog.storage.log.log import Log
 from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder

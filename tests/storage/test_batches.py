@@ -23,7 +23,7 @@ from horolog.protocol.errors import (
 from horolog.protocol.records.batches.batch import finish_batch, read_header, write_header
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import Codec
-from horolog.storage.log.appended import Appended
+from horolog.storage.log.admitted import Appended
 from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder, by_set, timed_set, untimed_set
 from horolog.tests.followers.appending import append_copy

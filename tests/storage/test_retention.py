@@ -8,7 +8,7 @@ import pytest
 
 from horolog.protocol.errors import OffsetOutOfRange
 from horolog.protocol.records.layout import Codec
-from horolog.storage.log.appended import Appended
+from horolog.storage.log.admitted import Appended
 from horolog.storage.log.log import Log
 from horolog.storage.log.trimmed import unread
 from horolog.storage.read import reader

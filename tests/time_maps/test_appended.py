@@ -10,7 +10,8 @@ from horolog.bench.windows.shapes import SHAPES
 from horolog.protocol.records.kernel import time_blocks
 from horolog.protocol.records.layout import Codec
 from horolog.storage.index import time_map
-from horolog.storage.log import set_times, usual_admission
+from horolog.storage.log import admission as usual_admission
+from horolog.storage.log import admitted as set_times
 from horolog.storage.log.log import Log
 from horolog.storage.read import windows
 from horolog.testing.logs import LogFolder, timed_set

@@ -8,7 +8,7 @@ import pytest
 from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
 from horolog.storage.index import time_map, time_mapping
-from horolog.storage.log import usual_admission
+from horolog.storage.log import admission as usual_admission
 from horolog.storage.read import windows
 from horolog.testing.directories import DataDirectory
 from horolog.testing.logs import LogFolder
