@@ -204,7 +204,7 @@ class Scrubber:
         log, segment = scrub.log, scrub.segment
         damage = scrub.damage()
         if damage is not None:
-            segment.note_damage(damage)
+            segment.record_damage(damage)
         elif scrub.indexes_differ and segment in log.segments:
             log.segment_list.doubt_indexes(segment)
             await self._logs.prepare([log])

@@ -12,6 +12,7 @@ from ...storage.index.append_time_lookup import known_times
 from ...storage.index.time_mapping import Unreadable
 from ...storage.log.log import Log
 from ...storage.read import windows
+from ...storage.read.segment_reading import check_readable, visible_end
 from ...storage.read.windows import TimeWindow
 from .base import Call, Later, Services
 
@@ -193,8 +194,8 @@ async def _by_append(
                 counts[(time_ms - window.first_ms) // every_ms] += messages
                 times.append(time_ms)
         behind = min(known.end_offset, end)
-        segment.check_readable(behind)
-        response.log_bytes += segment.visible_end(behind) - segment.locate(offset)
+        check_readable(segment, behind)
+        response.log_bytes += visible_end(segment, behind) - segment.locate(offset)
         offset = behind
         await turns.give_way()
         if services.work.time() >= stop:

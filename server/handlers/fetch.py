@@ -26,7 +26,7 @@ from ...storage.files import Buffer
 from ...storage.read import reader
 from ...storage.read.file_range import FileRange
 from ...storage.read.slices import Slice
-from ...storage.segment.readable_segment import FarAway
+from ...storage.segment.segment import FarAway
 from ..conversions import Limits
 from ..parking import Partition
 from .base import Later, Services, each_alone, in_turns

@@ -10,7 +10,7 @@ from ...protocol.errors import HorologError, InvalidRequest
 from ...storage.log.log import Log
 from ...storage.read import reader, windows
 from ...storage.read.windows import TimeWindow, WindowPosition
-from ...storage.segment.readable_segment import FarAway
+from ...storage.segment.segment import FarAway
 from ..parking import Partition
 from .base import Services
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from ...clock import Clock
 from ...config.topic import TopicSettings
+from ...storage.segment.index_loading import checksums_of, scan_segment, take_scan
 from ..directory.deletion import DeletionQueue
 from ..entries.log_survey import LogRun
 from ..events import Observer
@@ -169,15 +170,15 @@ class PartitionRepair:
 
     def _rebuild_segment(self, segment: Segment, closed: bool) -> None:
         base_offset = segment.base_offset
-        scan = segment.scan_whole(gaps=True)
+        scan = scan_segment(segment, gaps=True)
         if not closed:
             segment.next_offset = scan.next_offset
-        segment.take_scan(scan, closed=True)
+        take_scan(segment, scan, closed=True)
         old = self._checksums.pop(base_offset, None)
         append_times = None if old is None else old.append_times
         segment.append_times.recover(append_times, self._recovery_point, segment.next_offset)
         if segment.size_bytes:
-            self._checksums[base_offset] = segment.checksums()
+            self._checksums[base_offset] = checksums_of(segment)
         for path in segment.paths[1:]:
             if self._files.exists(path):
                 with closing(self._files.open(path)) as file:

@@ -12,6 +12,7 @@ from zlib import crc32
 
 from ...protocol.errors import HorologError
 from ...protocol.records.kernel.terms import Problem
+from ...storage.read.segment_reading import visible_end
 from ..entries.damage import Damage, damage_of
 from ..entries.entry_check import EntryCheck
 from ..entries.segment_scan import LogScan, SegmentScan
@@ -144,6 +145,6 @@ def _safe_end(log: Log, segment: Segment) -> int:
     if synced >= segment.next_offset:
         return segment.readable_bytes
     try:
-        return segment.visible_end(synced)
+        return visible_end(segment, synced)
     except (HorologError, OSError):
         return 0  # It is damaged, which is known now.

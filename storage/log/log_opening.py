@@ -11,6 +11,7 @@ from typing import Final
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import HorologError
+from ...storage.segment.index_loading import load_indexes
 from ..entries.segment_scan import Progress
 from ..index.index_checksums import FILE_NAME, SegmentChecksums, parse_checksums
 from ..names import DELETED_SUFFIX, LEADER_EPOCHS, UNFINISHED_EPOCHS, parse_segment_file
@@ -210,7 +211,7 @@ class _Opening:
         """Take the last segment of a log that was closed cleanly; false when it is not as it was
         left."""
         checksums = self._checksums.get(active.base_offset)
-        if active.load_indexes(checksums):
+        if load_indexes(active, checksums):
             try:
                 active.reopen()
             except HorologError:

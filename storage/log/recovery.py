@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ...protocol.errors import StorageError
 from ...protocol.records.kernel.terms import Problem
+from ...storage.segment.index_loading import checksums_of, scan_segment, take_scan
 from ..entries.damage import damage_of, unreadable_format
 from ..entries.entry_rules import Reach, last_reach
 from ..entries.log_survey import goes_on_far, good_after
@@ -22,7 +23,6 @@ from ..index.index_checksums import SegmentChecksums
 from ..names import MAX_OFFSET
 from ..quarantine import quarantine_bytes, quarantine_file
 from ..seams import Seams
-from ..segment.readable_segment import ReadableSegment
 from ..segment.segment import Segment
 
 _OFFSET_BYTES = 8
@@ -108,8 +108,8 @@ class Recovery:
         return check_end(segment, scan, gaps=self._gaps) if closed else scan
 
     def _scanned(self, segment: Segment, limit_offset: int) -> SegmentScan:
-        return segment.scan_whole(
-            gaps=self._gaps, limit_offset=limit_offset, progress=self._progress
+        return scan_segment(
+            segment, gaps=self._gaps, limit_offset=limit_offset, progress=self._progress
         )
 
     def _scan_last(self, last: Segment) -> SegmentScan:
@@ -130,12 +130,12 @@ class Recovery:
     def _take_good(self, segment: Segment, scan: SegmentScan, closed: bool) -> None:
         if not closed:
             segment.next_offset = scan.next_offset
-        segment.take_scan(scan, closed=closed)
+        take_scan(segment, scan, closed=closed)
         self._recover_append_times(segment)
         if closed:
-            self._checksums[segment.base_offset] = segment.checksums()
+            self._checksums[segment.base_offset] = checksums_of(segment)
             self.new_checksums.add(segment.base_offset)
-            segment.let_go_indexes()
+            segment.release_indexes()
         self._observe(
             "segment_recovered",
             path=str(segment.log_path),
@@ -218,7 +218,7 @@ class Recovery:
                 kept_as=str(kept),
             )
         segment.next_offset = scan.next_offset
-        segment.take_scan(scan, closed=False)
+        take_scan(segment, scan, closed=False)
         self._recover_append_times(segment)
 
     def _set_aside(self, later: Sequence[Segment]) -> None:
@@ -259,12 +259,12 @@ def check_end(segment: Segment, scan: SegmentScan, *, gaps: bool) -> SegmentScan
 
 def take_damaged(segment: Segment, scan: SegmentScan, *, closed: bool) -> None:
     """Let `segment` go by the good part that `scan` found, and know of its damage."""
-    segment.take_scan(scan, closed=closed)
+    take_scan(segment, scan, closed=closed)
     segment.damaged = damage_of(scan)
     segment.largest_unknown = True
 
 
-def damage_fields(segment: ReadableSegment) -> dict[str, object]:
+def damage_fields(segment: Segment) -> dict[str, object]:
     """What an event says of the damage in `segment`."""
     damaged = segment.damaged
     assert damaged is not None

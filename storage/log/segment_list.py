@@ -16,9 +16,9 @@ from ...config.topic import TopicSettings
 from ...protocol.errors import HorologError
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import NO_TIMESTAMP
+from ...storage.segment.index_loading import checksums_of, load_indexes, scan_segment, take_scan
 from ..index.index_checksums import ChecksumTable, SegmentChecksums
 from ..seams import Seams
-from ..segment.readable_segment import ReadableSegment
 from ..segment.segment import Segment
 from .closed_times import ClosedTimes
 from .flush import FlushWork
@@ -91,7 +91,7 @@ class SegmentList:
             segment.before_append = self._forget_checksums
         return segment
 
-    def _damage_met(self, segment: ReadableSegment) -> None:
+    def _damage_met(self, segment: Segment) -> None:
         self._forget_times()
         fields = damage_fields(segment)
         if self.copied:
@@ -213,21 +213,21 @@ class SegmentList:
             if not segment.indexed:
                 self._prepare_segment(segment)
                 if segment is not self.active:
-                    segment.let_go_indexes()
+                    segment.release_indexes()
 
     def _prepare_segment(self, segment: Segment) -> None:
         checksums = self._checksums.get(segment.base_offset)
         reason = "no checksum" if checksums is None else "checksum does not fit"
-        if segment.load_indexes(checksums):
+        if load_indexes(segment, checksums):
             if not self._ends_early(segment):
                 return
             reason = "the next segment begins later than this one ended"
         limit_offset = segment.next_offset if segment is not self.active else None
-        scan = segment.scan_whole(gaps=self.gaps, limit_offset=limit_offset)
+        scan = scan_segment(segment, gaps=self.gaps, limit_offset=limit_offset)
         if limit_offset is not None:
             check_end(segment, scan, gaps=self.gaps)
         if scan.problem is Problem.NONE:
-            segment.take_scan(scan, closed=True)
+            take_scan(segment, scan, closed=True)
             self._note_checksums(segment)
         else:
             take_damaged(segment, scan, closed=True)
@@ -261,7 +261,7 @@ class SegmentList:
             segment.indexed = self._prepared = False
 
     def _note_checksums(self, segment: Segment, *, open_form: bool = False) -> None:
-        checksums = segment.checksums(open_form=open_form)
+        checksums = checksums_of(segment, open_form=open_form)
         if self._checksums.get(segment.base_offset) != checksums:
             # In this order, because a sync may begin at any point between them.
             self.unsynced_indexes.add(segment.base_offset)
@@ -373,7 +373,7 @@ class SegmentList:
                 if segment.tail_stamp_ms is not None:
                     return segment.tail_stamp_ms
                 if not segment.indexed:
-                    segment.load_indexes(self._checksums.get(segment.base_offset))
+                    load_indexes(segment, self._checksums.get(segment.base_offset))
                 if segment.next_offset <= log_start_offset:
                     return segment.tail_append_time_ms()
                 try:
@@ -394,7 +394,7 @@ class SegmentList:
         opened = self._adopt(Segment.create(self.path, base_offset, settings, self._seams))
         self.names_changed = True
         if closing.size_bytes:
-            closing.let_go_indexes()
+            closing.release_indexes()
             closing.close_side_files()
             self._change((*self.segments, opened))
             if self._closed_times is not None:

@@ -14,8 +14,7 @@ from ...protocol.records.kernel import scan_offset
 from ...protocol.records.kernel.terms import NOT_FOUND, Problem
 from ..entries.segment_scan import scan_log_file
 from ..files import File, Files
-from ..segment.readable_segment import TIMESTAMP_MAX
-from ..segment.segment import Segment
+from ..segment.segment import TIMESTAMP_MAX, Segment
 from ..stepped_change import Steps
 from .log_state import Counted, Largest, LogState
 from .retention import SegmentFacts

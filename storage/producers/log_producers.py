@@ -16,7 +16,7 @@ from typing import Final
 from ..files import Buffer
 from ..index.index_checksums import SegmentChecksums
 from ..seams import Seams
-from ..segment.readable_segment import ReadableSegment
+from ..segment.segment import Segment
 from .producer_scan import Read, numbered_batches, take_batch
 from .producer_snapshots import (
     KEPT,
@@ -59,7 +59,7 @@ class LogProducers:
 
     def load(
         self,
-        segments: Sequence[ReadableSegment],
+        segments: Sequence[Segment],
         checksums: Mapping[int, SegmentChecksums],
         *,
         clean: bool,
@@ -141,7 +141,7 @@ class LogProducers:
         states.aborted = aborted_below(self._files, self._folder, name.offset)
         return states
 
-    def _scan(self, segments: Sequence[ReadableSegment], start: int) -> None:
+    def _scan(self, segments: Sequence[Segment], start: int) -> None:
         """Take in the batches in `segments` from offset `start` on."""
         for segment in segments:
             position = segment.offset_index.lookup(start)
@@ -216,7 +216,7 @@ class LogProducers:
         self._pending = [one for one in self._pending if one.offset <= offset]
         self._drop_beyond(newest_first(self._files, self._folder), offset)
 
-    def load_again(self, segments: Sequence[ReadableSegment]) -> None:
+    def load_again(self, segments: Sequence[Segment]) -> None:
         """Learn anew what is known, now that the end was cut off. Raises `OSError`."""
         if self.in_use:
             self.states.leave()
@@ -267,7 +267,7 @@ class LogProducers:
 
 
 def _may_hold_batches(
-    segment: ReadableSegment, checksums: Mapping[int, SegmentChecksums], unknown: bool
+    segment: Segment, checksums: Mapping[int, SegmentChecksums], unknown: bool
 ) -> bool:
     """Whether to look for batches in a segment; `unknown` where nothing tells its formats."""
     if not segment.size_bytes:

@@ -9,7 +9,7 @@ from ..index.append_time_lookup import KnownTimes, known_times
 from ..log.log_state import LogState
 from ..log.trimmed import reading, trimmed_segment
 from ..producers.producer_states import AbortedTransaction
-from ..segment.readable_segment import FarAway
+from ..segment.segment import FarAway
 from . import search, slices
 from .append_time_search import append_times_of, offset_behind, search_append_time
 from .entry_opening import Steps

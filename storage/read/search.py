@@ -16,6 +16,7 @@ from ...protocol.records.kernel import scan_timestamp, walk
 from ...protocol.records.kernel.terms import BAD_SIZE, Problem
 from ...protocol.records.layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, SIZE_AT
 from ...protocol.records.messages.message import Record, records
+from ...storage.read.segment_reading import check_entries, check_readable, visible_end
 from ...values import value_class
 from ..entries.damage import unopenable_batch
 from ..log.trimmed import TrimmedSegment
@@ -135,7 +136,7 @@ def find_largest(view: SearchView) -> Steps[Found | None]:
             largest_ms = max(largest_ms, (yield from _largest_in_part(view, segment)))
         else:
             if segment.largest_unknown:
-                segment.check_readable(view.high_watermark)
+                check_readable(segment, view.high_watermark)
             largest_ms = max(largest_ms, segment.largest_timestamp_ms)
     if largest_ms == NO_TIMESTAMP:
         return None
@@ -172,8 +173,8 @@ def _largest_in_part(view: SearchView, segment: Segment) -> Steps[int]:
         return NO_TIMESTAMP
     cuts = segment.cuts
     position = segment.locate(start)
-    segment.check_readable(view.high_watermark)
-    end = segment.visible_end(view.high_watermark)
+    check_readable(segment, view.high_watermark)
+    end = visible_end(segment, view.high_watermark)
     if start == view.log_start_offset and position < end:
         # A wrapper that holds the log start has messages on both sides of it.
         head = segment.file.pread(ENTRY_OVERHEAD, position)
@@ -298,7 +299,7 @@ def _find_in_segment(  # noqa: C901, PLR0912 - one search
             if segment.dropped:
                 return None
             if found is not None:
-                segment.check_entries(position + at, position + end, data, position)
+                check_entries(segment, position + at, position + end, data, position)
                 return found
             position += end
         elif stopped:
@@ -314,7 +315,7 @@ def _find_in_segment(  # noqa: C901, PLR0912 - one search
             return None
         if segment.cuts != cuts:
             return (yield from _find_in_segment(view, segment, target_ms))
-    segment.check_readable(view.high_watermark)
+    check_readable(segment, view.high_watermark)
     return None
 
 

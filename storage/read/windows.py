@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ...protocol.records.kernel import count_times, time_map_counts, time_map_runs
+from ...storage.read.segment_reading import check_readable, visible_end
 from ...times import INT64_MAX
 from ...values import value_class
 from ..index.append_time_lookup import run_between
@@ -86,10 +87,10 @@ def find_position(
             at = segment.locate(begin) if begin > offset else position
             end = min(end, end_offset)
             # Where a batch was cut off whole, there are offsets without a message.
-            if begin < end and at < segment.visible_end(end):
+            if begin < end and at < visible_end(segment, end):
                 return WindowPosition(begin, end, skipped_bytes + at - position)
             skipped_bytes += segment.readable_bytes - position
-            segment.check_readable(min(segment.next_offset, end_offset))
+            check_readable(segment, min(segment.next_offset, end_offset))
         offset = min(segment.next_offset, end_offset)
         number += 1
     return WindowPosition(offset, offset, skipped_bytes)
@@ -118,12 +119,12 @@ def find_append_position(
                 end = segment.next_offset  # No append time is known of what is behind.
                 begin = end if begin >= times.end_offset else begin
         begin, end = min(begin, end_offset), min(end, end_offset)
-        at = max(segment.visible_end(begin), position)
+        at = max(visible_end(segment, begin), position)
         # Where a batch was cut off whole, there are offsets without a message.
-        if begin < end and at < segment.visible_end(end):
+        if begin < end and at < visible_end(segment, end):
             return WindowPosition(begin, end, skipped_bytes + at - position)
-        segment.check_readable(end)
-        skipped_bytes += max(segment.visible_end(end), at) - position
+        check_readable(segment, end)
+        skipped_bytes += max(visible_end(segment, end), at) - position
         offset = end
     return WindowPosition(offset, offset, skipped_bytes)
 
@@ -233,7 +234,7 @@ def counting(
     as far as it is going to be. Raises what damage raises that is in front of that."""
     segment = log.segment_list.holding(begin_offset)
     end_offset = min(end_offset, segment.next_offset)
-    segment.check_readable(end_offset)
+    check_readable(segment, end_offset)
     return SegmentCount(
         _stored(log, segment),
         segment,
@@ -278,7 +279,7 @@ class SegmentCount:
         self.counts = counts
         self.untimed = 0
         self.first_ms = self.last_ms = -1
-        self.log_bytes = segment.visible_end(offsets[1]) - segment.locate(offsets[0])
+        self.log_bytes = visible_end(segment, offsets[1]) - segment.locate(offsets[0])
         """Stored bytes from the first offset to the last."""
         self.read_bytes = 0
         self.next_offset = offsets[1]

@@ -14,8 +14,7 @@ from ..log.log_state import LogState
 from ..log.trimmed import may_be_untimed
 from ..read.append_time_search import offset_behind
 from ..read.slices import Slice, read_slice
-from ..segment.readable_segment import FarAway
-from ..segment.segment import Segment
+from ..segment.segment import FarAway, Segment
 from .copy_facts import EPOCHS_MAX, NEVER, SPANS_MAX, CopyFacts
 
 NOT_KNOWN: Final = -1

@@ -2,26 +2,62 @@
 
 A segment is *active* while it takes appends and *closed* after the next one began. It knows
 positions and sizes, keeps its indexes true to its log, and knows nothing of requests or rolls.
+Bytes that are no entries are remembered as damage: the segment is not read from there on, and a
+reader that would have to gets an error.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from ...config.topic import TopicSettings
-from ...protocol.errors import StorageError
-from ...protocol.records.kernel import Walk
-from ...protocol.records.layout import NO_TIMESTAMP
-from ...protocol.records.marks import NO_MARKS
+from ...protocol.errors import CodedError, StorageError
+from ...protocol.records.kernel import Walk, scan_offset
+from ...protocol.records.kernel.terms import NOT_FOUND, Problem
+from ...protocol.records.layout import (
+    ATTRIBUTES_AT,
+    BATCH_MAGIC,
+    BATCH_OVERHEAD,
+    CODEC_MASK,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    NO_TIMESTAMP,
+    SIZE_AT,
+    TIMESTAMP_AT,
+)
+from ...protocol.records.marks import NO_MARKS, Marks
 from ...times import INT64_MAX
-from ..files import Buffer
-from ..index.append_times import Span
-from ..index.time_map import SetSpans, SetTimes
-from ..names import DELETED_SUFFIX, TRANSACTION_INDEX
+from ..entries.damage import Damage, first_damage
+from ..entries.segment_scan import SegmentScan, scan_log_file
+from ..files import Buffer, File
+from ..index.append_times import AppendTimes, Span
+from ..index.offset_index import OffsetIndex
+from ..index.time_index import TimeIndex
+from ..index.time_map import SetSpans, SetTimes, TimeMap
+from ..names import DELETED_SUFFIX, RELATIVE_OFFSET_MAX, TRANSACTION_INDEX
 from ..seams import Seams
-from .indexed_segment import IndexedSegment
+from .known_positions import KnownPositions
+
+LOG_SUFFIX = ".log"
+OFFSET_INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TIME_MAP_SUFFIX = ".timemap"
+APPEND_TIMES_SUFFIX = ".appendtime"
+TIMESTAMP_MAX: Final = 2**63 - 1
+TIMESTAMP_BYTES: Final = 8
+_LOCATE_BYTES = 8 << 10
+_LOCATE_BYTES_MAX = 256 << 10
+_PLACE_BYTES: Final = 128 << 10
+"""Distance of the places that are remembered, at least."""
+
+
+class FarAway(Exception):
+    """To find what is looked for takes more than a look: see `Segment.located`."""
+
 
 _Noted = tuple[int, Buffer, int, SetTimes | SetSpans | bytes | None]
 """Where a set lies, its bytes, the offset behind it and the times of its messages, as the time map
@@ -45,40 +81,103 @@ class _Staged(msgspec.Struct):
     """How many the indexes had, if some were added."""
 
 
-class Segment(IndexedSegment):
-    """A segment whose files can be written."""
+class Segment:
+    """Messages from `base_offset` up to, not including, `next_offset`."""
 
+    # There are thousands, and a search reads one that was not read for long: what it takes of
+    # memory is what it waits for.
     __slots__ = (
+        "_file",
+        "_indexes_behind",
+        "_known_positions",
+        "_known_positions_cuts",
+        "_log_name",
         "_staged",
+        "append_times",
+        "base_offset",
         "before_append",
+        "created_ms",
+        "cuts",
+        "damaged",
+        "dropped",
+        "first_ms",
+        "gaps",
+        "indexed",
+        "interval_bytes",
         "jitter_ms",
+        "largest",
+        "largest_unknown",
+        "log_path",
+        "magic_changes",
+        "next_offset",
+        "offset_index",
+        "on_damage",
+        "open_files",
+        "open_form",
+        "seams",
+        "since_bytes",
+        "size_bytes",
+        "tail_stamp_ms",
+        "time_index",
+        "time_map",
     )
 
     def __init__(
         self, directory: Path, base_offset: int, settings: TopicSettings, seams: Seams
     ) -> None:
-        super().__init__(directory, base_offset, settings, seams)
-        self.jitter_ms = 0
-        if settings.segment_jitter_ms > 0:
-            bound = min(settings.segment_jitter_ms, settings.segment_ms)
-            self.jitter_ms = seams.random.randrange(max(bound, 1))
+        stem = f"{base_offset:020d}"
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.size_bytes = 0
+        self.log_path = directory / (stem + LOG_SUFFIX)
+        self._log_name = str(self.log_path)
+        index_bytes = settings.segment_index_bytes
+        shared = base_offset, index_bytes, seams.open_files, seams.index_cache
+        self.offset_index = OffsetIndex(directory / (stem + OFFSET_INDEX_SUFFIX), *shared)
+        self.time_index = TimeIndex(directory / (stem + TIME_INDEX_SUFFIX), *shared)
+        self.time_map = TimeMap(directory / (stem + TIME_MAP_SUFFIX), base_offset, seams)
+        self.append_times = AppendTimes(
+            directory / (stem + APPEND_TIMES_SUFFIX), base_offset, seams
+        )
+        self.first_ms: int | None = None
+        """Timestamp of the first entry, if it is known."""
+        self.gaps = True
+        """Whether offsets may jump."""
+        self.largest = (NO_TIMESTAMP, -1)
+        """Largest timestamp and the offset of the first message that has it (-1: not known)."""
+        self.magic_changes: list[tuple[int, int]] = []
+        self.dropped = False
+        """Whether the files are out of the folder: a read that still goes on finds nothing."""
+        self.cuts = 0
+        """How often the end was cut off: a position found before that means nothing after."""
+        self.damaged: Damage | None = None
+        """From where on the log cannot be read, once that is known."""
+        self.largest_unknown = False
+        """Whether the damaged rest may hold a larger timestamp than `largest`."""
+        self.on_damage: Callable[[Segment], None] | None = None
+        """Called when reading meets damage that was not known."""
+        self._known_positions: KnownPositions | None = None
+        self._known_positions_cuts = 0
+        self.open_files = seams.open_files
+        self.seams = seams
+        self._file: File | None = None
+        self.created_ms = seams.clock.now_ms()
+        self.since_bytes = 0
+        """Bytes in the log since the last index entry's place."""
+        self.indexed = True
+        """Whether the indexes are in memory and fit the log."""
+        self.tail_stamp_ms: int | None = None
+        """Append time of the last message, -1 when no broker stamped it; `None` when it was not
+        looked at, or has not been the last since."""
+        self.interval_bytes = settings.index_interval_bytes
+        self._indexes_behind = True
+        """Whether the files of the indexes may differ from what is in memory."""
+        self.open_form: tuple[int, int] | None = None
+        """What the time index was before it was closed, where that changed it."""
+        self.jitter_ms = _jitter_ms(settings, seams)
         self._staged: _Staged | None = None
         self.before_append: Callable[[Segment], None] | None = None
         """Called before anything is staged."""
-
-    def latest_time_ms(self, segment_ms: int, now_ms: int) -> int:
-        """The largest timestamp for which it is not to be closed yet; below that of messages
-        without a time when it is to be closed whatever comes.
-
-        Time is counted between messages: from its first one to the newest of a set. Only while the
-        first message has no time does the clock count, from the segment's creation on.
-        """
-        waits_ms, first_ms = segment_ms - self.jitter_ms, self._first_ms
-        if first_ms is None:
-            first_ms = self.first_timestamp_ms
-        if first_ms >= 0:
-            return min(first_ms + waits_ms, INT64_MAX)
-        return INT64_MAX if now_ms - self.created_ms <= waits_ms else NO_TIMESTAMP - 1
 
     @classmethod
     def create(
@@ -97,7 +196,7 @@ class Segment(IndexedSegment):
                     file.truncate(0)
                 finally:
                     file.close()
-            segment._keep_creation_time()
+            segment.keep_creation_time()
             segment.time_map.begin()
         except (OSError, MemoryError):
             segment._unmake()
@@ -107,8 +206,8 @@ class Segment(IndexedSegment):
     def _unmake(self) -> None:
         try:
             for path in self.paths:
-                if self._seams.files.exists(path):
-                    self._seams.files.unlink(path)
+                if self.seams.files.exists(path):
+                    self.seams.files.unlink(path)
         except OSError as error:
             raise StorageError(
                 f"{self.log_path}: the files of a segment that could not be begun cannot be "
@@ -129,6 +228,12 @@ class Segment(IndexedSegment):
         return segment
 
     @property
+    def paths(self) -> tuple[Path, Path, Path, Path]:
+        """Of the log, its indexes and its append times."""
+        index_paths = self.offset_index.path, self.time_index.path
+        return self.log_path, *index_paths, self.append_times.path
+
+    @property
     def paths_to_sync(self) -> list[Path]:
         """The files that are synced when the segment is closed, beside the log."""
         _, *others = self.paths
@@ -136,6 +241,404 @@ class Segment(IndexedSegment):
             del others[-1]
         mapped = self.time_map.checksum(self.size_bytes)
         return [*others, self.time_map.path] if mapped and mapped.size_bytes else others
+
+    @property
+    def file(self) -> File:
+        """The log file, open; valid until another segment's file is asked for."""
+        return self._file or self.open_files.use(self._log_name, self.log_path, read_only=True)
+
+    def hold_open(self) -> File:
+        """Keep the log file open until `release`: it has bytes that are not synced."""
+        if self._file is None:
+            open_files, files = self.seams.open_files, self.seams.files
+            self._file = open_files.making_room(lambda: files.open(self.log_path), kept=1)
+        return self._file
+
+    def release(self, *, readers: bool = False) -> bool:
+        """Give up a handle kept by `hold_open`, to those who read if all is synced; say whether
+        there was one."""
+        file, self._file = self._file, None
+        if file is None:
+            return False
+        if readers:
+            self.open_files.keep(self._log_name, file)
+        else:
+            file.close()
+        return True
+
+    def close_side_files(self) -> None:
+        """Have the files beside the log not open: they are seldom needed."""
+        for path in (*self.paths[1:], self.time_map.path):
+            self.open_files.forget(str(path))
+
+    def set_aside(self) -> list[Path]:
+        """Rename the files to `.deleted` and return their new paths.
+
+        A file that is missing is passed over. The log goes last: until then the segment can be
+        read, and the renaming tried again. Raises `OSError`.
+        """
+        files = self.seams.files
+        targets = []
+        aborted = self.log_path.with_suffix(f".{TRANSACTION_INDEX}")
+        for path in (aborted, self.time_map.path, *reversed(self.paths)):
+            self.seams.open_files.forget(str(path))
+            target = path.with_name(path.name + DELETED_SUFFIX)
+            if files.exists(path):
+                files.rename(path, target)
+                targets.append(target)
+            elif files.exists(target):
+                targets.append(target)  # of an earlier try that failed half way
+        self.dropped = True
+        self.release()
+        return targets
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """The largest message time, -1 when no message has one."""
+        return self.largest[0]
+
+    @property
+    def largest_possible_ms(self) -> int:
+        """The largest message time that may be in it; above `largest_timestamp_ms` when part of
+        it cannot be read and its time index does not tell."""
+        return TIMESTAMP_MAX if self.largest_unknown else self.largest[0]
+
+    @property
+    def age_from_ms(self) -> int:
+        """The time that retention goes by: of the newest message, else of the file."""
+        return self.age_by(self.largest[0])
+
+    def age_by(self, largest_ms: int) -> int:
+        """As `age_from_ms`, of a part of the messages, with their largest timestamp."""
+        if self.largest_unknown:
+            return max(largest_ms, self.modified_ms)
+        return largest_ms if largest_ms >= 0 else self.modified_ms
+
+    @property
+    def modified_ms(self) -> int:
+        """When the log file was last written."""
+        return self.seams.files.modified_ms(self.log_path)
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """Timestamp of the first entry, -1 when it has none or the segment is empty."""
+        if self.first_ms is None:
+            self.first_ms = self._read_first_ms()
+        return self.first_ms
+
+    def _read_first_ms(self) -> int:
+        head = self.file.pread(BATCH_OVERHEAD, 0)
+        magic = head[MAGIC_AT] if len(head) > MAGIC_AT else 0
+        at = {1: TIMESTAMP_AT, BATCH_MAGIC: MAX_TIMESTAMP_AT}.get(magic)
+        if at is None or len(head) < at + TIMESTAMP_BYTES:
+            return NO_TIMESTAMP
+        return int.from_bytes(head[at : at + TIMESTAMP_BYTES], "big", signed=True)
+
+    @property
+    def last_magic(self) -> int:
+        """Format of the last entry, -1 when there is none."""
+        return self.magic_changes[-1][1] if self.magic_changes else -1
+
+    def magic_span(self, position: int) -> tuple[int, int]:
+        """Message format at `position` and the position where another one begins."""
+        number = bisect_right(self.magic_changes, (position, 1 << 62))
+        end = self.size_bytes
+        if number < len(self.magic_changes):
+            end = self.magic_changes[number][0]
+        return self.magic_changes[number - 1][1] if number else -1, end
+
+    @property
+    def readable_bytes(self) -> int:
+        """Where the entries end that can be read: at the end of the log, or at its damage."""
+        return self.size_bytes if self.damaged is None else self.damaged.position
+
+    def set_created(self, created_ms: int) -> None:
+        """Have been begun then, also after a restart. Raises `OSError`."""
+        self.created_ms = created_ms
+        self.keep_creation_time()
+
+    def keep_creation_time(self) -> None:
+        """The time index file's own time tells the creation time while no message does."""
+        if not self.size_bytes or self.first_timestamp_ms < 0:
+            self.seams.files.set_modified_ms(self.time_index.path, self.created_ms)
+
+    def latest_time_ms(self, segment_ms: int, now_ms: int) -> int:
+        """The largest timestamp for which it is not to be closed yet; below that of messages
+        without a time when it is to be closed whatever comes.
+
+        Time is counted between messages: from its first one to the newest of a set. Only while the
+        first message has no time does the clock count, from the segment's creation on.
+        """
+        waits_ms, first_ms = segment_ms - self.jitter_ms, self.first_ms
+        if first_ms is None:
+            first_ms = self.first_timestamp_ms
+        if first_ms >= 0:
+            return min(first_ms + waits_ms, INT64_MAX)
+        return INT64_MAX if now_ms - self.created_ms <= waits_ms else NO_TIMESTAMP - 1
+
+    def locate(self, offset: int) -> int:
+        """Position of the first entry whose offset is >= `offset`; the size when there is none.
+
+        Raises as `locate_entry`.
+        """
+        return self.locate_entry(offset)[0]
+
+    def locate_entry(self, offset: int, *, far: bool = True) -> tuple[int, bytes]:
+        """As `locate`, with what was read of the log from there on, if that was read.
+
+        Reads from the last entry on that the index or an earlier look knows, entry heads only; see
+        `located` for when that may be far, which without `far` raises `FarAway`. Raises
+        `StorageError` on bytes that are no entries, and where what is searched may be in the
+        damaged rest of the segment.
+        """
+        known, behind = self._known_around(offset)
+        if not far and behind - known > _LOCATE_BYTES_MAX:
+            raise FarAway
+        position = known
+        end = self.size_bytes if self.damaged is None else self.damaged.position
+        wanted = _LOCATE_BYTES
+        while position < end:
+            data = self.file.pread(min(wanted, end - position), position)
+            found, stopped = scan_offset(data, 0, len(data), offset)
+            if found >= 0:
+                data = data[found:]
+                self._check_located(data, offset, position + found)
+                return position + found, data
+            if found != NOT_FOUND or not stopped:
+                raise self.damage(position + stopped)
+            position += stopped
+            if position - known >= _PLACE_BYTES and self._remember(data, position):
+                known = position
+            wanted = min(wanted * 2, _LOCATE_BYTES_MAX)
+        if position > end or self.damaged is not None:
+            raise self.damage(min(position, end))
+        return position, b""
+
+    def located(self, offset: int) -> bool:
+        """Look for `offset` where no index entry is near it: a bounded piece of work, after which
+        the next one begins further on. `True` when `locate` has not far to read any more.
+        """
+        start, end = self._known_around(offset)
+        if end - start <= _LOCATE_BYTES_MAX:
+            return True
+        data = self.file.pread(_LOCATE_BYTES_MAX, start)
+        found, stopped = scan_offset(data, 0, len(data), offset)
+        if found != NOT_FOUND or not stopped or start + stopped >= end:
+            return True
+        # What is wrong here `locate` meets too, soon, and tells.
+        return not self._remember(data, start + stopped)
+
+    def _known_around(self, offset: int) -> tuple[int, int]:
+        """Position of the last entry at or below `offset` that is known, and of the next one."""
+        _, start, end = self.offset_index.around(offset)
+        end = min(end, self.size_bytes if self.damaged is None else self.damaged.position)
+        if self._known_positions is not None and self._known_positions_cuts == self.cuts:
+            before, behind = self._known_positions.around(offset)
+            start = max(start, before)
+            if behind is not None:
+                end = min(end, behind)
+        return start, end
+
+    def _remember(self, data: bytes, position: int) -> bool:
+        """Remember the entry at `position`, which follows those whose heads are in `data`.
+
+        No CRC covers its offset: it is believed when it is above all of theirs.
+        """
+        head = self.file.pread(SIZE_AT, position)
+        offset = int.from_bytes(head, "big", signed=True)
+        if position >= self.readable_bytes or not self.base_offset <= offset < self.next_offset:
+            return False
+        if scan_offset(data, 0, len(data), offset)[0] != NOT_FOUND:
+            return False
+        if self._known_positions is None or self._known_positions_cuts != self.cuts:
+            self._known_positions, self._known_positions_cuts = KnownPositions(), self.cuts
+        self._known_positions.add(offset, position)
+        return True
+
+    def _check_located(self, data: bytes, offset: int, position: int) -> None:
+        """Check the offset of the entry that was taken for the one that holds `offset`."""
+        found = int.from_bytes(data[:8], "big", signed=True)
+        if found >= self.next_offset:
+            raise self.damage(position)
+        if not self.gaps and found != offset and len(data) > ATTRIBUTES_AT:
+            if data[MAGIC_AT] == BATCH_MAGIC:
+                if found > offset >= self.base_offset:
+                    raise self.damage(position)
+                return
+            plain = not data[ATTRIBUTES_AT] & CODEC_MASK
+            if plain and offset >= self.base_offset:
+                raise self.damage(position)
+
+    def index_entry_before(self, position: int) -> tuple[int, int]:
+        """Offset and position of the last entry in front of `position` that the index knows."""
+        count = self.offset_index.count_before(position)
+        return self.offset_index.entry(count - 1) if count else (self.base_offset, 0)
+
+    def end_before(self, offset: int) -> int:
+        """The offset behind the last entry that is below `offset`. Raises `StorageError`."""
+        start, end = self._known_around(offset - 1)[0], self.locate(offset)
+        return max(self._scan(start, max(start, end)).next_offset, self.base_offset)
+
+    def damage(self, position: int, file: File | None = None) -> CodedError:
+        """The error for bytes that cannot be read, at or soon before `position` of the log file.
+
+        The segment remembers them: from there on it is not read any more.
+        """
+        if self.damaged is None or position < self.damaged.position:
+            _, start = self.index_entry_before(position)
+            damage = first_damage(
+                file or self.file, start, position, self.size_bytes, self.base_offset
+            )
+            self.record_damage(damage)
+        assert self.damaged is not None
+        return self.damaged.error(self.log_path)
+
+    def record_damage(self, damage: Damage) -> None:
+        """Remember damage: from there on the segment is not read any more."""
+        if self.damaged is None or damage.position < self.damaged.position:
+            self.damaged = damage
+            if self.on_damage is not None:
+                self.on_damage(self)
+
+    def scan_tail(self, file: File | None = None) -> SegmentScan:
+        """Read the entries from the last offset index entry on: next offset, last stamp.
+
+        A thread of its own needs a handle of its own on the log file.
+        """
+        return self._scan(self._tail_position, self.size_bytes, file)
+
+    def tail_append_time_ms(self) -> int:
+        """The last stamp of what `scan_tail` reads; -1 also where the bytes are no entries."""
+        scan = self._scan_any(self._tail_position, self.size_bytes, self.file)
+        return scan.last_append_time_ms if scan.problem is Problem.NONE else NO_TIMESTAMP
+
+    @property
+    def _tail_position(self) -> int:
+        count = len(self.offset_index)
+        return self.offset_index.entry(count - 1)[1] if count else 0
+
+    def _scan_any(
+        self,
+        start: int,
+        end: int,
+        file: File,
+        *,
+        interval_bytes: int = -1,
+        since_bytes: int = 0,
+        largest_ms: int = NO_TIMESTAMP,
+    ) -> SegmentScan:
+        return scan_log_file(
+            file,
+            start,
+            end,
+            next_offset=self.base_offset,
+            interval_bytes=interval_bytes,
+            since_bytes=since_bytes,
+            largest_ms=largest_ms,
+            gaps=True,
+            check_crc=False,
+        )
+
+    def _scan(self, start: int, end: int, file: File | None = None, **how: int) -> SegmentScan:
+        scan = self._scan_any(start, end, file or self.file, **how)
+        if scan.problem is not Problem.NONE or start > end:
+            raise self.damage(min(scan.good_bytes, end), file)
+        return scan
+
+    @property
+    def index_room(self) -> int:
+        """How many places in the log can still be indexed."""
+        return min(self.offset_index.room, self.time_index.room)
+
+    def fits(self, last_offset: int) -> bool:
+        """Whether index entries can hold `last_offset` and the offset after it."""
+        return last_offset + 1 - self.base_offset <= RELATIVE_OFFSET_MAX
+
+    @property
+    def _index_entries(self) -> tuple[int, int]:
+        return self.offset_index.count, self.time_index.count
+
+    def add_marks(self, marks: Marks) -> None:
+        self._indexes_behind = True
+        if len(marks.offsets) > self.index_room:
+            marks = marks.first(self._room_for(marks))
+        self.offset_index.add_all(marks.offsets, marks.positions)
+        self.time_index.add_all(marks.timestamps_ms, marks.next_offsets)
+
+    def _room_for(self, marks: Marks) -> int:
+        """How many of `marks` there is room for: none behind the one that fills an index."""
+        time_room = self.time_index.room
+        if time_room <= 0:
+            return 0
+        filling = bisect_right(marks.timestamps_ms, self.time_index.last_timestamp_ms) + time_room
+        count = len(marks)
+        if filling <= len(marks.timestamps_ms):
+            count = bisect_left(marks.offsets, marks.next_offsets[filling - 1] - 1) + 1
+        return min(count, self.offset_index.room)
+
+    def _write_time_entries(self, first: int) -> None:
+        if self.time_index.write_from(first):
+            self.keep_creation_time()
+
+    def close_indexes(self) -> None:
+        """Write the closing time entry: the largest timestamp and the next offset."""
+        changed = self.finish_time_index(self.largest[0], self.next_offset)
+        self._write_time_entries(changed)
+        self.offset_index.write_from(len(self.offset_index))
+        self.time_map.end(self.size_bytes)
+
+    def finish_time_index(self, timestamp_ms: int, next_offset: int) -> int:
+        form, entries = self.time_index.open_form, len(self.time_index)
+        changed = self.time_index.finish(timestamp_ms, next_offset)
+        if changed < len(self.time_index) or entries != len(self.time_index):
+            self.open_form = form
+        return changed
+
+    def reopen(self) -> None:
+        """Take appends again, after `close_indexes` and a restart, from the end of its messages on.
+
+        Raises `OSError`.
+        """
+        self._undo_closing()
+        self.find_end()
+
+    def go_on(self) -> None:
+        """As `reopen`, with indexes as if it had never been closed. Raises `OSError`."""
+        known = self.open_form is not None
+        self.reopen()
+        entries = len(self.time_index)
+        if not known and entries and self.time_index.entry(entries - 1)[1] >= self.next_offset:
+            self._indexes_behind = True
+            self.time_index.keep(entries - 1)
+            self._find_largest(self.size_bytes)
+
+    def _undo_closing(self) -> None:
+        if self.open_form is not None:
+            self.time_index.reopen(*self.open_form)
+            self.open_form = None
+            self._indexes_behind = True
+
+    def release_indexes(self) -> None:
+        """Keep no more of the indexes in memory than is often needed: the segment is closed.
+
+        Whoever reads them from then on goes through `OpenFiles`, which is for one thread.
+        """
+        self.offset_index.let_go()
+        self.time_index.let_go()
+
+    def find_end(self) -> None:
+        """Take the offset after the last entry as `next_offset`.
+
+        After a cut that took a whole wrapper the closing time entry speaks of a later end; what
+        is appended from here on begins below that, so the entry goes.
+        """
+        self.next_offset = max(self.scan_tail().next_offset, self.base_offset)
+        true_entries = self.time_index.count_below(self.next_offset + 1)
+        if true_entries < len(self.time_index):
+            self._indexes_behind = True
+            self.time_index.keep(true_entries)
+            self.keep_creation_time()
+        self.append_times.end_at(self.next_offset)
 
     def append(self, data: Buffer, found: Walk, *, append_time_ms: int = NO_TIMESTAMP) -> None:
         """Append `data`, whole entries with final offsets that `found` is the walk over.
@@ -190,9 +693,9 @@ class Segment(IndexedSegment):
             assert found.marks.positions[0] >= position
             if staged.entries is None:
                 staged.entries = self._index_entries
-            self._add_marks(found.marks)
+            self.add_marks(found.marks)
         if not position:
-            self._first_ms = found.first_timestamp_ms
+            self.first_ms = found.first_timestamp_ms
         if found.max_timestamp_ms > self.largest[0]:
             self.largest = (found.max_timestamp_ms, found.max_offset)
         for at, magic in found.magic_changes:
@@ -215,7 +718,7 @@ class Segment(IndexedSegment):
             self.check_end(staged.sets[0][0])
             if staged.broken:
                 raise MemoryError
-            disk_room = self._seams.disk_room
+            disk_room = self.seams.disk_room
             if disk_room.keepers:
                 disk_room.check_append()
             sets = staged.sets
@@ -256,7 +759,7 @@ class Segment(IndexedSegment):
         )
         self.size_bytes = position
         if not position:
-            self._first_ms = None
+            self.first_ms = None
         del self.magic_changes[changes:]
         self.time_map.take_back(position)
         self._cut_back(position, *(staged.entries or self._index_entries))
@@ -269,7 +772,7 @@ class Segment(IndexedSegment):
                 file.truncate(position)
             self.offset_index.keep(offset_entries)
             self.time_index.keep(time_entries)
-            self._keep_creation_time()
+            self.keep_creation_time()
             self.append_times.take_back()
         except OSError as error:
             raise StorageError(
@@ -301,33 +804,42 @@ class Segment(IndexedSegment):
         self.time_index.truncate(offset)
         self.magic_changes = [change for change in self.magic_changes if change[0] < position]
         if not position:
-            self.created_ms = self._seams.clock.now_ms()
-            self._first_ms = None
+            self.created_ms = self.seams.clock.now_ms()
+            self.first_ms = None
             self.time_map.begin()
-        self._keep_creation_time()
+        self.keep_creation_time()
         kept = len(self.offset_index)
         self.since_bytes = position - (self.offset_index.entry(kept - 1)[1] if kept else 0)
         self._find_largest(position)
         self.append_times.truncate(max(self.scan_tail().next_offset, self.base_offset), offset)
         self.append_times.sync()  # Their old checksum may be on disk, and fit what comes back.
 
-    def set_aside(self) -> list[Path]:
-        """Rename the files to `.deleted` and return their new paths.
+    def _find_largest(self, end: int) -> None:
+        """Learn the largest timestamp, now that the log was cut at `end`, from the last time entry
+        that is left; and that entry's successors, up to where the offset index ends."""
+        entries = len(self.time_index)
+        largest_ms, known = self.time_index.entry(entries - 1) if entries else (-1, 0)
+        start = min(self.locate(known), end)
+        offset_entries = len(self.offset_index)
+        marked_at = self.offset_index.count_before(start)
+        marked_position = self.offset_index.entry(marked_at - 1)[1] if marked_at else 0
+        scan = self._scan(
+            start,
+            end,
+            interval_bytes=self.interval_bytes,
+            since_bytes=start - marked_position,
+            largest_ms=largest_ms,
+        )
+        self.largest = (scan.largest_ms, scan.largest_offset)
+        last_marked = self.offset_index.entry(offset_entries - 1)[0] if offset_entries else -1
+        count = bisect_right(scan.marks.offsets, last_marked - self.base_offset)
+        marks = scan.marks.first(count)
+        fitting = bisect_right(marks.timestamps_ms, largest_ms) + max(self.time_index.room, 0)
+        self.time_index.add_all(marks.timestamps_ms[:fitting], marks.next_offsets[:fitting])
+        self._write_time_entries(entries)
 
-        A file that is missing is passed over. The log goes last: until then the segment can be
-        read, and the renaming tried again. Raises `OSError`.
-        """
-        files = self._seams.files
-        targets = []
-        aborted = self.log_path.with_suffix(f".{TRANSACTION_INDEX}")
-        for path in (aborted, self.time_map.path, *reversed(self.paths)):
-            self._seams.open_files.forget(str(path))
-            target = path.with_name(path.name + DELETED_SUFFIX)
-            if files.exists(path):
-                files.rename(path, target)
-                targets.append(target)
-            elif files.exists(target):
-                targets.append(target)  # of an earlier try that failed half way
-        self.dropped = True
-        self.release()
-        return targets
+
+def _jitter_ms(settings: TopicSettings, seams: Seams) -> int:
+    """How much earlier than `segment.ms` the segment is closed, so that not all close at once."""
+    bound_ms = min(settings.segment_jitter_ms, settings.segment_ms)
+    return seams.random.randrange(max(bound_ms, 1)) if settings.segment_jitter_ms > 0 else 0

@@ -22,7 +22,7 @@ from horolog.storage.names import MAX_OFFSET
 from horolog.storage.read import reader
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.storage.replica.replica import Replica
-from horolog.storage.segment.readable_segment import FarAway
+from horolog.storage.segment.segment import FarAway
 from horolog.testing.logs import LogFolder, empty_batch, timed_set, untimed_set
 from horolog.tests.followers.appending import append_copy
 from horolog.times import later

@@ -6,12 +6,10 @@ import pytest
 
 from .count import (
     STORAGE_ORDER,
-    Module,
     counted,
     groups_in_cycles,
     imported,
     imports_up,
-    listed,
     main,
     parsed,
     phrases_in,
@@ -57,12 +55,12 @@ def test_each_count(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def storage(root: Path) -> dict[str, set[str]]:
+def storage(root: Path, modules: list[Path]) -> dict[str, set[str]]:
     """Modules of `storage/`, and what each imports of them, wherever the import stands."""
-    paths = [path for path in listed(root) if path.parts[0] == "storage" and path.suffix == ".py"]
+    paths = [path for path in modules if path.parts[0] == "storage"]
     found = [parsed(path, (root / path).read_text("utf-8")) for path in paths]
-    modules: dict[str, Module] = {module.name: module for module in found}
-    return {name: set(imported(module, modules)) for name, module in modules.items()}
+    parts = {module.name: module for module in found}
+    return {name: set(imported(module, parts)) for name, module in parts.items()}
 
 
 def test_storage_is_imported_in_one_order(storage: dict[str, set[str]]) -> None:
