@@ -33,9 +33,9 @@ class OpenFiles:
         self._lent = 0
 
     def use(self, name: str, path: Path | None = None, *, read_only: bool = False) -> File:
-        """The open file of that name, valid until the next call. `path` is the same as a path,
-        for those who have it: to make one takes nearly as long as to open the file. Whoever opens a
-        file `read_only` does so in every call.
+        """The open file of that name, valid until the next call. `path` is the same as a path:
+        to make one takes nearly as long as to open the file. A file that is opened `read_only` is
+        opened like that in every call.
 
         Raises `OSError`.
         """

@@ -9,7 +9,7 @@ from ...protocol.api.log.list_offsets import BY_APPEND, BY_TIMESTAMP
 from ...protocol.errors import InvalidRequest, OffsetOutOfRange
 from ...protocol.limits import MAX_INTERVALS
 from ...storage.index.append_time_lookup import known_times
-from ...storage.index.time_mapping import Unreadable
+from ...storage.index.time_mapping import UnreadableTimes
 from ...storage.log.log import Log
 from ...storage.read import windows
 from ...storage.read.segment_reading import check_readable, visible_end
@@ -140,7 +140,7 @@ async def _by_timestamp(
         counting = windows.counting(log, offset, end_offset, window, every_ms, counts)
         try:
             await services.work.in_storage_thread(counting.run)
-        except Unreadable as error:
+        except UnreadableTimes as error:
             raise counting.segment.damage(error.position) from error
         except FileNotFoundError:
             if not segment.dropped:

@@ -12,7 +12,7 @@ from ...protocol.errors import NO_ERROR
 from ...storage.log.description import LogDescription, SegmentDescription
 from ...storage.log.log import Log
 from ...storage.read import reader
-from ...storage.read.search import Found
+from ...storage.read.search import FoundMessage
 from ..searching import searched
 from ..work import Turns
 from .base import Call, Later, Services
@@ -62,7 +62,7 @@ def _topic_id(services: Services, name: str) -> str:
     return "" if entry is None else entry.topic_id
 
 
-def _search(found: Found | None, log: Log, at_ms: int) -> DescribedSearch:
+def _search(found: FoundMessage | None, log: Log, at_ms: int) -> DescribedSearch:
     trail = reader.search_trail(log, at_ms, found)
     searched = DescribedSearch(
         offset=-1 if found is None else found.offset,

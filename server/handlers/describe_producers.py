@@ -8,7 +8,7 @@ from ...protocol.api.log.describe_producers import (
     ProducerState,
 )
 from ...protocol.limits import MAX_LISTED_PRODUCERS
-from ...storage.producers.producer_states import Producer
+from ...storage.producers.producer_states import KnownProducer
 from .base import Call, Later, Services
 
 
@@ -39,7 +39,7 @@ async def _describe(
     return DescribeProducersResponse(topics=topics)
 
 
-def _state(producer_id: int, producer: Producer) -> ProducerState:
+def _state(producer_id: int, producer: KnownProducer) -> ProducerState:
     batches = producer.batches
     return ProducerState(
         producer_id=producer_id,

@@ -22,7 +22,7 @@ from ...protocol.errors import InvalidRequest, UnsupportedForMessageFormat, Unsu
 from ...storage.log.log import Log
 from ...storage.read import reader
 from ...storage.read.search import Search
-from ...storage.read.time_lookup import Found
+from ...storage.read.time_lookup import FoundMessage
 from ..parking import Partition
 from ..work import Turns
 from .base import Later, Services, each_alone
@@ -146,7 +146,7 @@ class _Listing:
 
     def _begin(
         self, log: Log, wanted: ListOffsetsPartition, result: ListOffsetsPartitionResult
-    ) -> Search[Found | None] | None:
+    ) -> Search[FoundMessage | None] | None:
         """The search for what is wanted; `None` where that is known without one, and noted."""
         target = wanted.timestamp
         if target == LATEST:

@@ -2,7 +2,7 @@
 
 from ...storage.log.log import Log
 from ...storage.read import reader
-from ...storage.read.search import Found
+from ...storage.read.search import FoundMessage
 from ...times import TimeError, parse_time
 from ..handlers.base import Services
 from ..searching import searched
@@ -51,7 +51,7 @@ async def find(services: Services, query: Query) -> dict[str, object]:
     return answer
 
 
-def _how(log: Log, target_ms: int, found: Found | None) -> dict[str, object]:
+def _how(log: Log, target_ms: int, found: FoundMessage | None) -> dict[str, object]:
     trail = reader.search_trail(log, target_ms, found)
     shown: dict[str, object] = {"segments": trail.segments, "ruled_out": trail.ruled_out}
     segment = trail.segment

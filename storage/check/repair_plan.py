@@ -27,7 +27,7 @@ KEPT: Final = "kept beside it as .broken"
 
 
 @value_class
-class Step:
+class RepairStep:
     """One thing that a repair does, for people."""
 
     path: Path
@@ -67,7 +67,7 @@ class PartitionPlan:
     folder: Path
     key: tuple[str, int] | None
     """Topic and partition, when the folder's name tells them."""
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RepairStep] = field(default_factory=list)
     segments: list[SegmentPlan] = field(default_factory=list)
     """All segments, when a log is damaged; none when only derived files are."""
     aside: list[Path] = field(default_factory=list)
@@ -188,7 +188,7 @@ class _Planning:
         *,
         done: bool = True,
     ) -> None:
-        self._plan.steps.append(Step(path, position, wrong, action, removed_bytes, done))
+        self._plan.steps.append(RepairStep(path, position, wrong, action, removed_bytes, done))
 
     def _bases(self) -> list[int]:
         """The base offsets of the segments that there are."""

@@ -20,7 +20,7 @@ from .verify_time_map import TimeMapCheck
 
 
 @value_class
-class Surroundings:
+class NeighbourSegments:
     """What the check of a segment needs of the partition."""
 
     gaps: bool
@@ -79,7 +79,7 @@ class SegmentCheck:
     """One pass over a segment. `next_offset` and `complete` are right once `run` is exhausted."""
 
     def __init__(
-        self, files: Files, directory: Path, base_offset: int, surroundings: Surroundings
+        self, files: Files, directory: Path, base_offset: int, surroundings: NeighbourSegments
     ) -> None:
         stem = f"{base_offset:020d}"
         self._files = files

@@ -2,7 +2,7 @@
 
 The file is a row of blocks, as `protocol/records/kernel/reference/times.py` writes them. A block is
 whole entries of the log, of `BLOCK_BYTES` or a little more, or of what was appended at once; blocks
-follow each other from the begin of the log. Each says in which spans of time its messages are, and
+follow each other from the start of the log. Each says in which spans of time its messages are, and
 how many in each, so that a few early or late messages make no block look like one of days.
 
 The map is derived data and may end before the log does: what is behind it is read where it matters.
@@ -129,7 +129,7 @@ class TimeMap:
         """Where the last of them ended."""
 
     def begin(self) -> None:
-        """Note appends from the begin of an empty log on."""
+        """Note appends from the start of an empty log on."""
         self.discard()
         self.makes = True
 

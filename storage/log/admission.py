@@ -77,11 +77,11 @@ from .admitted import (
     LAST_FIRST_OFFSET,
     NOT_NUMBERED,
     Admitted,
+    AppendTarget,
     Conversion,
-    Form,
-    LogEnd,
     Numbered,
-    Part,
+    SentPart,
+    StoredForm,
     batch_times,
     check_entry_size,
     finished,
@@ -208,7 +208,7 @@ class _CheckedBatches:
     times: SetTimes | None
 
 
-def admit(record_set: Buffer, settings: TopicSettings, target: LogEnd) -> Admitted | None:
+def admit(record_set: Buffer, settings: TopicSettings, target: AppendTarget) -> Admitted | None:
     """Check `record_set` and give it the form in which it is stored; `None` if it is empty.
 
     A buffer that is writable is changed in place, also when the set is refused. An incomplete
@@ -252,7 +252,7 @@ def admit(record_set: Buffer, settings: TopicSettings, target: LogEnd) -> Admitt
 
 
 def _admit_plain(
-    data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: LogEnd
+    data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: AppendTarget
 ) -> Admitted:
     """A set without wrappers that the topic does not want compressed either."""
     check_timestamps(data, found, settings, target.now_ms)
@@ -274,12 +274,12 @@ def _admit_plain(
         admitted = finished(stored, found.count, _latency(found), settings, target)
         admitted.times = set_times_of(found)
         return admitted
-    part = Part(data, found.end, found.count, found.max_timestamp_ms)
+    part = SentPart(data, found.end, found.count, found.max_timestamp_ms)
     return _rebuilt([part], found, Codec.NONE, _latency(found), settings, target)
 
 
 def _admit_batches(
-    data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: LogEnd
+    data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: AppendTarget
 ) -> Admitted:
     """A set of record batches."""
     if found.magics != _BATCHES:
@@ -301,7 +301,7 @@ def _admit_batches(
 
 
 def _rebuilt_batches(
-    sent: _CheckedBatches, found: Walk, settings: TopicSettings, target: LogEnd
+    sent: _CheckedBatches, found: Walk, settings: TopicSettings, target: AppendTarget
 ) -> Admitted:
     """Batches in another format, or compressed in another way."""
     began = target.stopwatch()
@@ -313,7 +313,7 @@ def _rebuilt_batches(
             f"(message.format.version = {settings.message_format_version}): produce with "
             "enable.idempotence=false, or set the topic's format to producer"
         )
-    form = Form(
+    form = StoredForm(
         magic,
         _target_codec(settings, Codec(found.last_codec), magic),
         target.next_offset,
@@ -370,10 +370,10 @@ def _shortened(data: bytearray | memoryview, end: int) -> bytearray | memoryview
 
 
 def _admit_compressed(
-    data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: LogEnd
+    data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: AppendTarget
 ) -> Admitted:
     """A set with wrappers in it, or one that the topic wants compressed."""
-    parts: list[Part] = []
+    parts: list[SentPart] = []
     times: list[SetTimes | None] = []
     latency = LatencyCounts()
     keeps_payload = False
@@ -393,7 +393,7 @@ def _admit_compressed(
         check_timestamps(inner, walked, settings, target.now_ms, wrapper)
         latency.add(_latency(walked))
         times.append(set_times_of(walked, wrapper))
-        parts.append(Part(inner, walked.end, walked.count, walked.max_timestamp_ms))
+        parts.append(SentPart(inner, walked.end, walked.count, walked.max_timestamp_ms))
     codec = _target_codec(settings, Codec(found.last_codec), settings.format_magic)
     as_sent = found.count == 1 and found.magics == _ALL_V1 and found.last_codec == codec
     if not (as_sent and keeps_payload and settings.format_magic in (None, 1)):
@@ -416,16 +416,16 @@ def _admit_compressed(
 
 
 def _rebuilt(
-    parts: list[Part],
+    parts: list[SentPart],
     found: Walk,
     codec: Codec,
     latency: LatencyCounts,
     settings: TopicSettings,
-    target: LogEnd,
+    target: AppendTarget,
 ) -> Admitted:
     """The set that `found` is the walk over and `parts` the content of, built anew."""
     began = target.stopwatch()
-    form = Form(
+    form = StoredForm(
         _target_magic(settings, codec, found.magics),
         codec,
         target.next_offset,

@@ -30,7 +30,7 @@ from ..files import Buffer
 from ..index.time_map import CLOSE_MS, SetSpans, SetTimes
 from ..names import MAX_OFFSET, RELATIVE_OFFSET_MAX
 from ..producers.producer_runs import ProducerRun
-from ..producers.producer_states import Producer
+from ..producers.producer_states import KnownProducer
 
 
 @value_class
@@ -93,7 +93,7 @@ NOT_NUMBERED = Numbered(NO_PRODUCER_ID, -1, -1)
 
 
 @value_class
-class Part:
+class SentPart:
     """Checked plain entries of a sent set: a stretch of it, or what a wrapper in it held."""
 
     data: Buffer
@@ -105,7 +105,7 @@ class Part:
 
 
 @value_class
-class Form:
+class StoredForm:
     """What a set is to become."""
 
     magic: int | None
@@ -118,7 +118,7 @@ class Form:
     """What a batch (v2) is made with."""
 
 
-def rebuild(parts: Sequence[Part], form: Form) -> tuple[bytearray, int]:
+def rebuild(parts: Sequence[SentPart], form: StoredForm) -> tuple[bytearray, int]:
     """The set with offsets from `form.next_offset` on, and how many messages changed their format.
 
     In v2 it is one batch. Else, with a codec, it is one wrapper, and an append time is on the
@@ -154,7 +154,7 @@ def rebuild(parts: Sequence[Part], form: Form) -> tuple[bytearray, int]:
 
 
 def _joined(
-    parts: Sequence[Part], magic: int | None, offset: int, stamp_ms: int | None
+    parts: Sequence[SentPart], magic: int | None, offset: int, stamp_ms: int | None
 ) -> tuple[bytearray, int]:
     """All entries in a row."""
     joined = bytearray()
@@ -167,7 +167,9 @@ def _joined(
     return joined, converted
 
 
-def rebuild_batches(batches: Sequence[CheckedBatch], form: Form) -> tuple[bytearray, int, int]:
+def rebuild_batches(
+    batches: Sequence[CheckedBatch], form: StoredForm
+) -> tuple[bytearray, int, int]:
     """As `rebuild`, of batches. Also gives how many headers an older format had no place for."""
     if form.magic == BATCH_MAGIC:
         encoder = RecordEncoder()
@@ -188,12 +190,12 @@ def rebuild_batches(batches: Sequence[CheckedBatch], form: Form) -> tuple[bytear
         )
         headers += rewritten.headers
         largest_ms = batch.max_timestamp_ms if magic else NO_TIMESTAMP
-        parts.append(Part(messages, len(messages), rewritten.messages, largest_ms))
+        parts.append(SentPart(messages, len(messages), rewritten.messages, largest_ms))
     rebuilt, _ = rebuild(parts, form)
     return rebuilt, sum(part.count for part in parts), headers
 
 
-def _finished(encoder: RecordEncoder, form: Form) -> bytearray:
+def _finished(encoder: RecordEncoder, form: StoredForm) -> bytearray:
     return finish_batch(
         encoder,
         codec=form.codec,
@@ -209,7 +211,7 @@ LAST_FIRST_OFFSET = MAX_OFFSET - RELATIVE_OFFSET_MAX
 """From here on a set could have more messages than there are offsets left."""
 
 
-class LogEnd(NamedTuple):
+class AppendTarget(NamedTuple):
     """What admission has to know of the log's end."""
 
     next_offset: int
@@ -278,7 +280,7 @@ def finished(
     count: int,
     latency: LatencyCounts,
     settings: TopicSettings,
-    target: LogEnd,
+    target: AppendTarget,
 ) -> Admitted:
     """Walk what will be stored, for its size limits and its index marks."""
     found = walk(
@@ -368,7 +370,7 @@ class AppendRun(msgspec.Struct):
     first_offset: int | None = None
     """Where what is staged begins; `None` when nothing is."""
     last_stamp_ms: int = NO_TIMESTAMP
-    producers_before: list[tuple[int, Producer | None]] = []
+    producers_before: list[tuple[int, KnownProducer | None]] = []
     """What was known of the producers of what is staged, by id, oldest first."""
 
     def settle(self, failure: Exception | None = None) -> None:

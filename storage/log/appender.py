@@ -10,7 +10,7 @@ from ...protocol.records.layout import NO_TIMESTAMP
 from ..files import RETRIABLE_ERRORS, Buffer
 from ..index.time_map import SetSpans, SetTimes
 from ..producers.producer_runs import ProducerRun
-from ..producers.producer_states import SentBatch
+from ..producers.producer_states import ProducerBatch
 from ..segment.segment import Segment
 from .admission import (
     LARGE_SET_BYTES,
@@ -20,7 +20,7 @@ from .admission import (
     give_append_time,
     takes_long,
 )
-from .admitted import NOTHING_APPENDED, Admitted, Appended, AppendRun, LogEnd
+from .admitted import NOTHING_APPENDED, Admitted, Appended, AppendRun, AppendTarget
 from .log_state import REFUSED, LogState, RefusedWrites
 from .past_retention import PastRetention
 from .rolling import roll_reason
@@ -157,10 +157,10 @@ class Appender:
         self.commit_or_raise(run)
         return appended
 
-    def _log_end(self, now_ms: int, opened_max_bytes: int | None = None) -> LogEnd:
+    def _log_end(self, now_ms: int, opened_max_bytes: int | None = None) -> AppendTarget:
         log = self._log
         active = log.segment_list.active
-        return LogEnd(
+        return AppendTarget(
             active.next_offset,
             now_ms,
             self._next_stamp(now_ms),
@@ -184,7 +184,7 @@ class Appender:
             retried = states.check(one.producer_id, one.epoch, one.sequence, count)
             if retried is not None:
                 return _repeated(retried)
-            batch = SentBatch(one.sequence, count, first_offsets[0], stamp_ms)
+            batch = ProducerBatch(one.sequence, count, first_offsets[0], stamp_ms)
             runs = (ProducerRun(one.producer_id, one.epoch, (batch,)),)
         if found.batches and log.stamp_batches is not None:
             log.stamp_batches(admitted.data)
@@ -367,7 +367,7 @@ def _times(admitted: Admitted) -> SetTimes | SetSpans | bytes | None:
     return times if stamp_ms < 0 else (stamp_ms, stamp_ms, times[2])
 
 
-def _repeated(batch: SentBatch) -> Appended:
+def _repeated(batch: ProducerBatch) -> Appended:
     """The answer to a retry of a batch that is stored already."""
     return Appended(
         (batch.first_offset,),

@@ -25,7 +25,7 @@ from .recovery import Recovery
 from .segment_list import SegmentList
 
 _OTHER_FILES: Final = (FILE_NAME, LEADER_EPOCHS)
-"""What belongs into a folder beside segments and snapshots."""
+"""Files of a partition folder beside segments and snapshots."""
 
 
 def open_log(
@@ -50,7 +50,7 @@ def open_log(
     the log ended then, if that is known: when it does not end there, it is recovered all the same.
     `high_watermark` is where that was, as far as is known, and keeps it there until it is moved
     (`LogState.hold_high_watermark`); without it all that is stored is seen. `follows` is for a
-    broker that is one of several and does not lead, or not yet: the log expires nothing, and what
+    cluster member that does not lead, or not yet: the log expires nothing, and what
     it has of a transaction that has not ended may be a beginning.
     `progress` is called for every byte that recovery has read. Raises `OSError`, `StorageError`,
     and `UnsupportedForMessageFormat` when messages of a format that this version cannot read are

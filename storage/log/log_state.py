@@ -131,7 +131,7 @@ class LogState:
         """Everything below it is on stable storage."""
         self.segment_list = parts.segments
         self.producers = parts.producers
-        """What is known of those who number their batches."""
+        """The producers that number their batches."""
         self.seams = parts.seams
         self.watermark = Watermark(self.log_end_offset)
         if parts.high_watermark is not None:

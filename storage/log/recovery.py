@@ -14,7 +14,7 @@ from ...protocol.errors import StorageError
 from ...protocol.records.kernel.terms import Problem
 from ...storage.segment.index_loading import checksums_of, scan_segment, take_scan
 from ..entries.damage import damage_of, unreadable_format
-from ..entries.entry_rules import Reach, last_reach
+from ..entries.entry_rules import OffsetLimit, last_reach
 from ..entries.log_survey import goes_on_far, good_after
 from ..entries.salvage import OFFSETS_PER_BYTE, has_wrong_size
 from ..entries.segment_scan import Progress, SegmentScan
@@ -121,7 +121,7 @@ class Recovery:
             goes_on = goes_on_far(file, scan, last.size_bytes, reach.limit_offset)
         return self._scanned(last, MAX_OFFSET) if goes_on else scan
 
-    def _reach(self, last: Segment) -> Reach:
+    def _reach(self, last: Segment) -> OffsetLimit:
         return last_reach(last.base_offset, self._end_offset)
 
     def _good_after(self, file: File, scan: SegmentScan, last: Segment) -> int | None:

@@ -62,7 +62,7 @@ class SegmentList:
         self.on_damage: Callable[[], None] | None = None
         """Called, in any thread, when damage is met that was not known."""
         self.copied = False
-        """Whether the log is one of several copies."""
+        """Whether other brokers have copies of the log."""
         self._checksums = ChecksumTable(checksums)
         self.checksums_changed = False
         """Whether `index-checksums` has to be written anew."""

@@ -27,7 +27,7 @@ from .producer_snapshots import (
     decode_snapshot,
     newest_first,
 )
-from .producer_states import Producer, ProducerStates
+from .producer_states import KnownProducer, ProducerStates
 from .transaction_index import aborted_below
 
 _BATCHES: Final = 2
@@ -248,7 +248,7 @@ class LogProducers:
         for producer_id, one in self.states.items():
             batches = tuple(each for each in one.batches if each.first_offset < offset)
             if batches:
-                found.put_back(producer_id, Producer(one.epoch, batches, one.seen_ms, -1))
+                found.put_back(producer_id, KnownProducer(one.epoch, batches, one.seen_ms, -1))
         return found
 
     def begin_with(self, states: ProducerStates, offset: int) -> None:

@@ -13,7 +13,7 @@ from ..segment.segment import FarAway
 from . import search, slices
 from .append_time_search import append_times_of, offset_behind, search_append_time
 from .entry_opening import Steps
-from .search import Found, Search, SearchView
+from .search import FoundMessage, Search, SearchView
 from .search_trail import SearchTrail, trail_of
 from .slices import Slice, read_slice
 from .time_lookup import look_for_time
@@ -101,7 +101,9 @@ def _view(log: LogState, *, by_time: bool = True, to_log_end: bool = False) -> S
     )
 
 
-def find_time(log: LogState, target_ms: int, *, to_log_end: bool = False) -> Search[Found | None]:
+def find_time(
+    log: LogState, target_ms: int, *, to_log_end: bool = False
+) -> Search[FoundMessage | None]:
     """Search the first message, in offset order, with a timestamp >= `target_ms`.
 
     Below the high watermark, or with `to_log_end`, which is not for consumers, anywhere. Raises
@@ -125,7 +127,7 @@ def find_time(log: LogState, target_ms: int, *, to_log_end: bool = False) -> Sea
     return Search(search.find_time(view, target_ms, looked_at))
 
 
-def search_trail(log: LogState, target_ms: int, found: Found | None) -> SearchTrail:
+def search_trail(log: LogState, target_ms: int, found: FoundMessage | None) -> SearchTrail:
     """How `find_time` came from `target_ms` to `found`. Raises `StorageError`."""
     return trail_of(log.segment_list.segments, log.segment_list.closed_max_ms, target_ms, found)
 
@@ -164,7 +166,7 @@ def append_time_ms(log: LogState, offset: int) -> int:
 
 def find_append_time(
     log: LogState, target_ms: int, *, to_log_end: bool = False
-) -> Search[Found | None]:
+) -> Search[FoundMessage | None]:
     """Search the first message, in offset order, appended at or after `target_ms`.
 
     The time in the result is the append time. Bounded and raising as `find_time`.
@@ -175,7 +177,7 @@ def find_append_time(
     return Search(search_append_time(view, log.segment_list.closed_append_max_ms, target_ms))
 
 
-def find_largest(log: LogState, *, to_log_end: bool = False) -> Search[Found | None]:
+def find_largest(log: LogState, *, to_log_end: bool = False) -> Search[FoundMessage | None]:
     """Search the first message that has the largest timestamp of the log.
 
     Bounded and raising as `find_time`.

@@ -1,11 +1,11 @@
-"""How a search by time came to its answer, for who asks afterwards."""
+"""How a search by time came to its answer, for `explain`."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
 
 from ...values import value_class
 from ..segment.segment import Segment
-from .search import Found
+from .search import FoundMessage
 
 
 @value_class
@@ -31,7 +31,10 @@ class SearchTrail:
 
 
 def trail_of(
-    segments: Sequence[Segment], closed_max_ms: Sequence[int], target_ms: int, found: Found | None
+    segments: Sequence[Segment],
+    closed_max_ms: Sequence[int],
+    target_ms: int,
+    found: FoundMessage | None,
 ) -> SearchTrail:
     """The way from `target_ms` to `found`, in the log as it is now.
 

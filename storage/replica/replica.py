@@ -1,4 +1,4 @@
-"""One partition's log as one of several copies: what its leader, and what a follower does with it.
+"""One partition's log with copies at other brokers: what its leader and a follower do with it.
 
 Who leads, and what is committed, is decided elsewhere. For the loop's thread, as the log is.
 """
@@ -29,7 +29,7 @@ _INT32: Final = Struct(">i")
 
 
 class Replica:
-    """What can be done with a log that is one of several copies."""
+    """The leader's and the follower's side of a log that is copied between brokers."""
 
     __slots__ = ("_following", "_log", "_reached")
 

@@ -255,8 +255,8 @@ class Segment:
         return self._file
 
     def release(self, *, readers: bool = False) -> bool:
-        """Give up a handle kept by `hold_open`, to those who read if all is synced; say whether
-        there was one."""
+        """Release the handle that `hold_open` keeps; `readers` may keep it open if all is synced.
+        Returns whether there was one."""
         file, self._file = self._file, None
         if file is None:
             return False
@@ -621,7 +621,7 @@ class Segment:
     def release_indexes(self) -> None:
         """Keep no more of the indexes in memory than is often needed: the segment is closed.
 
-        Whoever reads them from then on goes through `OpenFiles`, which is for one thread.
+        Later reads of them go through `OpenFiles`, which is for one thread.
         """
         self.offset_index.let_go()
         self.time_index.let_go()

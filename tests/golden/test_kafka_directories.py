@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
-from horolog.storage.check.dump import DumpedMessage, Remark, dump
+from horolog.storage.check.dump import DumpedMessage, DumpNote, dump
 from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
 from horolog.storage.log.log import Log
@@ -142,5 +142,5 @@ def test_dumped(topic: Topic) -> None:
         if isinstance(item, DumpedMessage)
     ] == topic.messages
     others = [item for item in items if not isinstance(item, DumpedMessage)]
-    assert all(isinstance(item, Remark) and not item.error for item in others)
+    assert all(isinstance(item, DumpNote) and not item.error for item in others)
     assert len(others) == topic.end_offset - len(topic.messages)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from horolog.storage.read import reader
-from horolog.storage.read.search import Found
+from horolog.storage.read.search import FoundMessage
 from horolog.testing.logs import LogFolder, delete_due, timed_set, untimed_set
 
 NOW = 1_479_144_272_509
@@ -80,7 +80,7 @@ def test_the_answer_stays_right(
     for _ in range(steps_before):
         search.step()
     meanwhile(folder)
-    assert search.run() == Found(1989, 1990)
+    assert search.run() == FoundMessage(1989, 1990)
 
 
 @pytest.mark.parametrize("steps_before", range(6))
@@ -92,7 +92,7 @@ def test_what_is_appended_meanwhile_may_be_missed_but_not_misplaced(
     for _ in range(steps_before):
         search.step()
     folder.append(6000, 7000)
-    assert search.run() in (None, Found(4000, 6000))
+    assert search.run() in (None, FoundMessage(4000, 6000))
 
 
 def drop_first_by_age(folder: LogFolder) -> None:
@@ -124,7 +124,7 @@ def test_a_segment_that_is_deleted_meanwhile(
     if any(done):
         return  # it was found before anything was deleted
     drop(folder)
-    assert search.run() == Found(2000, 3001)
+    assert search.run() == FoundMessage(2000, 3001)
 
 
 @pytest.mark.parametrize("steps_before", range(3))
@@ -164,7 +164,7 @@ def test_the_largest_while_segments_are_deleted(folder: LogFolder, steps_before:
     folder.set(retention_bytes=39)
     folder.log.expiry.maintain(3501)
     assert folder.bases() == [FIRST_COUNT]
-    assert search.run() in (None, Found(2000, 2400))
+    assert search.run() in (None, FoundMessage(2000, 2400))
 
 
 @pytest.mark.parametrize("steps_before", range(4))
@@ -208,5 +208,5 @@ def test_finding_the_largest_below_a_held_watermark_is_bounded_too(folder: LogFo
         folder.log.appender.append(timed_set(5, *[1] * 9999))
     folder.append(6)
     folder.log.hold_high_watermark(10**5)
-    assert reader.find_largest(folder.log).run() == Found(0, 5)
+    assert reader.find_largest(folder.log).run() == FoundMessage(0, 5)
     assert steps(folder, "find_largest") >= 39 * 10**5 // (256 << 10)

@@ -6,7 +6,7 @@ from pathlib import Path
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import entries, records
 from horolog.storage.check.repair import Repair
-from horolog.storage.check.repair_plan import Step
+from horolog.storage.check.repair_plan import RepairStep
 from horolog.storage.check.verify import verify
 from horolog.storage.directory.positions import Position
 from horolog.storage.events import ignore_events
@@ -65,7 +65,7 @@ def places(folder: Path) -> list[Place]:
     return found
 
 
-def repair(path: Path, files: Files | None = None) -> list[Step]:
+def repair(path: Path, files: Files | None = None) -> list[RepairStep]:
     """Repair a data directory or a partition; the steps that were planned."""
     repairing = Repair(files or QuickFiles(), path, clock=ManualClock(), observe=ignore_events)
     try:
