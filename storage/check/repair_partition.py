@@ -13,7 +13,6 @@ from typing import Final
 
 from ...clock import Clock
 from ...config.topic import TopicSettings
-from ...storage.segment.index_loading import checksums_of, scan_segment, take_scan
 from ..directory.deletion import DeletionQueue
 from ..entries.log_survey import LogRun
 from ..events import Observer
@@ -25,6 +24,7 @@ from ..open_files import OpenFiles
 from ..producers.producer_snapshots import newest_first
 from ..quarantine import quarantine_bytes, quarantine_file
 from ..seams import ProducerBudget, Seams
+from ..segment.index_loading import checksums_of, scan_segment, take_scan
 from ..segment.segment import Segment
 from .repair_plan import PartitionPlan, SegmentPlan
 

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Final
 
 from ...values import value_class
-from ..entries.entry_rules import last_reach
-from ..entries.log_survey import LogRun, LogSurvey
+from ..entries.log_survey import LogRun
 from ..entries.salvage import OFFSETS_PER_BYTE
 from ..files import Files
 from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
-from ..index.index_checksums import end_offset, following_base
+from ..index.index_checksums import following_base
 from ..names import parse_segment_file, segment_bases
 from .findings import Finding, cannot_read
 from .verify_checksums import read_checksums
 from .verify_partition import PartitionCheck
+from .verify_segment import NeighbourSegments, survey_segment
 
 KEPT: Final = "kept beside it as .broken"
 
@@ -223,23 +223,17 @@ class _Planning:
         """Plan one segment; also how many bad bytes there are at its end."""
         path = self._folder / f"{base_offset:020d}.log"
         following = following_base(self._checksums, base_offset, limit)
+        around = NeighbourSegments(
+            self._gaps,
+            limit,
+            self._recovery_point,
+            self._checksums.get(base_offset),
+            self._clean,
+            following,
+        )
         with closing(self._files.open(path, read_only=True)) as file:
             size_bytes = file.size()
-            survey = LogSurvey(
-                file,
-                size_bytes,
-                next_offset=max(base_offset, due),
-                limit_offset=following,
-                gaps=self._gaps,
-                end_offset=end_offset(
-                    self._checksums.get(base_offset),
-                    size_bytes,
-                    following,
-                    self._recovery_point,
-                    clean=self._clean,
-                ),
-                reach=last_reach(base_offset, self._recovery_point if self._clean else None),
-            )
+            survey = survey_segment(file, size_bytes, base_offset, around, due=due)
             found = list(survey.runs())
         if self._ends_at_damage:
             found = self._up_to_damage(found, base_offset, due, size_bytes)

@@ -12,13 +12,13 @@ from zlib import crc32
 
 from ...protocol.errors import HorologError
 from ...protocol.records.kernel.terms import Problem
-from ...storage.read.segment_reading import visible_end
 from ..entries.damage import Damage, damage_of
 from ..entries.entry_check import EntryCheck
 from ..entries.segment_scan import LogScan, SegmentScan
 from ..files import File, Files
 from ..log.log import Log
 from ..log.recovery import check_end
+from ..read.segment_reading import visible_end
 from ..segment.segment import Segment
 
 OPENED_BYTES_MAX: Final = 16 << 20

@@ -13,15 +13,14 @@ from ..entries.log_survey import LogRun, LogSurvey
 from ..files import File, Files
 from ..index.index_checksums import SegmentChecksums, end_offset
 from .findings import KEPT_AS_IT_IS, NOTHING, REPAIR, TORN, Finding, cannot_read
-from .verify_append_times import check_append_times
 from .verify_checksums import check_checksums
-from .verify_index import OffsetIndexCheck, TimeIndexCheck
+from .verify_index import OffsetIndexCheck, TimeIndexCheck, check_append_times
 from .verify_time_map import TimeMapCheck
 
 
 @value_class
 class NeighbourSegments:
-    """What the check of a segment needs of the partition."""
+    """What the check of a segment has to know of its partition."""
 
     gaps: bool
     """Whether offsets may jump."""
@@ -35,6 +34,30 @@ class NeighbourSegments:
     """Whether the log was stopped cleanly."""
     limit_offset: int | None = None
     """Where the next segment begins, or began should it be gone."""
+
+
+def survey_segment(
+    log: File,
+    log_bytes: int,
+    base_offset: int,
+    around: NeighbourSegments,
+    *,
+    due: int | None = None,
+) -> LogSurvey:
+    """The walk over one segment, so that check and repair see the same good and bad runs.
+
+    `due` is where the segment before it ends, if the walk is to begin there.
+    """
+    following, point = around.limit_offset, around.recovery_point
+    return LogSurvey(
+        log,
+        log_bytes,
+        next_offset=base_offset if due is None else max(base_offset, due),
+        limit_offset=following,
+        gaps=around.gaps,
+        end_offset=end_offset(around.checksums, log_bytes, following, point, clean=around.clean),
+        reach=last_reach(base_offset, point if around.clean else None),
+    )
 
 
 @value_class
@@ -154,7 +177,9 @@ class SegmentCheck:
         self.complete = True
         damaged = False
         begins = True
-        for found in self._survey(log, log_bytes).entries_and_runs():
+        for found in survey_segment(
+            log, log_bytes, self._base_offset, self._around
+        ).entries_and_runs():
             if not self.complete:
                 if isinstance(found, LogRun):
                     yield self._behind(found)
@@ -226,21 +251,6 @@ class SegmentCheck:
                 end_offset,
                 settled=self._settled,
             )
-
-    def _survey(self, log: File, log_bytes: int) -> LogSurvey:
-        around = self._around
-        following, point = around.limit_offset, around.recovery_point
-        return LogSurvey(
-            log,
-            log_bytes,
-            next_offset=self._base_offset,
-            limit_offset=following,
-            gaps=around.gaps,
-            end_offset=end_offset(
-                around.checksums, log_bytes, following, point, clean=around.clean
-            ),
-            reach=last_reach(self._base_offset, point if around.clean else None),
-        )
 
     def _behind(self, stretch: LogRun) -> Finding:
         """A stretch behind the place where the log could not be read on."""

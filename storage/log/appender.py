@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+from ...clock import Clock
 from ...protocol.errors import MessageTooLarge, RecordListTooLarge, StorageError
 from ...protocol.records.kernel import Walk, walk
 from ...protocol.records.layout import NO_TIMESTAMP
+from ...times import format_time
 from ..files import RETRIABLE_ERRORS, Buffer
 from ..index.time_map import SetSpans, SetTimes
 from ..producers.producer_runs import ProducerRun
@@ -22,8 +24,36 @@ from .admission import (
 )
 from .admitted import NOTHING_APPENDED, Admitted, Appended, AppendRun, AppendTarget
 from .log_state import REFUSED, LogState, RefusedWrites
-from .past_retention import PastRetention
 from .rolling import roll_reason
+
+_PAUSE_SECONDS: Final = 3600
+"""Between two events of one log: a replay of old data brings many such messages."""
+
+
+class _PastRetention:
+    """Reports messages of one log that are past retention when they are appended."""
+
+    __slots__ = ("_clock", "_not_before", "_observe")
+
+    def __init__(self, clock: Clock, observe: Callable[..., Any]) -> None:
+        self._clock = clock
+        self._observe = observe
+        self._not_before = 0.0
+
+    def tell(self, newest_ms: int, retention_ms: int) -> None:
+        """A set came whose newest message is past `retention_ms`."""
+        moment = self._clock.monotonic()
+        if moment < self._not_before:
+            return
+        self._not_before = moment + _PAUSE_SECONDS
+        self._observe(
+            "messages_past_retention",
+            newest=format_time(newest_ms),
+            retention_ms=retention_ms,
+            hint="retention deletes them soon; retention.ms=-1 on the topic keeps them, "
+            "message.timestamp.before.max.ms refuses such messages",
+        )
+
 
 ALONE_MAX: Final = 16
 """After so many sets that the fast path left, the rest of a run is admitted one by one: each
@@ -41,7 +71,7 @@ class Appender:
 
     def __init__(self, log: LogState) -> None:
         self._log = log
-        self._past_retention = PastRetention(log.seams.clock, log.observe)
+        self._past_retention = _PastRetention(log.seams.clock, log.observe)
 
     def append(self, record_set: Buffer, *, wait_for_sync: bool = False) -> Appended:
         """Append a producer's message set: all of it, or nothing and an error.

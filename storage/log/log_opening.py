@@ -11,13 +11,13 @@ from typing import Final
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import HorologError
-from ...storage.segment.index_loading import load_indexes
 from ..entries.segment_scan import Progress
 from ..index.index_checksums import FILE_NAME, SegmentChecksums, parse_checksums
 from ..names import DELETED_SUFFIX, LEADER_EPOCHS, UNFINISHED_EPOCHS, parse_segment_file
 from ..producers.log_producers import LogProducers
 from ..producers.producer_snapshots import UNFINISHED_SUFFIX, parse_snapshot_name
 from ..seams import Seams
+from ..segment.index_loading import load_indexes
 from ..segment.segment import Segment
 from .log import Log
 from .log_state import LogParts

@@ -119,7 +119,10 @@ class LogParts:
 
 
 class LogState:
-    """The state of a log, which its parts share: reader, appender, expiry and flusher."""
+    """The state of a log, which its parts read and change: appender, expiry and flusher.
+
+    A base of `Log` and not the same class, because the parts know the state and `Log` makes them.
+    """
 
     def __init__(self, parts: LogParts) -> None:
         self.topic = parts.topic

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from ...protocol.errors import StorageError
 from ...protocol.records.kernel.terms import Problem
-from ...storage.segment.index_loading import checksums_of, scan_segment, take_scan
 from ..entries.damage import damage_of, unreadable_format
 from ..entries.entry_rules import OffsetLimit, last_reach
 from ..entries.log_survey import goes_on_far, good_after
@@ -23,6 +22,7 @@ from ..index.index_checksums import SegmentChecksums
 from ..names import MAX_OFFSET
 from ..quarantine import quarantine_bytes, quarantine_file
 from ..seams import Seams
+from ..segment.index_loading import checksums_of, scan_segment, take_scan
 from ..segment.segment import Segment
 
 _OFFSET_BYTES = 8

@@ -16,9 +16,9 @@ from ...config.topic import TopicSettings
 from ...protocol.errors import HorologError
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import NO_TIMESTAMP
-from ...storage.segment.index_loading import checksums_of, load_indexes, scan_segment, take_scan
 from ..index.index_checksums import ChecksumTable, SegmentChecksums
 from ..seams import Seams
+from ..segment.index_loading import checksums_of, load_indexes, scan_segment, take_scan
 from ..segment.segment import Segment
 from .closed_times import ClosedTimes
 from .flush import FlushWork

@@ -11,10 +11,12 @@ a power cut take messages below it all the same, the next start removes it.
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from struct import Struct
 from typing import Final
 
-from ..files import Buffer
+from ..files import Buffer, Files
 from ..index.index_checksums import SegmentChecksums
+from ..names import TRANSACTION_INDEX, parse_segment_file
 from ..seams import Seams
 from ..segment.segment import Segment
 from .producer_scan import Read, numbered_batches, take_batch
@@ -27,8 +29,7 @@ from .producer_snapshots import (
     decode_snapshot,
     newest_first,
 )
-from .producer_states import KnownProducer, ProducerStates
-from .transaction_index import aborted_below
+from .producer_states import AbortedTransaction, KnownProducer, ProducerStates
 
 _BATCHES: Final = 2
 """The magic of record batches."""
@@ -276,3 +277,28 @@ def _may_hold_batches(
     if not changes and segment.base_offset in checksums:
         changes = checksums[segment.base_offset].magic_changes
     return any(magic == _BATCHES for _, magic in changes) if changes else unknown
+
+
+_ENTRY: Final = Struct(">hqqqq")
+_VERSION: Final = 0
+
+
+def aborted_below(files: Files, folder: Path, offset: int) -> list[AbortedTransaction]:
+    """The transactions that were aborted below `offset`, in the order in which they ended.
+
+    Reads Kafka's index of aborted transactions, `<base offset>.txnindex`, in folders that Kafka
+    wrote: an entry of 34 bytes for each transaction whose end is in the segment, all integers
+    big-endian: version int16 (0), producer id, first offset, last offset, last stable offset, all
+    int64. We write none: our own snapshots hold what is aborted. Entries that make no sense are
+    left out. Raises `OSError`.
+    """
+    found: list[AbortedTransaction] = []
+    for name in files.names(folder):
+        parsed = parse_segment_file(name)
+        if parsed is not None and parsed.kind == TRANSACTION_INDEX and not parsed.suffix:
+            data = files.read_bytes(folder / name)
+            whole = len(data) - len(data) % _ENTRY.size
+            for version, producer_id, first, last, _ in _ENTRY.iter_unpack(data[:whole]):
+                if version == _VERSION and 0 <= first <= last < offset:
+                    found.append(AbortedTransaction(producer_id, first, last))
+    return sorted(found, key=lambda transaction: transaction.last_offset)

@@ -3,24 +3,49 @@
 The functions change nothing but what is in memory.
 """
 
+from bisect import bisect_left
+from collections.abc import Sequence
+
 from ...protocol.errors import OffsetOutOfRange
 from ...protocol.records.layout import NO_TIMESTAMP
+from ...values import value_class
 from ..index.append_time_lookup import KnownTimes, known_times
-from ..log.log_state import LogState
+from ..log.log import Log
 from ..log.trimmed import reading, trimmed_segment
 from ..producers.producer_states import AbortedTransaction
-from ..segment.segment import FarAway
+from ..segment.segment import FarAway, Segment
 from . import search, slices
 from .append_time_search import append_times_of, offset_behind, search_append_time
 from .entry_opening import Steps
 from .search import FoundMessage, Search, SearchView
-from .search_trail import SearchTrail, trail_of
 from .slices import Slice, read_slice
 from .time_lookup import look_for_time
 
 
+@value_class
+class SearchTrail:
+    """The steps of one search by message time."""
+
+    segments: int
+    """How many the log has."""
+    ruled_out: int
+    """How many of them, the oldest, have no message that is late enough."""
+    segment: Segment | None
+    """Where the message is; `None` when nothing was found, as all below is without meaning."""
+    time_entries: int = 0
+    """Entries of its time index."""
+    entry: tuple[int, int] | None = None
+    """The time entry that was used: `(T, n)`, no message below offset `n` is later than `T`."""
+    start_offset: int = -1
+    """Where reading began."""
+    start_position: int = -1
+    """The same as a byte of the log file."""
+    read_bytes: int = 0
+    """Bytes from there to the message that was found."""
+
+
 def read(
-    log: LogState,
+    log: Log,
     offset: int,
     max_bytes: int,
     *,
@@ -57,7 +82,7 @@ def read(
     )
 
 
-def located(log: LogState, offset: int) -> bool:
+def located(log: Log, offset: int) -> bool:
     """Look for where `offset` and the high watermark are, if the indexes do not say it: a
     bounded piece of work; `True` when `read` and `readable_bytes` have not far to look.
 
@@ -73,13 +98,13 @@ def located(log: LogState, offset: int) -> bool:
     return log.segment_list.holding(high_watermark).located(high_watermark)
 
 
-def readable_bytes(log: LogState, offset: int, *, committed: bool = False) -> int:
+def readable_bytes(log: Log, offset: int, *, committed: bool = False) -> int:
     """How many stored bytes there are from `offset` to where `read` ends."""
     end_offset = log.last_stable_offset if committed else log.high_watermark
     return slices.readable_bytes(log.segment_list, offset, end_offset)
 
 
-def aborted_transactions(log: LogState, found: Slice, offset: int) -> list[AbortedTransaction]:
+def aborted_transactions(log: Log, found: Slice, offset: int) -> list[AbortedTransaction]:
     """The aborted transactions with messages in the slice that `read` found for `offset`, by their
     first offset."""
     if found.segment is None or not log.producers.states.aborted:
@@ -88,7 +113,7 @@ def aborted_transactions(log: LogState, found: Slice, offset: int) -> list[Abort
     return log.producers.states.aborted_between(offset, end_offset)
 
 
-def _view(log: LogState, *, by_time: bool = True, to_log_end: bool = False) -> SearchView:
+def _view(log: Log, *, by_time: bool = True, to_log_end: bool = False) -> SearchView:
     if by_time and not log.prepared:
         # Else segments whose times are not known would be passed over without a word.
         log.prepare()
@@ -101,9 +126,7 @@ def _view(log: LogState, *, by_time: bool = True, to_log_end: bool = False) -> S
     )
 
 
-def find_time(
-    log: LogState, target_ms: int, *, to_log_end: bool = False
-) -> Search[FoundMessage | None]:
+def find_time(log: Log, target_ms: int, *, to_log_end: bool = False) -> Search[FoundMessage | None]:
     """Search the first message, in offset order, with a timestamp >= `target_ms`.
 
     Below the high watermark, or with `to_log_end`, which is not for consumers, anywhere. Raises
@@ -127,14 +150,12 @@ def find_time(
     return Search(search.find_time(view, target_ms, looked_at))
 
 
-def search_trail(log: LogState, target_ms: int, found: FoundMessage | None) -> SearchTrail:
+def search_trail(log: Log, target_ms: int, found: FoundMessage | None) -> SearchTrail:
     """How `find_time` came from `target_ms` to `found`. Raises `StorageError`."""
-    return trail_of(log.segment_list.segments, log.segment_list.closed_max_ms, target_ms, found)
+    return _trail_of(log.segment_list.segments, log.segment_list.closed_max_ms, target_ms, found)
 
 
-def append_times(
-    log: LogState, found: Slice, offset: int, sets_max: int
-) -> tuple[Slice, KnownTimes]:
+def append_times(log: Log, found: Slice, offset: int, sets_max: int) -> tuple[Slice, KnownTimes]:
     """When the messages were appended that `read` found for `offset`.
 
     What cannot be read is unknown, and reported. The slice may come back shorter: with
@@ -152,20 +173,20 @@ def append_times(
         return found, KnownTimes([(log.log_start_offset, NO_TIMESTAMP)], offset, 0)
 
 
-def append_times_loaded(log: LogState, offset: int) -> bool:
+def append_times_loaded(log: Log, offset: int) -> bool:
     """Look at more of the append times of the segment that holds `offset`: a bounded piece of
     work; `True` when all has been looked at. Raises `OSError`."""
     return log.segment_list.holding(offset).append_times.load()
 
 
-def append_time_ms(log: LogState, offset: int) -> int:
+def append_time_ms(log: Log, offset: int) -> int:
     """When the message at `offset` was appended, -1 if that is unknown. Raises `OSError`."""
     times = log.segment_list.holding(offset).append_times
     return known_times(times, offset, offset + 1).spans[-1][1]
 
 
 def find_append_time(
-    log: LogState, target_ms: int, *, to_log_end: bool = False
+    log: Log, target_ms: int, *, to_log_end: bool = False
 ) -> Search[FoundMessage | None]:
     """Search the first message, in offset order, appended at or after `target_ms`.
 
@@ -177,7 +198,7 @@ def find_append_time(
     return Search(search_append_time(view, log.segment_list.closed_append_max_ms, target_ms))
 
 
-def find_largest(log: LogState, *, to_log_end: bool = False) -> Search[FoundMessage | None]:
+def find_largest(log: Log, *, to_log_end: bool = False) -> Search[FoundMessage | None]:
     """Search the first message that has the largest timestamp of the log.
 
     Bounded and raising as `find_time`.
@@ -186,7 +207,7 @@ def find_largest(log: LogState, *, to_log_end: bool = False) -> Search[FoundMess
 
 
 def offsets_before(
-    log: LogState, target_ms: int, count_max: int, *, to_log_end: bool = False
+    log: Log, target_ms: int, count_max: int, *, to_log_end: bool = False
 ) -> Search[list[int]]:
     """Search offsets to start from for `target_ms`, falling; at most `count_max`.
 
@@ -201,8 +222,41 @@ def offsets_before(
 
 
 def _offsets_before(
-    log: LogState, view: SearchView, target_ms: int, count_max: int, now_ms: int
+    log: Log, view: SearchView, target_ms: int, count_max: int, now_ms: int
 ) -> Steps[list[int]]:
     yield from reading(log)
     trimmed = trimmed_segment(log)
     return (yield from search.offsets_before(view, target_ms, count_max, now_ms, trimmed))
+
+
+def _trail_of(
+    segments: Sequence[Segment],
+    closed_max_ms: Sequence[int],
+    target_ms: int,
+    found: FoundMessage | None,
+) -> SearchTrail:
+    """The way from `target_ms` to `found`, in the log as it is now.
+
+    Raises `StorageError` where the log cannot be read.
+    """
+    ruled_out = bisect_left(closed_max_ms, target_ms)
+    if found is None:
+        if segments[-1].largest_possible_ms < target_ms:
+            ruled_out = len(segments)
+        return SearchTrail(len(segments), ruled_out, None)
+    number = bisect_left(segments, found.offset + 1, key=lambda segment: segment.base_offset) - 1
+    segment = segments[max(number, 0)]
+    index = segment.time_index
+    start_offset = index.start_for(target_ms)
+    used = index.count_below(start_offset) if start_offset > segment.base_offset else None
+    start_position = segment.locate(start_offset)
+    return SearchTrail(
+        len(segments),
+        ruled_out,
+        segment,
+        len(index),
+        None if used is None else index.entry(used),
+        start_offset,
+        start_position,
+        segment.locate(found.offset) - start_position,
+    )

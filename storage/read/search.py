@@ -16,10 +16,10 @@ from ...protocol.records.kernel import scan_timestamp, walk
 from ...protocol.records.kernel.terms import BAD_SIZE, Problem
 from ...protocol.records.layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, SIZE_AT
 from ...protocol.records.messages.message import Record, records
-from ...storage.read.segment_reading import check_entries, check_readable, visible_end
 from ...values import value_class
 from ..entries.damage import unopenable_batch
 from ..log.trimmed import TrimmedSegment
+from ..read.segment_reading import check_entries, check_readable, visible_end
 from ..segment.segment import Segment
 from ..stepped_change import Work
 from .entry_opening import Steps, opened

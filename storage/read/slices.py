@@ -6,10 +6,10 @@ from ...protocol.errors import StorageError
 from ...protocol.records.kernel import walk
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import ENTRY_OVERHEAD, SIZE_AT
-from ...storage.read.segment_reading import visible_end
 from ...values import value_class
 from ..files import Buffer
 from ..log.segment_list import SegmentList
+from ..read.segment_reading import visible_end
 from ..segment.segment import Segment
 from .file_range import FileRange
 

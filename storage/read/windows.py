@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ...protocol.records.kernel import count_times, time_map_counts, time_map_runs
-from ...storage.read.segment_reading import check_readable, visible_end
 from ...times import INT64_MAX
 from ...values import value_class
 from ..index.append_time_lookup import run_between
 from ..index.time_mapping import StoredTimes, TimeMapping
 from ..log.closed_times import smallest_possible_ms
-from ..log.log_state import LogState, Runs
+from ..log.log import Log
+from ..log.log_state import Runs
+from ..read.segment_reading import check_readable, visible_end
 from ..segment.segment import Segment
 
 UNMAPPED_BYTES: Final = 1 << 20
@@ -55,9 +56,7 @@ class WindowPosition:
     on at `offset`."""
 
 
-def find_position(
-    log: LogState, offset: int, window: TimeWindow, end_offset: int
-) -> WindowPosition:
+def find_position(log: Log, offset: int, window: TimeWindow, end_offset: int) -> WindowPosition:
     """Where from `offset` on, below `end_offset`, messages of a window may be.
 
     The log has to be prepared. Raises `OSError`, and what damage raises that is met.
@@ -97,7 +96,7 @@ def find_position(
 
 
 def find_append_position(
-    log: LogState, offset: int, window: TimeWindow, end_offset: int
+    log: Log, offset: int, window: TimeWindow, end_offset: int
 ) -> WindowPosition:
     """As `find_position`, for a window of append times. A message whose append time is not known is
     in no window."""
@@ -154,7 +153,7 @@ def is_unmapped(segment: Segment) -> bool:
     return not time_map.makes and segment.readable_bytes - time_map.log_bytes > UNMAPPED_BYTES
 
 
-def _next_run(log: LogState, segment: Segment, offset: int, window: TimeWindow) -> tuple[int, int]:
+def _next_run(log: Log, segment: Segment, offset: int, window: TimeWindow) -> tuple[int, int]:
     """The first offsets from `offset` on, in a segment, of messages that may be of a window."""
     runs = _runs(log, segment, window)
     mapped_offset = segment.time_map.next_offset  # None is left if the file cannot be read.
@@ -166,7 +165,7 @@ def _next_run(log: LogState, segment: Segment, offset: int, window: TimeWindow) 
     return max(mapped_offset, offset), segment.next_offset
 
 
-def _runs(log: LogState, segment: Segment, window: TimeWindow) -> Runs:
+def _runs(log: Log, segment: Segment, window: TimeWindow) -> Runs:
     time_map = segment.time_map
     answers = log.window_runs
     if answers is None:
@@ -188,7 +187,7 @@ def _runs(log: LogState, segment: Segment, window: TimeWindow) -> Runs:
     return runs
 
 
-def mapping(log: LogState, segment: Segment) -> TimeMapping:
+def mapping(log: Log, segment: Segment) -> TimeMapping:
     """What is missing of a segment's time map; `take` takes it when it has run."""
     time_map = segment.time_map
     return TimeMapping(
@@ -200,12 +199,12 @@ def mapping(log: LogState, segment: Segment) -> TimeMapping:
     )
 
 
-def _stored(log: LogState, segment: Segment) -> StoredTimes:
+def _stored(log: Log, segment: Segment) -> StoredTimes:
     settings, files = log.settings, log.seams.files
     return StoredTimes(files, segment.log_path, settings.max_decompressed_bytes)
 
 
-def take_mapping(log: LogState, segment: Segment, mapping: TimeMapping, cuts: int) -> None:
+def take_mapping(log: Log, segment: Segment, mapping: TimeMapping, cuts: int) -> None:
     """Take what was made of a time map, unless the log was cut off meanwhile (`Segment.cuts`).
 
     Raises what damage raises that was met, or what kept the map from being made.
@@ -223,7 +222,7 @@ def take_mapping(log: LogState, segment: Segment, mapping: TimeMapping, cuts: in
 
 
 def counting(
-    log: LogState,
+    log: Log,
     begin_offset: int,
     end_offset: int,
     window: TimeWindow,

@@ -36,7 +36,7 @@ class Replica:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._reached: Reached | None = None
-        self._following = Following(log, log.appender)
+        self._following = Following(log)
 
     # Epochs
 

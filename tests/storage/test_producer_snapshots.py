@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from horolog.storage.files import SystemFiles
+from horolog.storage.producers.log_producers import aborted_below
 from horolog.storage.producers.producer_scan import numbered_batches, take_batch
 from horolog.storage.producers.producer_snapshots import (
     MalformedSnapshot,
@@ -22,7 +23,6 @@ from horolog.storage.producers.producer_states import (
     ProducerBatch,
     ProducerStates,
 )
-from horolog.storage.producers.transaction_index import aborted_below
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "kafka-2.1"
 SEEN_MS = 77
