@@ -28,4 +28,4 @@ class TimeMaps:
     async def _make(self, log: Log, segment: Segment) -> None:
         mapping, cuts = windows.mapping(log, segment), segment.cuts
         await self._work.in_storage_thread(mapping.run)
-        windows.take_mapping(log, segment, mapping, cuts)
+        windows.apply_mapping(log, segment, mapping, cuts)

@@ -192,7 +192,7 @@ def _make(log: Log) -> float:
     began = time.perf_counter()
     mapping.run()
     taken = time.perf_counter() - began
-    windows.take_mapping(log, segment, mapping, cuts)
+    windows.apply_mapping(log, segment, mapping, cuts)
     return segment.time_map.log_bytes / taken
 
 

@@ -24,7 +24,7 @@ from ..open_files import OpenFiles
 from ..producers.producer_snapshots import newest_first
 from ..quarantine import quarantine_bytes, quarantine_file
 from ..seams import ProducerBudget, Seams
-from ..segment.index_loading import checksums_of, scan_segment, take_scan
+from ..segment.index_loading import apply_scan, checksums_of, scan_segment
 from ..segment.segment import Segment
 from .repair_plan import PartitionPlan, SegmentPlan
 
@@ -173,7 +173,7 @@ class PartitionRepair:
         scan = scan_segment(segment, gaps=True)
         if not closed:
             segment.next_offset = scan.next_offset
-        take_scan(segment, scan, closed=True)
+        apply_scan(segment, scan, closed=True)
         old = self._checksums.pop(base_offset, None)
         append_times = None if old is None else old.append_times
         segment.append_times.recover(append_times, self._recovery_point, segment.next_offset)

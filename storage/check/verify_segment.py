@@ -219,17 +219,17 @@ class SegmentCheck:
                 self.complete = False
                 return
             check = EntryCheck(self.next_offset, gaps=self._around.gaps, deep=True)
-            inside = check.look(item)
+            inside = check.check_alone(item)
             if inside.rule is not None and item.position > run.start:
                 yield self._in_log(item.position, inside.rule)
             yield from self._pass(CheckedEntry(item, inside), derived, good=False)
 
     def _pass(self, checked: CheckedEntry, derived: _Derived, *, good: bool) -> Iterator[Finding]:
         yield from derived.passed(checked, self.next_offset - 1, good=good)
-        self._note_format(checked.stored)
+        self._record_format(checked.stored)
         self.next_offset = checked.stored.last_offset + 1
 
-    def _note_format(self, item: StoredEntry) -> None:
+    def _record_format(self, item: StoredEntry) -> None:
         magic = item.magic
         if not self._magic_changes or self._magic_changes[-1][1] != magic:
             self._magic_changes.append((item.position, magic))

@@ -108,7 +108,7 @@ class IndexFile(ABC):
     def _read_from(self, stored: StoredFile) -> None:
         """Give up the mirror for columns of a file."""
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Keep the entries of a closed segment out of memory from now on, if they are many.
 
         Whatever changes them takes them back. Those that the file lacks stay.

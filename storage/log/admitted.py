@@ -365,7 +365,7 @@ class AppendRun(msgspec.Struct):
     now_ms: int
     wait_for_sync: bool
     outcomes: list[Appended | Exception] = []
-    settled: int = 0
+    completed: int = 0
     """How many outcomes are final; the others hold if what is staged can be written."""
     first_offset: int | None = None
     """Where what is staged begins; `None` when nothing is."""
@@ -373,16 +373,16 @@ class AppendRun(msgspec.Struct):
     producers_before: list[tuple[int, KnownProducer | None]] = []
     """What was known of the producers of what is staged, by id, oldest first."""
 
-    def settle(self, failure: Exception | None = None) -> None:
+    def complete(self, failure: Exception | None = None) -> None:
         """What was staged is written, or could not be."""
         self.first_offset = None
         self.producers_before.clear()
         if failure is not None:
-            unsettled = self.outcomes[self.settled :]
-            del self.outcomes[self.settled :]
-            for outcome in unsettled:
+            open_outcomes = self.outcomes[self.completed :]
+            del self.outcomes[self.completed :]
+            for outcome in open_outcomes:
                 if isinstance(outcome, Appended) and outcome.count:
                     self.outcomes += [failure] * len(outcome.first_offsets)
                 else:
                     self.outcomes.append(outcome)
-        self.settled = len(self.outcomes)
+        self.completed = len(self.outcomes)

@@ -40,7 +40,7 @@ class _PastRetention:
         self._observe = observe
         self._not_before = 0.0
 
-    def tell(self, newest_ms: int, retention_ms: int) -> None:
+    def report(self, newest_ms: int, retention_ms: int) -> None:
         """A set came whose newest message is past `retention_ms`."""
         moment = self._clock.monotonic()
         if moment < self._not_before:
@@ -231,7 +231,7 @@ class Appender:
         run.last_stamp_ms = stamp_ms
         retention_ms, newest_ms = log.settings.retention_ms, found.max_timestamp_ms
         if 0 <= retention_ms < run.now_ms - newest_ms and newest_ms != NO_TIMESTAMP:
-            self._past_retention.tell(newest_ms, retention_ms)
+            self._past_retention.report(newest_ms, retention_ms)
         if found.batches:
             log.producers.in_use = True
             for producer_id, epoch, last in runs:
@@ -331,7 +331,7 @@ class Appender:
             failure = self.not_written(error)
             for producer_id, before in reversed(run.producers_before):
                 log.producers.states.put_back(producer_id, before)
-            run.settle(failure)
+            run.complete(failure)
             return failure
         log.refused_writes = None
         log.last_stamp_ms = run.last_stamp_ms
@@ -349,7 +349,7 @@ class Appender:
         failure = self._commit(run)
         if failure is not None:
             raise failure
-        run.settle()
+        run.complete()
 
     def not_written(self, error: Exception) -> Exception:
         """The error of a failed write; appends end with it unless the reason may pass."""

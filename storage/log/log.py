@@ -66,7 +66,7 @@ class Log(LogState):
             self.last_stamp_ms = self.segment_list.last_stamp_ms(0)
             self._ends_at(offset)
             if end < offset:
-                self.note_gaps()  # A wrapper went whose first messages were below `offset`.
+                self.record_gaps()  # A wrapper went whose first messages were below `offset`.
             if self.has_epochs:
                 self.epochs.cut(offset)
 

@@ -265,7 +265,7 @@ class LogState:
         if self.on_advance is not None:
             self.on_advance(self)
 
-    def note_gaps(self) -> None:
+    def record_gaps(self) -> None:
         if not self.segment_list.gaps:
             if self.on_gaps is not None:
                 self.on_gaps(self)

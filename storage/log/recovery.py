@@ -22,7 +22,7 @@ from ..index.index_checksums import SegmentChecksums
 from ..names import MAX_OFFSET
 from ..quarantine import quarantine_bytes, quarantine_file
 from ..seams import Seams
-from ..segment.index_loading import checksums_of, scan_segment, take_scan
+from ..segment.index_loading import apply_scan, checksums_of, scan_segment
 from ..segment.segment import Segment
 
 _OFFSET_BYTES = 8
@@ -130,7 +130,7 @@ class Recovery:
     def _take_good(self, segment: Segment, scan: SegmentScan, closed: bool) -> None:
         if not closed:
             segment.next_offset = scan.next_offset
-        take_scan(segment, scan, closed=closed)
+        apply_scan(segment, scan, closed=closed)
         self._recover_append_times(segment)
         if closed:
             self._checksums[segment.base_offset] = checksums_of(segment)
@@ -172,7 +172,7 @@ class Recovery:
     def _take_damaged(self, segment: Segment, scan: SegmentScan, closed: bool) -> None:
         if not closed:
             segment.next_offset = self._end_behind(segment, scan)
-        take_damaged(segment, scan, closed=closed)
+        apply_damage(segment, scan, closed=closed)
         self._recover_append_times(segment)
         self._observe("segment_damaged", **damage_fields(segment))
 
@@ -218,7 +218,7 @@ class Recovery:
                 kept_as=str(kept),
             )
         segment.next_offset = scan.next_offset
-        take_scan(segment, scan, closed=False)
+        apply_scan(segment, scan, closed=False)
         self._recover_append_times(segment)
 
     def _set_aside(self, later: Sequence[Segment]) -> None:
@@ -257,9 +257,9 @@ def check_end(segment: Segment, scan: SegmentScan, *, gaps: bool) -> SegmentScan
     return scan
 
 
-def take_damaged(segment: Segment, scan: SegmentScan, *, closed: bool) -> None:
+def apply_damage(segment: Segment, scan: SegmentScan, *, closed: bool) -> None:
     """Let `segment` go by the good part that `scan` found, and know of its damage."""
-    take_scan(segment, scan, closed=closed)
+    apply_scan(segment, scan, closed=closed)
     segment.damaged = damage_of(scan)
     segment.largest_unknown = True
 

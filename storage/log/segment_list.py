@@ -18,11 +18,11 @@ from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..index.index_checksums import ChecksumTable, SegmentChecksums
 from ..seams import Seams
-from ..segment.index_loading import checksums_of, load_indexes, scan_segment, take_scan
+from ..segment.index_loading import apply_scan, checksums_of, load_indexes, scan_segment
 from ..segment.segment import Segment
 from .closed_times import ClosedTimes
 from .flush import FlushWork
-from .recovery import check_end, damage_fields, take_damaged
+from .recovery import apply_damage, check_end, damage_fields
 
 COPIED_ADVICE: Final = (
     "a follower copies it again by itself; a leader lets another broker in sync lead where etcd "
@@ -227,10 +227,10 @@ class SegmentList:
         if limit_offset is not None:
             check_end(segment, scan, gaps=self.gaps)
         if scan.problem is Problem.NONE:
-            take_scan(segment, scan, closed=True)
-            self._note_checksums(segment)
+            apply_scan(segment, scan, closed=True)
+            self._record_checksums(segment)
         else:
-            take_damaged(segment, scan, closed=True)
+            apply_damage(segment, scan, closed=True)
             self._forget_checksums(segment)
             self._damage_met(segment)
         self._forget_times()
@@ -260,7 +260,7 @@ class SegmentList:
         if segment is not self.active:
             segment.indexed = self._prepared = False
 
-    def _note_checksums(self, segment: Segment, *, open_form: bool = False) -> None:
+    def _record_checksums(self, segment: Segment, *, open_form: bool = False) -> None:
         checksums = checksums_of(segment, open_form=open_form)
         if self._checksums.get(segment.base_offset) != checksums:
             # In this order, because a sync may begin at any point between them.
@@ -357,7 +357,7 @@ class SegmentList:
         if self.active.damaged is None:
             self.active.close_indexes()
         if self.active.size_bytes and self.active.damaged is None:
-            self._note_checksums(self.active, open_form=stops and self.copied)
+            self._record_checksums(self.active, open_form=stops and self.copied)
         else:
             # An empty segment's indexes are made anew as quickly as they are checked. Those of a
             # damaged one must be: what is rebuilt next meets the damage again.

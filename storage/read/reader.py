@@ -19,7 +19,7 @@ from .append_time_search import append_times_of, offset_behind, search_append_ti
 from .entry_opening import Steps
 from .search import FoundMessage, Search, SearchView
 from .slices import Slice, read_slice
-from .time_lookup import look_for_time
+from .time_lookup import find_time_at_once
 
 
 @value_class
@@ -140,7 +140,7 @@ def find_time(log: Log, target_ms: int, *, to_log_end: bool = False) -> Search[F
     looked_at = None
     if may_have:
         looked_at = segment
-        found = look_for_time(
+        found = find_time_at_once(
             segment, target_ms, log.log_start_offset, log.settings.max_decompressed_bytes
         )
         if found is not None:

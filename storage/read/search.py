@@ -24,7 +24,7 @@ from ..segment.segment import Segment
 from ..stepped_change import Work
 from .entry_opening import Steps, opened
 from .time_lookup import FoundMessage as FoundMessage
-from .time_lookup import entry_bytes, look_for_time
+from .time_lookup import entry_bytes, find_time_at_once
 
 _FIRST_READ_BYTES = 8 << 10
 _READ_BYTES_MAX = 256 << 10
@@ -272,7 +272,7 @@ def _find_in_segment(  # noqa: C901, PLR0912 - one search
 ) -> Steps[FoundMessage | None]:
     found = None
     if not looked:
-        found = look_for_time(
+        found = find_time_at_once(
             segment, target_ms, view.log_start_offset, view.max_decompressed_bytes
         )
     if found is not None:

@@ -27,7 +27,7 @@ class FoundMessage(NamedTuple):
     timestamp_ms: int
 
 
-def look_for_time(
+def find_time_at_once(
     segment: Segment, target_ms: int, log_start_offset: int, max_decompressed_bytes: int
 ) -> FoundMessage | None:
     """The first message at or behind the log start with a timestamp >= `target_ms`, if all from

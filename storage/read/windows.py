@@ -204,7 +204,7 @@ def _stored(log: Log, segment: Segment) -> StoredTimes:
     return StoredTimes(files, segment.log_path, settings.max_decompressed_bytes)
 
 
-def take_mapping(log: Log, segment: Segment, mapping: TimeMapping, cuts: int) -> None:
+def apply_mapping(log: Log, segment: Segment, mapping: TimeMapping, cuts: int) -> None:
     """Take what was made of a time map, unless the log was cut off meanwhile (`Segment.cuts`).
 
     Raises what damage raises that was met, or what kept the map from being made.

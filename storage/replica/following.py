@@ -52,7 +52,7 @@ class Following:
         self._log.appender.check_writable()
         found, history = self._checked(data, facts)
         if facts.gaps:
-            log.note_gaps()
+            log.record_gaps()
         try:
             if history is None:
                 pass

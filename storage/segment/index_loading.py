@@ -89,7 +89,7 @@ def scan_segment(
         file.close()
 
 
-def take_scan(segment: Segment, scan: SegmentScan, *, closed: bool) -> None:
+def apply_scan(segment: Segment, scan: SegmentScan, *, closed: bool) -> None:
     """Make both indexes fit what `scan_segment` found, in memory and on disk.
 
     `closed` adds the closing time entry. Messages of a later format behind it leave the files

@@ -623,8 +623,8 @@ class Segment:
 
         Later reads of them go through `OpenFiles`, which is for one thread.
         """
-        self.offset_index.let_go()
-        self.time_index.let_go()
+        self.offset_index.release()
+        self.time_index.release()
 
     def find_end(self) -> None:
         """Take the offset after the last entry as `next_offset`.

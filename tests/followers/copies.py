@@ -335,7 +335,7 @@ def counted(log: Log, window: TimeWindow, every_ms: int) -> tuple[list[int], int
         segment = log.segment_list.holding(offset)
         mapping, cuts = windows.mapping(log, segment), segment.cuts
         mapping.run()
-        windows.take_mapping(log, segment, mapping, cuts)
+        windows.apply_mapping(log, segment, mapping, cuts)
         counting = windows.counting(log, offset, log.high_watermark, window, every_ms, counts)
         counting.run()
         untimed += counting.untimed

@@ -16,7 +16,7 @@ def make_map(log: Log, segment: Segment) -> None:
     """What `TimeMaps` does, without a thread."""
     mapping, cuts = windows.mapping(log, segment), segment.cuts
     mapping.run()
-    windows.take_mapping(log, segment, mapping, cuts)
+    windows.apply_mapping(log, segment, mapping, cuts)
 
 
 def read_window(

@@ -10,7 +10,7 @@ from horolog.storage.names import folder_name, parse_folder_name
 from horolog.storage.producers.producer_scan import numbered_batches, take_batch
 from horolog.storage.producers.producer_states import ProducerStates
 from horolog.storage.read import reader
-from horolog.storage.segment.index_loading import scan_segment, take_scan
+from horolog.storage.segment.index_loading import apply_scan, scan_segment
 from horolog.storage.segment.segment import Segment
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.events import RecordedEvents
@@ -161,7 +161,7 @@ def _check_indexes(
         rebuilt = Segment.existing(log.path, segment.base_offset, log.settings, log.seams)
         rebuilt.next_offset = segment.next_offset
         closed = segment is not log.segments[-1]
-        take_scan(rebuilt, scan_segment(rebuilt, gaps=log.gaps), closed=closed)
+        apply_scan(rebuilt, scan_segment(rebuilt, gaps=log.gaps), closed=closed)
         assert [path.read_bytes() for path in segment.paths[:2]] == on_disk[:2]
         segment.paths[2].write_bytes(on_disk[2])
         assert rebuilt.largest[0] == segment.largest_timestamp_ms
