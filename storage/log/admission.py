@@ -14,21 +14,23 @@ of any kind and builds anew what cannot be stored as it was sent (`admitted.rebu
 | v1 messages stored as sent | `_admit_plain` (kernel `stamp`) | append time in each |
 | wrapper stored as sent | `_admit_compressed` | append time, or the largest inside |
 | batch stored as sent | `_set_times` | append time, or the largest inside |
-| sets built anew | `admitted.rebuild`, `rebuild_batches` | append time |
-| set admitted in a thread | `give_append_time` (`Appender.end_append`) | append time of its turn |
+| v0 and v1 messages built anew | `_joined`, called by `rebuild` | append time in each of v1 |
+| wrapper built anew | `rebuild` | append time, or the largest inside |
+| batch built anew | `_finished`, called by `rebuild` | append time, or the largest inside |
+| set admitted in a thread | `give_append_time`, called by `Appender.end_append` | append time |
 | record of the metadata log | `MetadataLog.append` | CreateTime, by the leader's clock |
-| `.appendtime` of a segment | `Appender._take`, `Segment.stage` | append time, else the clock |
-| `.appendtime` of a follower | `Following._append` | what the leader's file says |
-| file times of a segment | `Segment._keep_creation_time` | when it was created |
-| file times of a follower | `Following._take_file_times` | those of the leader's files |
+| `.appendtime` of a segment | `Segment.commit` | append time, else the clock |
+| `.appendtime` of a follower | `Segment.commit` | those of the leader's file |
+| file of the time index | `Segment.keep_creation_time` | when the segment was created |
+| files of a follower | `Following._take_file_times` | those of the leader's files |
+| log file that repair writes anew | `PartitionRepair._rewrite` | that of the old file |
 
 The append time goes into messages on LogAppendTime topics only, into v1 and v2, with bit 3 of the
 attributes; v0 has no place for it. On CreateTime topics the producer's times stay (a time that the
 topic does not accept refuses the set, see `timestamp_range`); only a wrapper or batch that names
 another largest time than its messages have is corrected. A follower stores the leader's bytes,
 recovery and repair keep or remove whole entries, and a conversion for an old reader changes nothing
-that is stored: none of them stamps a message. Repair gives a log file that it rewrites the time of
-the old file.
+that is stored: none of them stamps a message.
 """
 
 from collections.abc import Sequence
