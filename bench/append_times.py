@@ -24,8 +24,7 @@ from ..storage.index.append_times import AppendTimes
 from ..storage.log.log import Log
 from ..storage.log.log_opening import open_log
 from ..storage.open_files import OpenFiles
-from ..storage.producers.producer_budget import ProducerBudget
-from ..storage.seams import Seams
+from ..storage.seams import ProducerBudget, Seams
 
 SETS = ((1, 100), (118, 100), (472, 100), (62, 1000))
 """Messages of a set and bytes of a value: one message, 16 KiB, 64 KiB, 64 KiB of larger ones."""

@@ -13,7 +13,7 @@ from ..protocol.records.layout import MESSAGE_CODECS, Codec
 from ..protocol.records.messages.downconversion import downconversion, run
 from ..protocol.records.messages.sets import NewRecord, build_set
 from ..storage.log.admission import admit
-from ..storage.log.admitted import LogEnd
+from ..storage.log.admitted import AppendTarget
 
 NOW_MS = 1_479_144_272_509
 MESSAGES = 500
@@ -55,7 +55,9 @@ def _set(magic: int, codec: Codec, value_bytes: int) -> bytes:
 
 def _append(magic: int, codec: Codec, version: str, value_bytes: int) -> float:
     settings = topic_settings({}, {"message.format.version": version})
-    target = LogEnd(next_offset=1_000_000, now_ms=NOW_MS, stamp_ms=NOW_MS, stopwatch=time.monotonic)
+    target = AppendTarget(
+        next_offset=1_000_000, now_ms=NOW_MS, stamp_ms=NOW_MS, stopwatch=time.monotonic
+    )
     sent = _set(magic, codec, value_bytes)
     return _best(lambda: admit(bytearray(sent), settings, target))
 

@@ -9,7 +9,7 @@ import typer
 
 from ..clock import SystemClock
 from ..storage.check.repair import Repair, RepairPlan
-from ..storage.check.repair_plan import Step
+from ..storage.check.repair_plan import RepairStep
 from ..storage.directory.known_files import KNOWN_FILES
 from ..storage.events import ignore_events
 from ..storage.files import DEFAULT_MODE
@@ -82,7 +82,7 @@ def _show(plan: RepairPlan, directory: Path, as_json: bool) -> None:
         emit([f"{directory}: nothing to repair"])
 
 
-def _fields(step: Step) -> dict[str, object]:
+def _fields(step: RepairStep) -> dict[str, object]:
     return {
         "path": str(step.path),
         "position": step.position,

@@ -13,7 +13,7 @@ from ..storage.check.dump import (
     DumpedOffsetEntry,
     DumpedTimeBlock,
     DumpedTimeEntry,
-    Remark,
+    DumpNote,
 )
 from ..storage.check.dump import dump as dump_file
 from ..storage.check.findings import Finding
@@ -73,7 +73,7 @@ def dump(
     total = 0 if is_terminal(sys.stdout) or file.suffix != ".log" else file.stat().st_size
     with progress("reading", total, in_bytes=True) as files.advance:
         for item in items:
-            wrong |= isinstance(item, Remark) and item.error
+            wrong |= isinstance(item, DumpNote) and item.error
             wrong |= isinstance(item, DumpedMessage) and not item.crc_ok
             lines.append(json_line(_item_fields(item)) if as_json else _item_text(item))
             if len(lines) == _LINES_AT_ONCE:
@@ -163,7 +163,7 @@ def _item_fields(item: Dumped) -> dict[str, object]:
                     for first_ms, last_ms, messages in item.spans
                 ],
             }
-        case Remark():
+        case DumpNote():
             return {"position": item.position, "remark": item.text, "error": item.error}
 
 
@@ -190,7 +190,7 @@ def _item_text(item: Dumped) -> str:
             spans += [f"{item.untimed} without a time"] if item.untimed else []
             place = f"{item.offset:>8}  {item.next_offset - 1:>9}  {item.log_position:>10}"
             return f"{where}  {place}  {item.size_bytes:>8}  {', '.join(spans)}"
-        case Remark():
+        case DumpNote():
             return f"{where}  {'wrong' if item.error else 'note'}: {item.text}"
 
 

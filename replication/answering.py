@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from ..storage.replica.epoch_history import EpochStart
+from ..storage.log.epoch_history import EpochStart
 from .led_partition import LedPartition
 from .messages import Part
 from .partition_log import Partition, Stored

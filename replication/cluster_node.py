@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from ..protocol.limits import MAX_LEADER_EPOCHS
-from ..storage.replica.epoch_history import NO_EPOCH
+from ..storage.log.epoch_history import NO_EPOCH
 from .cluster_state import (
     ClusterState,
     ClusterView,

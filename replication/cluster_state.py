@@ -7,7 +7,7 @@ read. So of two changes from one state one happens, and a change that comes late
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from ..storage.replica.epoch_history import NO_EPOCH
+from ..storage.log.epoch_history import NO_EPOCH
 from .partition_log import Directory, Partition, PartitionLog
 from .settings import Incarnation, Member
 

@@ -7,7 +7,7 @@ one broker gives out offsets.
 from bisect import bisect_right
 from operator import attrgetter
 
-from ..storage.replica.epoch_history import EpochEnd, EpochHistory
+from ..storage.log.epoch_history import EpochEnd, EpochHistory
 
 
 def agrees(history: EpochHistory, log_end_offset: int, end: int, epoch: int) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ..protocol.limits import MAX_LEADER_EPOCHS
-from ..storage.replica.epoch_history import NO_EPOCH, EpochEnd
+from ..storage.log.epoch_history import NO_EPOCH, EpochEnd
 from .divergence import cut_to
 from .effects import Close, Connect, Connection, Effect, Send, Sync
 from .epoch_owners import cut_before, first_conflict, merged

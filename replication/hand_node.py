@@ -7,7 +7,7 @@ promised is what all brokers have.
 from collections.abc import Callable
 from typing import Final
 
-from ..storage.replica.epoch_history import NO_EPOCH
+from ..storage.log.epoch_history import NO_EPOCH
 from .cluster_state import ClusterState
 from .effects import Connection, Send, Transact
 from .in_sync import InSyncReplicas

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ..storage.replica.epoch_history import NO_EPOCH, EpochEnd
+from ..storage.log.epoch_history import NO_EPOCH, EpochEnd
 from .answering import next_parts
 from .cluster_state import ClusterState
 from .divergence import agrees

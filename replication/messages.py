@@ -12,7 +12,7 @@ answers a `Welcome` is alive and has what it says.
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ..storage.replica.epoch_history import EpochEnd, EpochStart
+from ..storage.log.epoch_history import EpochEnd, EpochStart
 from .epoch_owners import Owners
 from .partition_log import Partition, Stored
 from .settings import Member

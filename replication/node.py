@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from ..protocol.limits import MAX_LEADER_EPOCHS
-from ..storage.replica.epoch_history import NO_EPOCH
+from ..storage.log.epoch_history import NO_EPOCH
 from .effects import Connection, Effect, Outcome, Send, Token
 from .epoch_owners import Owners, first_conflict, merged
 from .follower import Follower

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-from ..storage.replica.epoch_history import NO_EPOCH, EpochHistory
+from ..storage.log.epoch_history import NO_EPOCH, EpochHistory
 from .settings import Member
 
 Partition = tuple[str, int]

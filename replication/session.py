@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ..storage.replica.epoch_history import EpochEnd
+from ..storage.log.epoch_history import EpochEnd
 from .effects import Connection
 from .messages import Position
 from .partition_log import Partition

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ..protocol.errors import CodedError
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.log.log import Log
+from ..storage.replica.replica import Replica
 
 
 class Alone:
@@ -35,14 +36,14 @@ def lead_alone(directory: LogDirectory) -> None:
     """
     metadata = directory.open_metadata()
     log = metadata.log
-    metadata.lead(1 + max(log.replica.last_epoch, log.epochs.highest_seen))
+    metadata.lead(1 + max(Replica(log).last_epoch, log.epochs.highest_seen))
     epoch = log.epochs.highest_seen
     log.flusher.flush()
     log.hold_high_watermark(None)
     metadata.apply()
 
     def lead(opened: Log) -> None:
-        opened.replica.lead(max(epoch, 1 + opened.epochs.highest_seen))
+        Replica(opened).lead(max(epoch, 1 + opened.epochs.highest_seen))
         opened.hold_high_watermark(None)
 
     directory.when_opened(lead)

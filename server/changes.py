@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from ..storage.directory.log_directory import LogDirectory
-from ..storage.directory.stepped_change import SteppedChange, Steps
 from ..storage.directory.topics import TopicEntry
+from ..storage.stepped_change import SteppedChange, Steps
 from .work import Work
 
 TopicChange = SteppedChange[TopicEntry]

@@ -8,8 +8,8 @@ from typing import Protocol
 from ..config.broker import BrokerSettings
 from ..protocol.errors import CodedError, UnknownServerError
 from ..storage.directory.log_directory import LogDirectory
-from ..storage.directory.stepped_change import Steps
 from ..storage.directory.topics import TopicEntry
+from ..storage.stepped_change import Steps
 from .changes import TopicChange
 from .metadata_store import MetadataStore
 from .security.audit import DONE, Audit

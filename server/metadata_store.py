@@ -7,9 +7,9 @@ from typing import Protocol
 
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.positions import Position
-from ..storage.directory.stepped_change import Steps
 from ..storage.directory.topics import TopicEntry
 from ..storage.log.log import Log
+from ..storage.stepped_change import Steps
 from .changes import Changes, TopicChange
 from .work import Work
 

@@ -27,7 +27,6 @@ from ..protocol.errors import (
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.position_rules import check_entry, check_name
 from ..storage.directory.positions import Position
-from ..storage.directory.stepped_change import SteppedChange, Steps
 from ..storage.directory.topics import TopicEntry
 from ..storage.events import Observer
 from ..storage.log.flush import GroupCommit
@@ -42,6 +41,7 @@ from ..storage.metadata.records import (
     SomeForgotten,
 )
 from ..storage.metadata.state_write import StateWrite
+from ..storage.stepped_change import SteppedChange, Steps
 from .changes import TopicChange
 from .work import Work
 

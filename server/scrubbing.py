@@ -19,8 +19,8 @@ from ..storage.directory.log_directory import LogDirectory
 from ..storage.events import Observer
 from ..storage.files import Files
 from ..storage.log.log import Log
-from ..storage.log.segment import Segment
 from ..storage.metadata.folder import METADATA_PARTITION
+from ..storage.segment.segment import Segment
 from .logs import Logs
 from .metrics.figures import Figures
 from .parking import Partition
@@ -204,7 +204,7 @@ class Scrubber:
         log, segment = scrub.log, scrub.segment
         damage = scrub.damage()
         if damage is not None:
-            segment.note_damage(damage)
+            segment.record_damage(damage)
         elif scrub.indexes_differ and segment in log.segments:
             log.segment_list.doubt_indexes(segment)
             await self._logs.prepare([log])

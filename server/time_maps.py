@@ -3,7 +3,8 @@
 import asyncio
 
 from ..storage.log.log import Log
-from ..storage.log.segment import Segment
+from ..storage.read import windows
+from ..storage.segment.segment import Segment
 from .work import Work
 
 
@@ -25,6 +26,6 @@ class TimeMaps:
         await asyncio.shield(making)
 
     async def _make(self, log: Log, segment: Segment) -> None:
-        mapping, cuts = log.windows.mapping(segment), segment.cuts
+        mapping, cuts = windows.mapping(log, segment), segment.cuts
         await self._work.in_storage_thread(mapping.run)
-        log.windows.take(segment, mapping, cuts)
+        windows.apply_mapping(log, segment, mapping, cuts)

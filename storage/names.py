@@ -25,6 +25,9 @@ OFFSET_DIGITS = 20
 MAX_OFFSET = 2**63 - 1
 """Twenty digits can be more: such a file is none of ours."""
 
+RELATIVE_OFFSET_MAX = 2**31 - 1
+"""Largest distance of an offset from its segment's base offset that an index entry can hold."""
+
 TRANSACTION_INDEX = "txnindex"
 """The kind of Kafka's indexes of aborted transactions: none of ours, but they go with their
 segment."""

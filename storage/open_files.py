@@ -1,14 +1,17 @@
-"""Open handles of closed segments and of index files, at most so many at a time."""
+"""What a broker keeps of files between uses, by last use: a number of open handles, and a number of
+bytes that were read of index files."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from .files import NO_HANDLES, File, Files
 
 T = TypeVar("T")
+
+INDEX_CACHE_BYTES: Final = 32 << 20
 
 
 class OpenFiles:
@@ -30,9 +33,9 @@ class OpenFiles:
         self._lent = 0
 
     def use(self, name: str, path: Path | None = None, *, read_only: bool = False) -> File:
-        """The open file of that name, valid until the next call. `path` is the same as a path,
-        for those who have it: to make one takes nearly as long as to open the file. Whoever opens a
-        file `read_only` does so in every call.
+        """The open file of that name, valid until the next call. `path` is the same as a path:
+        to make one takes nearly as long as to open the file. A file that is opened `read_only` is
+        opened like that in every call.
 
         Raises `OSError`.
         """
@@ -102,3 +105,35 @@ class OpenFiles:
         for file in self._open.values():
             file.close()
         self._open.clear()
+
+
+class IndexCache:
+    """Bytes of index files that are not kept in memory, by keys that name their content; the bytes
+    used last stay."""
+
+    def __init__(self, limit_bytes: int = INDEX_CACHE_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self._held: OrderedDict[Hashable, bytes] = OrderedDict()
+        self.size_bytes = 0
+
+    def get(self, key: Hashable) -> bytes | None:
+        data = self._held.get(key)
+        if data is not None:
+            self._held.move_to_end(key)
+        return data
+
+    def put(self, key: Hashable, data: bytes) -> None:
+        """Keep `data`, unless it is more than a quarter of all that is kept."""
+        self.drop(key)
+        if len(data) > self._limit_bytes // 4:
+            return
+        self._held[key] = data
+        self.size_bytes += len(data)
+        while self.size_bytes > self._limit_bytes:
+            _, dropped = self._held.popitem(last=False)
+            self.size_bytes -= len(dropped)
+
+    def drop(self, key: Hashable) -> None:
+        data = self._held.pop(key, None)
+        if data is not None:
+            self.size_bytes -= len(data)

@@ -1,25 +1,117 @@
 """What the logs of one broker share and are handed: nothing in storage is global."""
 
-from collections.abc import Sequence
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 from random import Random
-from typing import Protocol
+from threading import Lock
+from typing import Final, Protocol
 
 from ..clock import Clock
+from ..protocol.errors import PolicyViolation
 from ..values import value_class
-from .disk_room import DiskRoom
 from .events import Observer
 from .files import Files
-from .index.index_cache import IndexCache
-from .open_files import OpenFiles
-from .producers.producer_budget import ProducerBudget
+from .open_files import IndexCache, OpenFiles
+
+QUIET_MS: Final = 300_000
+"""A producer that was silent for so long does not retry: by default Kafka's producers give up after
+two minutes."""
+
+LOOK_SECONDS: Final = 10.0
+"""Time between two searches for silent producers, at least: each looks at every log."""
 
 
 class Deletions(Protocol):
     """Takes files that are already renamed to `.deleted`, to be removed later."""
 
     def add(self, paths: Sequence[Path], delay_ms: int) -> None: ...
+
+
+class DiskRoom:
+    """The free room of one data directory: for all writes, or kept for the way out of a full disk.
+
+    An operation that makes room uses what the reserve gives up. Meanwhile appends are refused, else
+    they would fill the room at once. May be used from several threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self.keepers = 0
+        """How many operations keep the room for themselves now."""
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Refuse appends until the block ends."""
+        with self._lock:
+            self.keepers += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.keepers -= 1
+
+    def check_append(self) -> None:
+        """Raise what a write to the full disk would raise, if the room is not for appends now."""
+        if self.keepers:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class Forgetful(Protocol):
+    """The producers of one log."""
+
+    def forget_silent(self, now_ms: int, after_ms: int) -> int: ...
+
+
+class ProducerBudget:
+    """The memory that the producers of all logs together may take. For the loop's thread.
+
+    Each log bounds how many producers it remembers, but a broker has thousands of logs. When the
+    room is full, all logs forget the producers that were silent for some minutes: none of them
+    sends a batch again. When all producers have sent something since, a new producer is refused.
+    """
+
+    def __init__(self, clock: Clock, max_bytes: int | None = None) -> None:
+        """Without `max_bytes` there is always room."""
+        self.used_bytes = 0
+        self._clock = clock
+        self._max_bytes = max_bytes
+        self._logs: dict[Forgetful, None] = {}
+        self._looked_at: float | None = None
+
+    def enter(self, log: Forgetful) -> None:
+        """Let `log` be asked to forget silent producers, until `leave`."""
+        self._logs[log] = None
+
+    def leave(self, log: Forgetful) -> None:
+        self._logs.pop(log, None)
+
+    def holds(self, more_bytes: int) -> bool:
+        """Whether there is room for so many bytes more as it is."""
+        return self._max_bytes is None or self.used_bytes + more_bytes <= self._max_bytes
+
+    def check(self, producer_id: int, more_bytes: int) -> None:
+        """Make room for a producer that is not known yet. Raises `PolicyViolation` where all that
+        are known have sent something lately."""
+        if self.holds(more_bytes):
+            return
+        now = self._clock.monotonic()
+        if self._looked_at is None or now - self._looked_at >= LOOK_SECONDS:
+            self._looked_at = now
+            now_ms = self._clock.now_ms()
+            for log in list(self._logs):
+                log.forget_silent(now_ms, QUIET_MS)
+            if self.holds(more_bytes):
+                return
+        raise PolicyViolation(
+            f"producer {producer_id} is not known here, and the producers that are, all of them "
+            f"active in the last {QUIET_MS // 60_000} minutes, take {self.used_bytes} bytes; "
+            f"the limit is max.producer.states.bytes={self._max_bytes}: raise it, or let fewer "
+            "producers write to fewer partitions each"
+        )
 
 
 @value_class

@@ -13,6 +13,7 @@ from ..storage.directory.directory_opening import open_directory
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.files import Files, SystemFiles
 from ..storage.log.log import Log
+from ..storage.read import reader
 from .clock import ManualClock
 from .events import RecordedEvents
 from .logs import timed_set
@@ -106,7 +107,7 @@ def read_messages(log: Log) -> list[tuple[int, int, bytes | None, bytes | None]]
     found: list[tuple[int, int, bytes | None, bytes | None]] = []
     offset = log.log_start_offset
     while offset < log.high_watermark:
-        data = log.reader.read(offset, 1 << 20, whole_first=True).read()
+        data = reader.read(log, offset, 1 << 20, whole_first=True).read()
         if not data:
             break  # A log that may have gaps has one at its end.
         found += [

@@ -22,13 +22,13 @@ from ..protocol.records.messages.message import Entry, Record, entries, records
 from ..protocol.records.messages.sets import NewRecord, build_set
 from ..storage.directory.deletion import DeletionQueue
 from ..storage.files import Buffer, SystemFiles
-from ..storage.log.appended import Appended
+from ..storage.log.admission import admit_fast
+from ..storage.log.admitted import Appended
 from ..storage.log.log import Log
 from ..storage.log.log_opening import open_log
-from ..storage.log.usual_admission import admit_usual
 from ..storage.open_files import OpenFiles
-from ..storage.producers.producer_budget import ProducerBudget
-from ..storage.seams import Seams
+from ..storage.read import reader
+from ..storage.seams import ProducerBudget, Seams
 from .clock import ManualClock
 from .events import RecordedEvents
 from .files import FaultyFiles
@@ -226,7 +226,7 @@ class LogFolder:
             return 0
         copies = [bytes(record_set) for record_set in record_sets]
         states, now_ms = log.producers.states, self.clock.now_ms()
-        admitted = admit_usual(copies, log.settings, log.segments[-1], states, now_ms)
+        admitted = admit_fast(copies, log.settings, log.segments[-1], states, now_ms)
         return 0 if admitted is None else len(admitted.first_offsets)
 
     def append(self, *timestamps_ms: int, codec: Codec = Codec.NONE) -> list[int]:
@@ -242,7 +242,7 @@ class LogFolder:
         parts: list[bytes] = []
         offset = log.log_start_offset
         while offset < log.high_watermark:
-            data = log.reader.read(offset, 1 << 20, whole_first=True).read()
+            data = reader.read(log, offset, 1 << 20, whole_first=True).read()
             whole = list(entries(data))
             if not whole:
                 break
@@ -279,7 +279,7 @@ class LogFolder:
     def found(self, *targets_ms: int) -> list[tuple[int, int] | None]:
         """What a search finds for each target: timestamp and offset."""
         self.log.prepare()
-        results = [self.log.reader.find_time(target_ms).run() for target_ms in targets_ms]
+        results = [reader.find_time(self.log, target_ms).run() for target_ms in targets_ms]
         return [(found.timestamp_ms, found.offset) if found else None for found in results]
 
     def names(self, suffix: str = "") -> list[str]:

@@ -7,6 +7,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
+from ...storage.read import windows
 from ...storage.read.windows import TimeWindow
 from ...testing.logs import LogFolder, timed_set
 from ..raw_client import Refused
@@ -42,7 +43,7 @@ def first_looks(segments: int = SEGMENTS) -> FirstLooks:
 
         def look() -> float:
             began = time.perf_counter()
-            place = log.windows.place(log.log_start_offset, window, log.high_watermark)
+            place = windows.find_position(log, log.log_start_offset, window, log.high_watermark)
             seconds = time.perf_counter() - began
             if place.offset != wanted:
                 raise Refused(f"the window is said to begin at {place.offset}, not {wanted}")

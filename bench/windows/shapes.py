@@ -23,6 +23,7 @@ from ...protocol.records.kernel import time_map_runs
 from ...protocol.records.kernel.reference.times import time_map_blocks
 from ...protocol.records.messages.sets import NewRecord, build_set
 from ...storage.log.log import Log
+from ...storage.read import reader, windows
 from ...storage.read.windows import TimeWindow
 from ...testing.logs import LogFolder
 
@@ -152,9 +153,9 @@ def measured(shape: str, times: Sequence[int], path: Path) -> Row:
         ratios, first_seconds = [], []
         for window in _windows(timed):
             began = time.perf_counter()
-            place = log.windows.place(0, window, log.high_watermark)
+            place = windows.find_position(log, 0, window, log.high_watermark)
             if place.end_offset > place.offset:
-                log.reader.read(place.offset, 64 << 10).read()
+                reader.read(log, place.offset, 64 << 10).read()
             first_seconds.append(time.perf_counter() - began)
             runs = time_map_runs(data, base_offset=0, from_ms=window[0], last_ms=window[1])
             read = sum(end - position for position, end, _, _ in runs)
@@ -187,11 +188,11 @@ def _make(log: Log) -> float:
     """Make the map from the log; bytes a second."""
     (segment,) = log.segments
     segment.time_map.forget()
-    mapping, cuts = log.windows.mapping(segment), segment.cuts
+    mapping, cuts = windows.mapping(log, segment), segment.cuts
     began = time.perf_counter()
     mapping.run()
     taken = time.perf_counter() - began
-    log.windows.take(segment, mapping, cuts)
+    windows.apply_mapping(log, segment, mapping, cuts)
     return segment.time_map.log_bytes / taken
 
 
@@ -211,7 +212,7 @@ def _scan(log: Log) -> float:
     offset = 0
     seen = array("q")
     while offset < log.high_watermark:
-        data = log.reader.read(offset, 1 << 20, whole_first=True).read()
+        data = reader.read(log, offset, 1 << 20, whole_first=True).read()
         for columns in read_columns(data, max_decompressed_bytes=1 << 26, content=()):
             seen.frombytes(columns.timestamps[-8:])
             offset = int.from_bytes(columns.offsets[-8:], "little") + 1

@@ -64,7 +64,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class RetentionForecast:
     """One segment, and when it goes."""
 
     segment: DescribedSegment
@@ -76,9 +76,9 @@ class Outlook:
     """How far its largest timestamp is ahead of the broker's clock; 0 when it is not."""
 
 
-def outlooks(log: DescribeLogPartitionResult, limits: Limits) -> list[Outlook]:
+def outlooks(log: DescribeLogPartitionResult, limits: Limits) -> list[RetentionForecast]:
     """When each segment goes, oldest first: not before all older ones."""
-    found: list[Outlook] = []
+    found: list[RetentionForecast] = []
     latest, latest_base = -1, None
     for segment in log.segments:
         held_by = None
@@ -90,7 +90,7 @@ def outlooks(log: DescribeLogPartitionResult, limits: Limits) -> list[Outlook]:
             else:
                 latest, latest_base = goes_ms, segment.base_offset
         ahead_ms = max(segment.largest_timestamp_ms - log.now_ms, 0)
-        found.append(Outlook(segment, goes_ms, held_by, ahead_ms))
+        found.append(RetentionForecast(segment, goes_ms, held_by, ahead_ms))
     return found
 
 
@@ -146,7 +146,7 @@ def _limits(values: dict[str, str | None], log: DescribeLogPartitionResult) -> L
     )
 
 
-def _as_json(log: DescribeLogPartitionResult, limits: Limits, outlook: Outlook) -> str:
+def _as_json(log: DescribeLogPartitionResult, limits: Limits, outlook: RetentionForecast) -> str:
     segment = outlook.segment
     return json_line(
         partition=log.partition,
@@ -168,7 +168,7 @@ def _as_json(log: DescribeLogPartitionResult, limits: Limits, outlook: Outlook) 
 
 
 def _as_text(
-    topic: str, log: DescribeLogPartitionResult, limits: Limits, seen: Sequence[Outlook]
+    topic: str, log: DescribeLogPartitionResult, limits: Limits, seen: Sequence[RetentionForecast]
 ) -> Iterator[str]:
     yield f"{topic}-{log.partition} at {shown_time(log.now_ms)}"
     yield from _rules(limits)
@@ -214,7 +214,7 @@ def _rules(limits: Limits) -> Iterator[str]:
         )
 
 
-def _warnings(seen: Sequence[Outlook]) -> Iterator[str]:
+def _warnings(seen: Sequence[RetentionForecast]) -> Iterator[str]:
     """What is wrong with times, and what to do about it."""
     for number, outlook in enumerate(seen):
         segment = outlook.segment
@@ -232,7 +232,7 @@ def _warnings(seen: Sequence[Outlook]) -> Iterator[str]:
         return
 
 
-def _goes(log: DescribeLogPartitionResult, outlook: Outlook) -> str:
+def _goes(log: DescribeLogPartitionResult, outlook: RetentionForecast) -> str:
     if outlook.segment.verdict == "expired":
         return "next check"
     if outlook.goes_ms is None:
@@ -242,7 +242,7 @@ def _goes(log: DescribeLogPartitionResult, outlook: Outlook) -> str:
     return f"in {_span(outlook.goes_ms - log.now_ms)}"
 
 
-def _why(log: DescribeLogPartitionResult, limits: Limits, outlook: Outlook) -> str:
+def _why(log: DescribeLogPartitionResult, limits: Limits, outlook: RetentionForecast) -> str:
     """What decides, in few words: the table has to fit on 80 columns."""
     segment = outlook.segment
     too_old = limits.retention_ms != _OFF and segment.expires_ms <= log.now_ms

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, Protocol, TypeVar
 
-from ...storage.directory.stepped_change import Steps
 from ...storage.directory.topics import TopicEntry
+from ...storage.stepped_change import Steps
 from ..changes import TopicChange
 from ..requests import PendingAnswer
 from .base import Services

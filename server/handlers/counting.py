@@ -15,8 +15,10 @@ from ...protocol.api.log.list_offsets import BY_APPEND, BY_TIMESTAMP
 from ...protocol.errors import InvalidRequest, OffsetOutOfRange
 from ...protocol.limits import MAX_INTERVALS
 from ...storage.index.append_time_lookup import known_times
-from ...storage.index.time_mapping import Unreadable
+from ...storage.index.time_mapping import UnreadableTimes
 from ...storage.log.log import Log
+from ...storage.read import windows
+from ...storage.read.segment_reading import check_readable, visible_end
 from ...storage.read.windows import TimeWindow
 from ..requests import PendingAnswer
 from .base import Call, Services
@@ -135,19 +137,19 @@ async def _by_timestamp(
         if offset >= end_offset or response.read_bytes >= _READ_BYTES:
             break
         segment = log.segment_list.holding(offset)
-        untimed = log.windows.untimed_of(segment, offset, end_offset, window)
+        untimed = windows.untimed_of(segment, offset, end_offset, window)
         if untimed is not None:
             response.untimed += untimed
             response.log_bytes += segment.size_bytes
             offset = segment.next_offset
             await turns.give_way()
             continue
-        if log.windows.is_unmapped(segment):
+        if windows.is_unmapped(segment):
             await services.time_maps.make(log, segment)
-        counting = log.windows.counting(offset, end_offset, window, every_ms, counts)
+        counting = windows.counting(log, offset, end_offset, window, every_ms, counts)
         try:
             await services.work.in_storage_thread(counting.run)
-        except Unreadable as error:
+        except UnreadableTimes as error:
             raise counting.segment.damage(error.position) from error
         except FileNotFoundError:
             if not segment.dropped:
@@ -201,8 +203,8 @@ async def _by_append(
                 counts[(time_ms - window.first_ms) // every_ms] += messages
                 times.append(time_ms)
         behind = min(known.end_offset, end)
-        segment.check_readable(behind)
-        response.log_bytes += segment.visible_end(behind) - segment.locate(offset)
+        check_readable(segment, behind)
+        response.log_bytes += visible_end(segment, behind) - segment.locate(offset)
         offset = behind
         await turns.give_way()
         if services.work.time() >= stop:

@@ -17,7 +17,8 @@ from ...protocol.api.log.describe_log import (
 from ...protocol.errors import NO_ERROR
 from ...storage.log.description import LogDescription, SegmentDescription
 from ...storage.log.log import Log
-from ...storage.read.search import Found
+from ...storage.read import reader
+from ...storage.read.search import FoundMessage
 from ..requests import PendingAnswer
 from ..searching import searched
 from ..work import Turns
@@ -60,7 +61,7 @@ async def _add_search(
     """How the search for a time goes in a partition."""
     try:
         log = services.logs.find(topic, result.partition)
-        found = await searched(services.work, turns, log.reader.find_time(at_ms))
+        found = await searched(services.work, turns, reader.find_time(log, at_ms))
         result.search = [_search(found, log, at_ms)]
     except Exception as error:
         outcome = services.outcomes.of(error, api="describe-log")
@@ -72,8 +73,8 @@ def _topic_id(services: Services, name: str) -> str:
     return "" if entry is None else entry.topic_id
 
 
-def _search(found: Found | None, log: Log, at_ms: int) -> DescribedSearch:
-    trail = log.reader.search_trail(at_ms, found)
+def _search(found: FoundMessage | None, log: Log, at_ms: int) -> DescribedSearch:
+    trail = reader.search_trail(log, at_ms, found)
     searched = DescribedSearch(
         offset=-1 if found is None else found.offset,
         timestamp_ms=-1 if found is None else found.timestamp_ms,

@@ -14,7 +14,7 @@ from ...protocol.api.log.describe_producers import (
     ProducerState,
 )
 from ...protocol.limits import MAX_LISTED_PRODUCERS
-from ...storage.producers.producer_states import Producer
+from ...storage.producers.producer_states import KnownProducer
 from ..requests import PendingAnswer
 from .base import Call, Services
 from .registration import handles
@@ -50,7 +50,7 @@ async def _describe(
     return DescribeProducersResponse(topics=topics)
 
 
-def _state(producer_id: int, producer: Producer) -> ProducerState:
+def _state(producer_id: int, producer: KnownProducer) -> ProducerState:
     batches = producer.batches
     return ProducerState(
         producer_id=producer_id,

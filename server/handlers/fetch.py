@@ -40,10 +40,10 @@ from ...protocol.limits import MAX_APPEND_TIMES
 from ...protocol.records.kernel import walk
 from ...protocol.records.messages.downconversion import DamagedSlice
 from ...storage.files import Buffer
+from ...storage.read import reader
 from ...storage.read.file_range import FileRange
-from ...storage.read.readable_segment import FarAway
-from ...storage.read.reader import Reader
 from ...storage.read.slices import Slice
+from ...storage.segment.segment import FarAway
 from ..conversions import Limits
 from ..network.file_sending import MAX_FILE_RANGES, MIN_FILE_RANGE_BYTES
 from ..parking import Partition
@@ -144,7 +144,7 @@ def _answering(
     def find_again() -> FetchResponse | PendingAnswer:
         return _finished(services, request, _finding_again(services, request, version))
 
-    getting_ready = services.work.start(get_ready(services, request, Reader.located))
+    getting_ready = services.work.start(get_ready(services, request, reader.located))
     return PendingAnswer(getting_ready, find_again)
 
 
@@ -189,7 +189,7 @@ def _read(services: Services, request: FetchRequest, version: int) -> FetchRespo
         return _finished(services, request, _reading(services, request, version))
 
     if request.include_append_times and not append_times_loaded(services, request):
-        loading = services.work.start(get_ready(services, request, Reader.append_times_loaded))
+        loading = services.work.start(get_ready(services, request, reader.append_times_loaded))
         return PendingAnswer(loading, answer)
     return answer()
 
@@ -240,7 +240,7 @@ class _WaitingFetch:
                 return self.over  # The offset may come from the leader.
             if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
                 raise OffsetOutOfRange
-            readable = log.reader.readable_bytes(wanted.fetch_offset, committed=self._committed)
+            readable = reader.readable_bytes(log, wanted.fetch_offset, committed=self._committed)
         except (HorologError, OSError):
             self.over = True  # Reading raises the same, which becomes the partition's error.
             return True
@@ -347,7 +347,8 @@ class _Reading(msgspec.Struct):
             position = find_position(log, wanted, committed=committed, far=far)
             result.next_offset, result.skipped_bytes = position.offset, position.skipped_bytes
             offset, end_offset = position.offset, position.end_offset
-        found = log.reader.read(
+        found = reader.read(
+            log,
             offset,
             limit_bytes,
             whole_first=whole_messages,
@@ -361,7 +362,7 @@ class _Reading(msgspec.Struct):
             if not self.sets_left:
                 result.high_watermark = result.last_stable_offset = found.high_watermark
                 return
-            found, known = log.reader.append_times(found, offset, self.sets_left)
+            found, known = reader.append_times(log, found, offset, self.sets_left)
             self.sets_left -= known.sets
             result.append_times = [
                 AppendTime(offset=offset, append_time_ms=time_ms) for offset, time_ms in known.spans
@@ -370,7 +371,7 @@ class _Reading(msgspec.Struct):
         if committed:
             result.aborted_transactions = [
                 AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-                for one in log.reader.aborted_transactions(found, offset)
+                for one in reader.aborted_transactions(log, found, offset)
             ]
         if found.size and not too_large:
             self.budget_bytes = max(self.budget_bytes - found.size, 0)
@@ -458,7 +459,7 @@ class _Reading(msgspec.Struct):
         figures = self.services.figures.topic(topic)
         limits = Limits(part.limit_bytes, log.settings.max_decompressed_bytes)
         magic = newest_format(self.version)
-        found = log.reader.read(wanted.fetch_offset, part.found.size)
+        found = reader.read(log, wanted.fetch_offset, part.found.size)
         data: Buffer = found.read()
         while found.magic > magic:
             try:
@@ -477,7 +478,7 @@ class _Reading(msgspec.Struct):
             # Nothing but control batches, and records below the offset that was asked for:
             # this reader cannot pass them by itself.
             following = walk(data, 0, converted.used_bytes, check_crc=False).last_offset + 1
-            found = log.reader.read(following, part.found.size, whole_first=True)
+            found = reader.read(log, following, part.found.size, whole_first=True)
             data = found.read()
         part.result.high_watermark = found.high_watermark
         part.result.records = bytes(data)

@@ -8,9 +8,9 @@ from ...protocol.api.log.fetch import FetchPartition, FetchRequest
 from ...protocol.api.log.list_offsets import BY_APPEND, BY_TIMESTAMP
 from ...protocol.errors import HorologError, InvalidRequest
 from ...storage.log.log import Log
-from ...storage.read.readable_segment import FarAway
-from ...storage.read.reader import Reader
+from ...storage.read import reader, windows
 from ...storage.read.windows import TimeWindow, WindowPosition
+from ...storage.segment.segment import FarAway
 from ..parking import Partition
 from .base import Services
 
@@ -49,13 +49,13 @@ def append_times_loaded(services: Services, request: FetchRequest) -> bool:
         for partition in topic.partitions:
             with suppress(HorologError, OSError):  # Reading raises the same, and answers with it.
                 log = services.logs.find(topic.name, partition.partition)
-                if not log.reader.append_times_loaded(partition.fetch_offset):
+                if not reader.append_times_loaded(log, partition.fetch_offset):
                     return False
     return True
 
 
 async def get_ready(
-    services: Services, request: FetchRequest, is_ready: Callable[[Reader, int], bool]
+    services: Services, request: FetchRequest, is_ready: Callable[[Log, int], bool]
 ) -> None:
     """Prepare the logs of a fetch, and work in bounded pieces until `is_ready` is true of each.
     An error here occurs again when the fetch reads, and is answered then."""
@@ -69,12 +69,12 @@ async def get_ready(
         for wanted in topic.partitions:
             with suppress(HorologError, OSError):
                 log = services.logs.find(topic.name, wanted.partition)
-                while not is_ready(log.reader, wanted.fetch_offset):
+                while not is_ready(log, wanted.fetch_offset):
                     await turns.give_way()
                 if has_window(wanted):
                     position = _position_in(log, wanted, log.high_watermark)
                     if position.unready is not None and wanted.window_by == BY_APPEND:
-                        while not log.reader.append_times_loaded(position.offset):
+                        while not reader.append_times_loaded(log, position.offset):
                             await turns.give_way()
                     elif position.unready is not None:
                         await services.time_maps.make(log, position.unready)
@@ -120,5 +120,5 @@ def find_position(
 def _position_in(log: Log, wanted: FetchPartition, end_offset: int) -> WindowPosition:
     window = TimeWindow.between(wanted.window_from_ms, wanted.window_until_ms)
     if wanted.window_by == BY_APPEND:
-        return log.windows.place_by_append(wanted.fetch_offset, window, end_offset)
-    return log.windows.place(wanted.fetch_offset, window, end_offset)
+        return windows.find_append_position(log, wanted.fetch_offset, window, end_offset)
+    return windows.find_position(log, wanted.fetch_offset, window, end_offset)

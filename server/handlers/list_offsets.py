@@ -34,8 +34,9 @@ from ...protocol.api.log.list_offsets import (
 )
 from ...protocol.errors import InvalidRequest, UnsupportedForMessageFormat, UnsupportedVersion
 from ...storage.log.log import Log
+from ...storage.read import reader
 from ...storage.read.search import Search
-from ...storage.read.time_lookup import Found
+from ...storage.read.time_lookup import FoundMessage
 from ..parking import Partition
 from ..requests import PendingAnswer
 from ..work import Turns
@@ -160,7 +161,7 @@ class _Listing:
 
     def _begin(
         self, log: Log, wanted: ListOffsetsPartition, result: ListOffsetsPartitionResult
-    ) -> Search[Found | None] | None:
+    ) -> Search[FoundMessage | None] | None:
         """The search for what is wanted; `None` where that is known without one, and noted."""
         target = wanted.timestamp
         if target == LATEST:
@@ -181,10 +182,10 @@ class _Listing:
                 f"{LATEST}, {EARLIEST} and {LARGEST} are answered"
             )
         if target == LARGEST:
-            return log.reader.find_largest(to_log_end=self._to_log_end)
+            return reader.find_largest(log, to_log_end=self._to_log_end)
         if by_append:
-            return log.reader.find_append_time(target, to_log_end=self._to_log_end)
-        return log.reader.find_time(target, to_log_end=self._to_log_end)
+            return reader.find_append_time(log, target, to_log_end=self._to_log_end)
+        return reader.find_time(log, target, to_log_end=self._to_log_end)
 
     def _list(
         self, log: Log, wanted: ListOffsetsPartition, result: ListOffsetsPartitionResult
@@ -196,14 +197,14 @@ class _Listing:
                 f"max_num_offsets is {wanted.max_num_offsets}; it must be 0 or more"
             )
         if target == LARGEST:
-            largest = log.reader.find_largest(to_log_end=self._to_log_end)
+            largest = reader.find_largest(log, to_log_end=self._to_log_end)
             while not largest.step():
                 yield largest if largest.opens else None
             if largest.result is None:
                 return
             target = largest.result.timestamp_ms
-        search = log.reader.offsets_before(
-            target, wanted.max_num_offsets, to_log_end=self._to_log_end
+        search = reader.offsets_before(
+            log, target, wanted.max_num_offsets, to_log_end=self._to_log_end
         )
         while not search.step():
             yield search if search.opens else None

@@ -56,7 +56,7 @@ from ...protocol.limits import SHARED_SLAB_BYTES
 from ...protocol.records.kernel import ProduceRows, walk
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...storage.files import Buffer
-from ...storage.log.appended import Appended
+from ...storage.log.admitted import Appended
 from ...storage.log.log import Log
 from ..creations import CreationContext
 from ..late_appends import Sender

@@ -51,8 +51,8 @@ from ...protocol.api.topics.incremental_alter_configs import (
     IncrementalConfig,
 )
 from ...protocol.errors import InvalidConfig, InvalidRequest
-from ...storage.directory.stepped_change import Steps
 from ...storage.directory.topics import TopicEntry
+from ...storage.stepped_change import Steps
 from ..requests import PendingAnswer
 from .base import Call, Services, in_turns
 from .changing import answer_later

@@ -47,8 +47,8 @@ from ...protocol.errors import (
     InvalidReplicationFactor,
     InvalidRequest,
 )
-from ...storage.directory.stepped_change import Steps
 from ...storage.directory.topics import TopicEntry
+from ...storage.stepped_change import Steps
 from ..requests import PendingAnswer
 from .base import Call, Services
 from .changing import answer_later

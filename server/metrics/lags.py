@@ -19,6 +19,7 @@ from ...protocol.records.messages.message import records
 from ...storage.directory.position_reading import PositionReading
 from ...storage.directory.positions import Position
 from ...storage.log.log import Log
+from ...storage.read import reader
 from ...values import value_class
 from ..logs import Logs
 from ..work import Work
@@ -142,14 +143,14 @@ class Lags:
         unknown = _FirstTime(log, None, False)
         turns = self._work.turns()
         with suppress(OSError):
-            while not log.reader.append_times_loaded(offset):
+            while not reader.append_times_loaded(log, offset):
                 await turns.give_way()
-            append_ms = log.reader.append_time_ms(offset)
+            append_ms = reader.append_time_ms(log, offset)
             if append_ms != NO_TIMESTAMP:
                 return _FirstTime(log, append_ms, False)
         try:
             # Opening a compressed set may take long.
-            data = log.reader.read(offset, 0, whole_first=True).read()
+            data = reader.read(log, offset, 0, whole_first=True).read()
             limit = log.settings.max_decompressed_bytes
             timed = await self._work.in_conversion_thread(_first_record_time(data, offset, limit))
         except (HorologError, OSError):

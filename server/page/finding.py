@@ -1,7 +1,8 @@
 """Which offset was it at a time, and how that was found."""
 
 from ...storage.log.log import Log
-from ...storage.read.search import Found
+from ...storage.read import reader
+from ...storage.read.search import FoundMessage
 from ...times import TimeError, parse_time
 from ..handlers.base import Services
 from ..searching import searched
@@ -27,7 +28,9 @@ async def find(services: Services, query: Query) -> dict[str, object]:
     log = await asked_log(services, query)
     turns = services.work.turns()
     search = (
-        log.reader.find_time(target_ms) if by == BY_TIME else log.reader.find_append_time(target_ms)
+        reader.find_time(log, target_ms)
+        if by == BY_TIME
+        else reader.find_append_time(log, target_ms)
     )
     found = await searched(services.work, turns, search)
     answer: dict[str, object] = {
@@ -43,14 +46,14 @@ async def find(services: Services, query: Query) -> dict[str, object]:
     if found is not None:
         read = await read_messages(services, log, found.offset, 1)
         if read.messages:
-            while not log.reader.append_times_loaded(found.offset):
+            while not reader.append_times_loaded(log, found.offset):
                 await turns.give_way()
             answer["message"] = show_message(log, read.messages[0])
     return answer
 
 
-def _how(log: Log, target_ms: int, found: Found | None) -> dict[str, object]:
-    trail = log.reader.search_trail(target_ms, found)
+def _how(log: Log, target_ms: int, found: FoundMessage | None) -> dict[str, object]:
+    trail = reader.search_trail(log, target_ms, found)
     shown: dict[str, object] = {"segments": trail.segments, "ruled_out": trail.ruled_out}
     segment = trail.segment
     if segment is None:

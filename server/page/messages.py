@@ -19,6 +19,7 @@ from ...protocol.records.layout import (
 from ...protocol.records.messages.message import Record, records
 from ...storage.files import Buffer
 from ...storage.log.log import Log
+from ...storage.read import reader
 from ...storage.read.slices import Slice
 from ...values import value_class
 from ..handlers.base import Services
@@ -73,7 +74,7 @@ async def show_messages(
     turns = services.work.turns()
     shown = []
     for record in records:
-        while not log.reader.append_times_loaded(record.offset):
+        while not reader.append_times_loaded(log, record.offset):
             await turns.give_way()
         shown.append(show_message(log, record))
         await turns.give_way()
@@ -101,7 +102,7 @@ async def _read_once(services: Services, log: Log, start: int, limit: int) -> tu
     """What one read gives, and how many bytes that were."""
     decoded, size = Decoded([], start), 0
     for wanted in (FIRST_READ_BYTES, LARGEST_READ_BYTES):
-        found = log.reader.read(start, wanted)
+        found = reader.read(log, start, wanted)
         size = found.size
         if not size:
             break
@@ -164,7 +165,7 @@ def nothing_of(data: Buffer, start: int, problem: str) -> Decoded:
 def show_message(log: Log, record: Record) -> dict[str, object]:
     """One message as JSON. Its append time has to be loaded. Raises `OSError`."""
     kind = record.timestamp_type
-    append_ms = log.reader.append_time_ms(record.offset)
+    append_ms = reader.append_time_ms(log, record.offset)
     if append_ms == NO_TIMESTAMP and kind is TimestampType.LOG_APPEND_TIME:
         append_ms = record.timestamp_ms
     return {

@@ -9,6 +9,7 @@ from ...protocol.records.columns import read_columns
 from ...protocol.records.messages.message import Record, entries, records
 from ...storage.files import Buffer
 from ...storage.log.log import Log
+from ...storage.read import reader, windows
 from ...storage.read.windows import TimeWindow
 from ..handlers.base import Services
 from .access import PageRefusal
@@ -98,7 +99,7 @@ class Reading:
         turns = self._services.work.turns()
         while True:
             offset = max(offset, log.log_start_offset)
-            place = log.windows.place(offset, self._window, end_offset)
+            place = windows.find_position(log, offset, self._window, end_offset)
             offset = place.offset
             if place.unready is not None:
                 await self._services.time_maps.make(log, place.unready)
@@ -118,7 +119,7 @@ class Reading:
         """What one read gives; where it gets no further at first, a larger one."""
         decoded = Decoded([], start)
         for wanted in (FIRST_READ_BYTES, LARGEST_READ_BYTES):
-            stored = log.reader.read(start, wanted, end_offset=end_offset)
+            stored = reader.read(log, start, wanted, end_offset=end_offset)
             if not stored.size:
                 return Decoded([], end_offset)
             data = await stored_bytes(self._services, stored)

@@ -6,7 +6,7 @@ from ...replication.effects import Effect
 from ...replication.hand_node import HandNode
 from ...replication.messages import Hello
 from ...replication.settings import Incarnation
-from ...storage.replica.epoch_history import NO_EPOCH
+from ...storage.log.epoch_history import NO_EPOCH
 
 if TYPE_CHECKING:
     from .cluster import Cluster

@@ -12,8 +12,8 @@ from ...storage.directory.known_files import CLUSTER_ID_FILE, IDENTITY_FILE
 from ...storage.directory.set_aside import finish_setting_aside, set_aside
 from ...storage.events import Observer
 from ...storage.files import Files
+from ...storage.log.epoch_history import NO_EPOCH
 from ...storage.names import METADATA_FOLDER, parse_folder_name
-from ...storage.replica.epoch_history import NO_EPOCH
 from .identity_file import decode_identity
 from .leader_connection import LetsIn
 from .replica_fetcher import given_addresses

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ...replication.messages import Fetched
-from ...storage.replica.leader_epochs import EpochWrite
+from ...storage.log.leader_epochs import EpochWrite
 from .stored_log import StoredLog
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ...protocol.api.cluster.describe_replicas import NOT_KNOWN, LogEnd
 from ...replication.partition_log import Partition
-from ...storage.replica.epoch_history import NO_EPOCH
+from ...storage.log.epoch_history import NO_EPOCH
 from ...times import format_time
 from .stored_log import StoredLog
 from .stored_metadata import METADATA

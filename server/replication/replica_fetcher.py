@@ -15,8 +15,8 @@ from ...replication.epoch_owners import merged
 from ...replication.messages import Fetched, FromFollower, FromLeader, Hello, Welcome
 from ...replication.partition_log import Identity, Partition
 from ...storage.directory.random_ids import is_id
+from ...storage.log.epoch_history import NO_EPOCH
 from ...storage.log.log import Log
-from ...storage.replica.epoch_history import NO_EPOCH
 from .channel import Known
 from .epoch_lines import write_lines_of
 from .followers import reachable
@@ -291,7 +291,7 @@ class ReplicaFetcher:
                 continue
             if stored.log_start_offset < part.log_start_offset <= stored.log_end_offset:
                 await self._cluster.synced_to(stored.log, part.log_start_offset)
-                stored.log.replica.begin_at(part.log_start_offset)
+                stored.replica.begin_at(part.log_start_offset)
                 raised.append(stored.log)
         if raised:
             await self._cluster.secure_starts(raised)

@@ -14,7 +14,7 @@ from ...protocol.api.topics.metadata import METADATA, MetadataResponse
 from ...protocol.cluster_errors import CoordinatorLoading, NotLeader, OffsetNotAvailable
 from ...protocol.errors import CodedError, LeaderNotAvailable, NotCoordinator
 from ...replication.leader import Leader
-from ...storage.log.appended import Appended
+from ...storage.log.admitted import Appended
 from ...storage.log.log import Log
 from ..handlers.base import Call, Handler, HandlerOfMany, Services, in_turns, then
 from ..requests import PendingAnswer

@@ -9,7 +9,8 @@ from ...protocol.errors import HorologError
 from ...replication.leader import Leader
 from ...replication.partition_log import Partition
 from ...replication.session import Session
-from ...storage.replica.epoch_history import NO_EPOCH
+from ...storage.log.epoch_history import NO_EPOCH
+from ...storage.read import reader
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -182,7 +183,7 @@ class Standing:
                 continue
             offset = max(behind[partition][0], stored.log.log_start_offset)
             with suppress(HorologError, OSError):
-                ms = stored.log.reader.append_time_ms(offset)
+                ms = reader.append_time_ms(stored.log, offset)
                 if ms >= 0 and (oldest is None or ms < oldest):
                     oldest = ms
         return NOT_KNOWN if oldest is None else max(cluster.clock.now_ms() - oldest, 0)

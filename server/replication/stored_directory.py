@@ -9,9 +9,9 @@ from ...replication.partition_log import Identity, Partition
 from ...replication.settings import Member
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.events import Observer
+from ...storage.log.epoch_history import NO_EPOCH
 from ...storage.log.log import Log
 from ...storage.names import LEADER_EPOCHS
-from ...storage.replica.epoch_history import NO_EPOCH
 from ..work import Work
 from .epoch_owners_file import EpochOwnersFile
 from .identity_file import IdentityFile

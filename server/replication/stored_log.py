@@ -5,11 +5,12 @@ from typing import Any, Protocol
 
 from ...protocol.errors import CodedError, CorruptMessage, StorageError
 from ...replication.partition_log import Partition, Stored
+from ...storage.log.epoch_history import EpochHistory, EpochStart
+from ...storage.log.leader_epochs import EpochWrite
 from ...storage.log.log import Log
 from ...storage.replica.copy_facts import CopyFacts
 from ...storage.replica.copying import Copied
-from ...storage.replica.epoch_history import EpochHistory, EpochStart
-from ...storage.replica.leader_epochs import EpochWrite
+from ...storage.replica.replica import Replica
 from ...values import value_class
 
 
@@ -36,11 +37,13 @@ class StoredLog:
         "hurt",
         "log",
         "partition",
+        "replica",
         "topic_id",
     )
 
     def __init__(self, log: Log, directory: "Secures", topic_id: str = "") -> None:
         self.log = log
+        self.replica = Replica(log)
         self.topic_id = topic_id
         """Another topic of that name has other messages at the same offsets."""
         self.partition: Partition = log.topic, log.partition
@@ -119,14 +122,14 @@ class StoredLog:
         messages, and writes them itself."""
         log = self.log
         if self._leads and log.epochs.history.last_epoch != epoch:
-            log.replica.lead(epoch)
+            self.replica.lead(epoch)
 
     def line_to_lead(self, epoch: int) -> EpochWrite | None:
         """What `begin_epoch` would write now, if anything; to be run, and noted."""
         epochs = self.log.epochs
         if not self._leads or epochs.unreadable or epochs.highest_seen >= epoch:
             return None
-        return self.log.replica.leading(epoch)
+        return self.replica.leading(epoch)
 
     def needs_lines(self, stored: Stored) -> bool:
         """Whether `append_stored` would write of epochs that are not known here."""
@@ -142,14 +145,14 @@ class StoredLog:
         if stretch is None:
             return None
         try:
-            return self.log.replica.appending(stretch.records, stretch.facts)
+            return self.replica.appending(stretch.records, stretch.facts)
         except CodedError:
             return None  # Appending meets the same.
 
     def read_stored(self, offset: int, max_bytes: int) -> Stored:
         """Nothing, where it cannot be read: other partitions go on."""
         try:
-            copied: Copied = self.log.replica.read(offset, max(max_bytes, 1))
+            copied: Copied = self.replica.read(offset, max(max_bytes, 1))
             copied.found.check_there()
             exact = copied.next_offset >= 0
             next_offset = copied.next_offset if exact else copied.facts.times_end
@@ -165,7 +168,7 @@ class StoredLog:
             return True
         due = self.log.log_end_offset
         try:
-            self.log.replica.append(stretch.records, stretch.facts)
+            self.replica.append(stretch.records, stretch.facts)
         except CodedError as error:
             # Asked for ahead, it may go on behind messages that could not be appended.
             goes_on_elsewhere = stretch.facts.offset != due
@@ -181,7 +184,7 @@ class StoredLog:
         return True
 
     def truncate(self, offset: int) -> None:
-        replica = self.log.replica
+        replica = self.replica
         self.cuts += 1
         if offset <= self.log_start_offset:
             # Messages below the log start may be there still, of an epoch that goes.
@@ -193,17 +196,17 @@ class StoredLog:
             replica.truncate(offset)
 
     def producers_at_start(self) -> Any:
-        return self.log.replica.producers_at_start()
+        return self.replica.producers_at_start()
 
     def truncate_fully(self, offset: int, producers: Any) -> None:
         self.cuts += 1
-        self.log.replica.begin_anew(offset, producers)
+        self.replica.begin_anew(offset, producers)
 
     def raise_log_start(self, offset: int) -> None:
         log = self.log
         if log.recovery_point < offset:
             log.flusher.flush()
-        log.replica.begin_at(offset)
+        self.replica.begin_at(offset)
         self._secure.secure_log_start(log)
 
     # Roles.
@@ -232,7 +235,7 @@ class StoredLog:
     def follow(self) -> None:
         """Another broker leads, or none."""
         self._leads = False
-        self.log.replica.follow()
+        self.replica.follow()
 
 
 class Secures(Protocol):

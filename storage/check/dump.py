@@ -1,8 +1,8 @@
 """What is in a segment's files, for people: the lines of `horolog dump FILE`.
 
-Works on the file alone, offline, and only reads. Bytes that make no sense become a `Remark` at
+Works on the file alone, offline, and only reads. Bytes that make no sense become a `DumpNote` at
 their position, never an error. An entry that cannot be true behind those before it is shown, and
-has a `Remark` behind it.
+has a `DumpNote` behind it.
 """
 
 from collections.abc import Iterator
@@ -17,12 +17,13 @@ from ...protocol.records.kernel.reference.times import time_map_blocks
 from ...protocol.records.layout import BATCH_OVERHEAD, TimestampType
 from ...protocol.records.messages.message import Entry, Record, records
 from ...values import value_class
+from ..entries.entry_rules import MAX_DECOMPRESSED_BYTES
+from ..entries.log_reader import Stop, StoredEntry, read_log_file
 from ..files import File, Files
 from ..index.append_time_blocks import ENTRY as APPEND_TIME_ENTRY
 from ..index.index_reader import OFFSET_ENTRY, TIME_ENTRY, entries_end, index_entries
 from ..names import parse_segment_file
 from ..producers.producer_scan import ABORT, COMMIT, control_mark
-from .entry_rules import MAX_DECOMPRESSED_BYTES
 from .index_rules import (
     NAMES_OF_OFFSETS,
     NAMES_OF_TIMES,
@@ -30,7 +31,6 @@ from .index_rules import (
     block_rule,
     rise_rule,
 )
-from .log_reader import Stop, StoredEntry, read_log_file
 
 
 @value_class
@@ -101,7 +101,7 @@ class DumpedTimeBlock:
 
 
 @value_class
-class Remark:
+class DumpNote:
     """Bytes that are no entry."""
 
     position: int
@@ -116,7 +116,7 @@ Dumped = (
     | DumpedTimeEntry
     | DumpedAppendTime
     | DumpedTimeBlock
-    | Remark
+    | DumpNote
 )
 
 _INDEXES: Final = {
@@ -145,7 +145,7 @@ def _dump(
     files: Files, path: Path, kind: str, base_offset: int, named: bool, max_decompressed_bytes: int
 ) -> Iterator[Dumped]:
     if not named and kind != "log":
-        yield Remark(0, "the file's name has no base offset: offsets count from 0", False)
+        yield DumpNote(0, "the file's name has no base offset: offsets count from 0", False)
     with closing(files.open(path, read_only=True)) as file:
         if kind == "log":
             yield from _dump_log(file, max_decompressed_bytes)
@@ -162,17 +162,17 @@ def _dump_log(file: File, max_decompressed_bytes: int) -> Iterator[Dumped]:
     for item in read_log_file(file, size_bytes):
         if isinstance(item, Stop):
             left = size_bytes - item.position
-            yield Remark(item.position, f"{item.rule}; {left} bytes are not shown", True)
+            yield DumpNote(item.position, f"{item.rule}; {left} bytes are not shown", True)
         elif item.crc_ok:
             remark = None if isinstance(item.entry, Entry) else _no_message(item.data, item.entry)
             if remark is not None:
-                yield Remark(item.position, remark, False)
+                yield DumpNote(item.position, remark, False)
                 continue
             try:
                 for record in records(item.data, max_decompressed_bytes=max_decompressed_bytes):
                     yield _message(item, record)
             except HorologError as error:
-                yield Remark(item.position, error.message, True)
+                yield DumpNote(item.position, error.message, True)
         else:
             yield _as_stored(item)
 
@@ -189,11 +189,11 @@ def _dump_index(file: File, kind: str, base_offset: int) -> Iterator[Dumped]:
             yield DumpedTimeEntry(position, first, base_offset + second)
         rule = rise_rule(names, before, (first, second))
         if rule is not None:
-            yield Remark(position, rule, True)
+            yield DumpNote(position, rule, True)
         else:
             before = (first, second)
     if slots := (size_bytes - end) // entry.size:
-        yield Remark(end, f"{slots} slots of zeros, made ahead and never used", False)
+        yield DumpNote(end, f"{slots} slots of zeros, made ahead and never used", False)
     yield from _torn(size_bytes, entry)
 
 
@@ -204,15 +204,15 @@ def _dump_append_times(file: File, base_offset: int) -> Iterator[Dumped]:
         yield DumpedAppendTime(position, base_offset + relative, append_time_ms)
         rule = append_time_rule(relative, append_time_ms, last_relative, base_offset)
         if rule is not None:
-            yield Remark(position, rule, True)
+            yield DumpNote(position, rule, True)
         else:
             last_relative = relative
     yield from _torn(size_bytes, APPEND_TIME_ENTRY)
 
 
-def _torn(size_bytes: int, entry: Struct) -> Iterator[Remark]:
+def _torn(size_bytes: int, entry: Struct) -> Iterator[DumpNote]:
     if torn := size_bytes % entry.size:
-        yield Remark(size_bytes - torn, f"{torn} bytes of an entry of {entry.size}: torn", True)
+        yield DumpNote(size_bytes - torn, f"{torn} bytes of an entry of {entry.size}: torn", True)
 
 
 def _dump_time_map(time_map: bytes, base_offset: int) -> Iterator[Dumped]:
@@ -231,9 +231,9 @@ def _dump_time_map(time_map: bytes, base_offset: int) -> Iterator[Dumped]:
             )
             rule = block_rule(block)
             if rule is not None:
-                yield Remark(block.map_position, rule, True)
+                yield DumpNote(block.map_position, rule, True)
     except ValueError as error:
-        yield Remark(end, f"{error}; {len(time_map) - end} bytes are not shown", True)
+        yield DumpNote(end, f"{error}; {len(time_map) - end} bytes are not shown", True)
 
 
 def _message(item: StoredEntry, record: Record) -> DumpedMessage:

@@ -4,7 +4,7 @@
 data directory is held from before the plan is made until all is done, so that what was shown is
 what is repaired.
 
-The metadata log of a broker that is one of several ends where it is damaged: its records build on
+The metadata log of a cluster member ends where it is damaged: its records build on
 each other, and what it lacks then it copies from its leader. The topics file keeps in mind how far
 it reached, so that the broker is in doubt until it has done so.
 """
@@ -43,9 +43,9 @@ from ..events import Observer
 from ..files import Files
 from ..metadata.folder import METADATA_PARTITION, STATE_FILE
 from ..names import METADATA_FOLDER, folder_name, parse_folder_name
-from .quarantine import quarantine_file
+from ..quarantine import quarantine_file
 from .repair_partition import PartitionRepair
-from .repair_plan import KEPT, PartitionPlan, Step, plan_partition
+from .repair_plan import KEPT, PartitionPlan, RepairStep, plan_partition
 from .verify_metadata import STATE_LOST, check_state, is_metadata_folder
 from .verify_positions import check_positions
 
@@ -58,7 +58,7 @@ _STOP: Final = "stop that broker first"
 class RepairPlan:
     """All that a repair would do."""
 
-    directory_steps: list[Step] = field(default_factory=list)
+    directory_steps: list[RepairStep] = field(default_factory=list)
     """About the files of the data directory itself."""
     partitions: list[PartitionPlan] = field(default_factory=list)
     aside: list[Path] = field(default_factory=list)
@@ -70,7 +70,7 @@ class RepairPlan:
     """That of the metadata log, if there is one."""
 
     @property
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[RepairStep]:
         """Every step, in the order of the files."""
         yield from self.directory_steps
         if self.metadata is not None:
@@ -200,7 +200,9 @@ class Repair:
         if self._alone is None:
             plan.aside.append(path)
             action = f"set it aside ({KEPT}); {consequence}"
-            plan.directory_steps.append(Step(path, None, wrong, action, self._files.size(path)))
+            plan.directory_steps.append(
+                RepairStep(path, None, wrong, action, self._files.size(path))
+            )
 
     def _checkpoint(self, plan: RepairPlan, name: str) -> Offsets | None:
         assert self._root is not None
@@ -218,7 +220,7 @@ class Repair:
             if finding.error:
                 plan.positions = True
                 action = f"take the bad bytes out ({KEPT}), keep every commit that is whole"
-                step = Step(root / POSITIONS_FILE, finding.position, finding.rule, action)
+                step = RepairStep(root / POSITIONS_FILE, finding.position, finding.rule, action)
                 plan.directory_steps.append(step)
 
     def _look_at_metadata(self, plan: RepairPlan, root: Path) -> None:
@@ -230,7 +232,7 @@ class Repair:
         if not self._files.exists(folder):
             plan.missing.append(folder)
             action = "make an empty one; the next start asks the leader for what was in it"
-            step = Step(folder, None, "the metadata log has no folder", action)
+            step = RepairStep(folder, None, "the metadata log has no folder", action)
             plan.directory_steps.append(step)
 
     def _look_for_missing(self, plan: RepairPlan, root: Path) -> None:
@@ -243,7 +245,7 @@ class Repair:
                     plan.missing.append(path)
                     wrong = f"{TOPICS_FILE} has this partition, but its folder is not there"
                     action = "make an empty one; its messages, if it had any, are gone"
-                    plan.directory_steps.append(Step(path, None, wrong, action))
+                    plan.directory_steps.append(RepairStep(path, None, wrong, action))
 
     def _tell_past_end(self, plan: RepairPlan, partition: PartitionPlan) -> None:
         key, end_offset = partition.key, partition.end_offset
@@ -255,7 +257,7 @@ class Repair:
                 action = f"lower it to {end_offset}"
                 if name == LOG_START_OFFSETS:
                     action = "take it out: the log begins with its first segment"
-                partition.steps.append(Step(self._root / name, None, wrong, action))
+                partition.steps.append(RepairStep(self._root / name, None, wrong, action))
 
     def _checkpoints(self) -> Iterator[tuple[str, Offsets | None]]:
         """The checkpoint files, by name; `None` for the offsets of one that is not believed."""

@@ -14,18 +14,18 @@ from typing import Final
 from ...clock import Clock
 from ...config.topic import TopicSettings
 from ..directory.deletion import DeletionQueue
+from ..entries.log_survey import LogRun
 from ..events import Observer
 from ..files import File, Files, replace_file
 from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import SegmentChecksums, format_checksums, parse_checksums
-from ..log.segment import Segment
 from ..names import segment_bases
 from ..open_files import OpenFiles
-from ..producers.producer_budget import ProducerBudget
 from ..producers.producer_snapshots import newest_first
-from ..seams import Seams
-from .log_survey import LogRun
-from .quarantine import quarantine_bytes, quarantine_file
+from ..quarantine import quarantine_bytes, quarantine_file
+from ..seams import ProducerBudget, Seams
+from ..segment.index_loading import apply_scan, checksums_of, scan_segment
+from ..segment.segment import Segment
 from .repair_plan import PartitionPlan, SegmentPlan
 
 _BUILT_SUFFIX: Final = ".repair"
@@ -170,15 +170,15 @@ class PartitionRepair:
 
     def _rebuild_segment(self, segment: Segment, closed: bool) -> None:
         base_offset = segment.base_offset
-        scan = segment.scan_whole(gaps=True)
+        scan = scan_segment(segment, gaps=True)
         if not closed:
             segment.next_offset = scan.next_offset
-        segment.take_scan(scan, closed=True)
+        apply_scan(segment, scan, closed=True)
         old = self._checksums.pop(base_offset, None)
         append_times = None if old is None else old.append_times
         segment.append_times.recover(append_times, self._recovery_point, segment.next_offset)
         if segment.size_bytes:
-            self._checksums[base_offset] = segment.checksums()
+            self._checksums[base_offset] = checksums_of(segment)
         for path in segment.paths[1:]:
             if self._files.exists(path):
                 with closing(self._files.open(path)) as file:

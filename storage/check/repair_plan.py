@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import Final
 
 from ...values import value_class
+from ..entries.log_survey import LogRun
+from ..entries.salvage import OFFSETS_PER_BYTE
 from ..files import Files
 from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
-from ..index.index_checksums import end_offset, following_base
+from ..index.index_checksums import following_base
 from ..names import parse_segment_file, segment_bases
-from .entry_rules import last_reach
 from .findings import Finding, cannot_read
-from .log_survey import LogRun, LogSurvey
-from .salvage import OFFSETS_PER_BYTE
 from .verify_checksums import read_checksums
 from .verify_partition import PartitionCheck
+from .verify_segment import NeighbourSegments, survey_segment
 
 KEPT: Final = "kept beside it as .broken"
 
 
 @value_class
-class Step:
+class RepairStep:
     """One thing that a repair does, for people."""
 
     path: Path
@@ -67,7 +67,7 @@ class PartitionPlan:
     folder: Path
     key: tuple[str, int] | None
     """Topic and partition, when the folder's name tells them."""
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RepairStep] = field(default_factory=list)
     segments: list[SegmentPlan] = field(default_factory=list)
     """All segments, when a log is damaged; none when only derived files are."""
     aside: list[Path] = field(default_factory=list)
@@ -188,7 +188,7 @@ class _Planning:
         *,
         done: bool = True,
     ) -> None:
-        self._plan.steps.append(Step(path, position, wrong, action, removed_bytes, done))
+        self._plan.steps.append(RepairStep(path, position, wrong, action, removed_bytes, done))
 
     def _bases(self) -> list[int]:
         """The base offsets of the segments that there are."""
@@ -223,23 +223,17 @@ class _Planning:
         """Plan one segment; also how many bad bytes there are at its end."""
         path = self._folder / f"{base_offset:020d}.log"
         following = following_base(self._checksums, base_offset, limit)
+        around = NeighbourSegments(
+            self._gaps,
+            limit,
+            self._recovery_point,
+            self._checksums.get(base_offset),
+            self._clean,
+            following,
+        )
         with closing(self._files.open(path, read_only=True)) as file:
             size_bytes = file.size()
-            survey = LogSurvey(
-                file,
-                size_bytes,
-                next_offset=max(base_offset, due),
-                limit_offset=following,
-                gaps=self._gaps,
-                end_offset=end_offset(
-                    self._checksums.get(base_offset),
-                    size_bytes,
-                    following,
-                    self._recovery_point,
-                    clean=self._clean,
-                ),
-                reach=last_reach(base_offset, self._recovery_point if self._clean else None),
-            )
+            survey = survey_segment(file, size_bytes, base_offset, around, due=due)
             found = list(survey.runs())
         if self._ends_at_damage:
             found = self._up_to_damage(found, base_offset, due, size_bytes)

@@ -12,13 +12,14 @@ from zlib import crc32
 
 from ...protocol.errors import HorologError
 from ...protocol.records.kernel.terms import Problem
-from ..damage import Damage, damage_of
+from ..entries.damage import Damage, damage_of
+from ..entries.entry_check import EntryCheck
+from ..entries.segment_scan import LogScan, SegmentScan
 from ..files import File, Files
 from ..log.log import Log
 from ..log.recovery import check_end
-from ..log.segment import Segment
-from ..log.segment_scan import LogScan, SegmentScan
-from .entry_check import EntryCheck
+from ..read.segment_reading import visible_end
+from ..segment.segment import Segment
 
 OPENED_BYTES_MAX: Final = 16 << 20
 """A compressed message of formats 0 and 1 whose content is larger is believed when its CRC is
@@ -144,6 +145,6 @@ def _safe_end(log: Log, segment: Segment) -> int:
     if synced >= segment.next_offset:
         return segment.readable_bytes
     try:
-        return segment.visible_end(synced)
+        return visible_end(segment, synced)
     except (HorologError, OSError):
         return 0  # It is damaged, which is known now.

@@ -143,7 +143,7 @@ class _LogsCheck:
 
 
 class _MetadataCheck(_LogsCheck):
-    """The metadata log of a broker that is one of several: its offsets never jump."""
+    """The metadata log of a cluster member: its offsets never jump."""
 
     def run(self) -> Iterator[Finding]:
         yield from self._found

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
+from ..entries.log_reader import CHUNK_BYTES
 from ..files import Files
 from ..index.index_checksums import (
     FILE_NAME,
@@ -16,7 +17,6 @@ from ..index.index_checksums import (
     parse_checksums,
 )
 from .findings import Finding, cannot_read
-from .log_reader import CHUNK_BYTES
 from .verify_time_map import MADE_ANEW
 
 _REBUILT: Final = "nothing: the broker rebuilds the segment's indexes from its log"

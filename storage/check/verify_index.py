@@ -1,18 +1,23 @@
-"""Whether the entries of an index are true, found while its log is read from the front.
+"""Whether the entries of an index are true, found while its log is read from the front, and whether
+the append times of a segment can be true.
 
 Every entry must be true; how many there are does not matter. What true means is in the two
 classes. Entries that lie behind the place where the log could not be read on are not judged.
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from struct import Struct
+from typing import Final
 
-from ..files import File
-from ..index.index_file import RELATIVE_OFFSET_MAX
+from ..entries.log_reader import CHUNK_BYTES
+from ..files import File, Files
+from ..index.append_time_blocks import ENTRY
 from ..index.index_reader import OFFSET_ENTRY, TIME_ENTRY, entries_end, index_entries
+from ..names import RELATIVE_OFFSET_MAX
 from .findings import REBUILD, Finding
-from .index_rules import NAMES_OF_OFFSETS, NAMES_OF_TIMES, rise_rule
+from .index_rules import NAMES_OF_OFFSETS, NAMES_OF_TIMES, append_time_rule, rise_rule
 
 
 class _IndexCheck:
@@ -147,3 +152,50 @@ class TimeIndexCheck(_IndexCheck):
                     f"{self._largest_ms}",
                 )
             yield from self._advance()
+
+
+_DELETE_APPEND_TIMES: Final = (
+    "stop the broker and delete this file; the append times in it are unknown then"
+)
+_APPEND_TIMES_UNKNOWN: Final = "nothing: the next start keeps the entries before it"
+
+
+def check_append_times(
+    files: Files, path: Path, base_offset: int, end_offset: int, *, settled: bool
+) -> Iterator[Finding]:
+    """What is wrong with the append times of the segment from `base_offset` up to `end_offset`.
+
+    `settled` says that the segment was closed; else the last write may have been torn. Raises
+    `OSError`.
+    """
+    with closing(files.open(path, read_only=True)) as file:
+        size_bytes = file.size()
+        torn = size_bytes % ENTRY.size
+        step = CHUNK_BYTES - CHUNK_BYTES % ENTRY.size
+        last = -1
+        for start in range(0, size_bytes - torn, step):
+            data = file.pread(min(step, size_bytes - torn - start), start)
+            for number, (relative, timestamp_ms) in enumerate(
+                ENTRY.iter_unpack(data[: len(data) - len(data) % ENTRY.size])
+            ):
+                rule = _append_time_rule(relative, timestamp_ms, last, base_offset, end_offset)
+                if rule is not None:
+                    advice = _DELETE_APPEND_TIMES if settled else _APPEND_TIMES_UNKNOWN
+                    position = start + number * ENTRY.size
+                    yield Finding(path, position, rule, advice, error=settled)
+                    return
+                last = relative
+    if torn:
+        rule = f"the file ends inside an entry: {size_bytes} bytes are no multiple of {ENTRY.size}"
+        advice = _DELETE_APPEND_TIMES if settled else _APPEND_TIMES_UNKNOWN
+        yield Finding(path, size_bytes - torn, rule, advice, error=settled)
+
+
+def _append_time_rule(
+    relative: int, timestamp_ms: int, last: int, base_offset: int, end_offset: int
+) -> str | None:
+    """The rule that an entry breaks, in words."""
+    rule = append_time_rule(relative, timestamp_ms, last, base_offset)
+    if rule is None and base_offset + relative >= end_offset:
+        return f"offset {base_offset + relative} is past the segment's end, {end_offset}"
+    return rule

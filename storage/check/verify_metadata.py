@@ -1,4 +1,4 @@
-"""The metadata log of a broker that is one of several: its folder, and its stored state."""
+"""The metadata log of a cluster member: its folder and its stored state."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -7,12 +7,12 @@ from typing import Final
 from ..files import Files
 from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import following_base
+from ..log.epoch_history import MalformedEpochs, decode_epochs
 from ..names import LEADER_EPOCHS, is_deleted_folder_name, parse_segment_file
 from ..producers.producer_snapshots import parse_snapshot_name
-from ..replica.epoch_history import MalformedEpochs, decode_epochs
 from .findings import NOTHING, REPAIR, Finding, cannot_read, limited
 from .verify_checksums import read_checksums
-from .verify_segment import SegmentCheck, Surroundings
+from .verify_segment import NeighbourSegments, SegmentCheck
 
 _COPIED_ANEW: Final = (
     "nothing on a broker that is alone; as one of several it copies this partition anew"
@@ -64,7 +64,7 @@ class PartitionCheck:
                 self._files,
                 self._directory,
                 base_offset,
-                Surroundings(
+                NeighbourSegments(
                     self._gaps,
                     following,
                     self._recovery_point,

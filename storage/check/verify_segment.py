@@ -6,22 +6,21 @@ from pathlib import Path
 
 from ...protocol.records.layout import BATCH_MAGIC
 from ...values import value_class
+from ..entries.entry_check import CheckedEntry, EntryCheck
+from ..entries.entry_rules import jumps_rule, last_reach
+from ..entries.log_reader import Stop, StoredEntry, read_log_file
+from ..entries.log_survey import LogRun, LogSurvey
 from ..files import File, Files
 from ..index.index_checksums import SegmentChecksums, end_offset
-from .entry_check import CheckedEntry, EntryCheck
-from .entry_rules import jumps_rule, last_reach
 from .findings import KEPT_AS_IT_IS, NOTHING, REPAIR, TORN, Finding, cannot_read
-from .log_reader import Stop, StoredEntry, read_log_file
-from .log_survey import LogRun, LogSurvey
-from .verify_append_times import check_append_times
 from .verify_checksums import check_checksums
-from .verify_index import OffsetIndexCheck, TimeIndexCheck
+from .verify_index import OffsetIndexCheck, TimeIndexCheck, check_append_times
 from .verify_time_map import TimeMapCheck
 
 
 @value_class
-class Surroundings:
-    """What the check of a segment needs of the partition."""
+class NeighbourSegments:
+    """What the check of a segment has to know of its partition."""
 
     gaps: bool
     """Whether offsets may jump."""
@@ -35,6 +34,30 @@ class Surroundings:
     """Whether the log was stopped cleanly."""
     limit_offset: int | None = None
     """Where the next segment begins, or began should it be gone."""
+
+
+def survey_segment(
+    log: File,
+    log_bytes: int,
+    base_offset: int,
+    around: NeighbourSegments,
+    *,
+    due: int | None = None,
+) -> LogSurvey:
+    """The walk over one segment, so that check and repair see the same good and bad runs.
+
+    `due` is where the segment before it ends, if the walk is to begin there.
+    """
+    following, point = around.limit_offset, around.recovery_point
+    return LogSurvey(
+        log,
+        log_bytes,
+        next_offset=base_offset if due is None else max(base_offset, due),
+        limit_offset=following,
+        gaps=around.gaps,
+        end_offset=end_offset(around.checksums, log_bytes, following, point, clean=around.clean),
+        reach=last_reach(base_offset, point if around.clean else None),
+    )
 
 
 @value_class
@@ -79,7 +102,7 @@ class SegmentCheck:
     """One pass over a segment. `next_offset` and `complete` are right once `run` is exhausted."""
 
     def __init__(
-        self, files: Files, directory: Path, base_offset: int, surroundings: Surroundings
+        self, files: Files, directory: Path, base_offset: int, surroundings: NeighbourSegments
     ) -> None:
         stem = f"{base_offset:020d}"
         self._files = files
@@ -154,7 +177,9 @@ class SegmentCheck:
         self.complete = True
         damaged = False
         begins = True
-        for found in self._survey(log, log_bytes).entries_and_runs():
+        for found in survey_segment(
+            log, log_bytes, self._base_offset, self._around
+        ).entries_and_runs():
             if not self.complete:
                 if isinstance(found, LogRun):
                     yield self._behind(found)
@@ -194,17 +219,17 @@ class SegmentCheck:
                 self.complete = False
                 return
             check = EntryCheck(self.next_offset, gaps=self._around.gaps, deep=True)
-            inside = check.look(item)
+            inside = check.check_alone(item)
             if inside.rule is not None and item.position > run.start:
                 yield self._in_log(item.position, inside.rule)
             yield from self._pass(CheckedEntry(item, inside), derived, good=False)
 
     def _pass(self, checked: CheckedEntry, derived: _Derived, *, good: bool) -> Iterator[Finding]:
         yield from derived.passed(checked, self.next_offset - 1, good=good)
-        self._note_format(checked.stored)
+        self._record_format(checked.stored)
         self.next_offset = checked.stored.last_offset + 1
 
-    def _note_format(self, item: StoredEntry) -> None:
+    def _record_format(self, item: StoredEntry) -> None:
         magic = item.magic
         if not self._magic_changes or self._magic_changes[-1][1] != magic:
             self._magic_changes.append((item.position, magic))
@@ -226,21 +251,6 @@ class SegmentCheck:
                 end_offset,
                 settled=self._settled,
             )
-
-    def _survey(self, log: File, log_bytes: int) -> LogSurvey:
-        around = self._around
-        following, point = around.limit_offset, around.recovery_point
-        return LogSurvey(
-            log,
-            log_bytes,
-            next_offset=self._base_offset,
-            limit_offset=following,
-            gaps=around.gaps,
-            end_offset=end_offset(
-                around.checksums, log_bytes, following, point, clean=around.clean
-            ),
-            reach=last_reach(self._base_offset, point if around.clean else None),
-        )
 
     def _behind(self, stretch: LogRun) -> Finding:
         """A stretch behind the place where the log could not be read on."""

@@ -17,12 +17,12 @@ from ...protocol.errors import HorologError
 from ...protocol.records.columns import read_columns
 from ...protocol.records.kernel.reference.times import MapBlock, time_map_blocks
 from ...protocol.records.layout import NO_TIMESTAMP
+from ..entries.entry_rules import MAX_DECOMPRESSED_BYTES
+from ..entries.log_reader import CHUNK_BYTES, StoredEntry
 from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import TimeMapChecksum
-from .entry_rules import MAX_DECOMPRESSED_BYTES
 from .findings import REBUILD, Finding
 from .index_rules import NO_BYTES, spans_rule
-from .log_reader import CHUNK_BYTES, StoredEntry
 
 MADE_ANEW: Final = "nothing: it is made anew from the log when a window of time is asked for"
 

@@ -10,12 +10,10 @@ from ...config.broker import BrokerSettings
 from ...protocol.errors import StorageError
 from ..events import Observer
 from ..files import Files, make_directory_safely
-from ..index.index_cache import IndexCache
 from ..names import METADATA_FOLDER
-from ..open_files import OpenFiles
-from ..producers.producer_budget import ProducerBudget
+from ..open_files import IndexCache, OpenFiles
 from ..producers.producer_ids import ProducerIds
-from ..seams import Seams
+from ..seams import ProducerBudget, Seams
 from .checkpoints import Checkpoints
 from .clean_shutdown import take_marker
 from .deletion import DeletionQueue
@@ -39,7 +37,7 @@ def open_directory(
     """Open the data directory, making it when it is missing.
 
     `replicated` is for a broker that is one of several: every log is opened as a follower's,
-    with its high watermark where it was last or at the log start (`Log.replica`).
+    with its high watermark where it was last or at the log start (`Replica`).
     Raises `StorageError` when another process holds it, when a later version wrote it, or when
     it cannot be read and written; nothing is held then. A log that cannot be opened does not
     raise: it answers its error to each request.

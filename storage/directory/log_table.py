@@ -14,10 +14,10 @@ from typing import Final
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import HorologError, InvalidConfig, StorageError
+from ..entries.segment_scan import Progress
 from ..files import RETRIABLE_ERRORS
 from ..log.log import Log
 from ..log.log_opening import open_log
-from ..log.segment_scan import Progress
 from ..names import folder_name
 from ..seams import Seams
 from .checkpoints import Offsets

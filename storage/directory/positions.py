@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from ...protocol.errors import StorageError
-from ..check.quarantine import quarantine_bytes
 from ..events import Observer
 from ..files import NO_HANDLES, RETRIABLE_ERRORS, File, Files, replace_file, replacing
+from ..quarantine import quarantine_bytes
 from .position_reading import MAX_POSITIONS, PositionReading
 from .position_records import (
     COMMIT,

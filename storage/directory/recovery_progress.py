@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Final
 
 from ...clock import Clock
+from ..entries.segment_scan import Progress
 from ..events import Observer
 from ..files import Files
-from ..log.segment_scan import Progress
 from ..names import parse_segment_file
 
 REPORT_SECONDS: Final = 5.0

@@ -15,9 +15,9 @@ from random import Random
 from typing import Final, TypeVar
 
 from ...protocol.errors import StorageError
-from ..disk_room import DiskRoom
 from ..events import Observer
 from ..files import Files
+from ..seams import DiskRoom
 
 RESERVE_FILE: Final = "disk-reserve"
 

@@ -15,13 +15,13 @@ from typing import Final
 from ...protocol.errors import StorageError, TopicAlreadyExists
 from ..names import BROKEN_SUFFIX, folder_name
 from ..seams import Seams
+from ..stepped_change import SteppedChange, Steps, Work
 from .checkpoints import Checkpoints
 from .log_table import LogTable
 from .positions import Positions
 from .random_ids import random_id
 from .reserve import Reserve
 from .startup import rename_deleted
-from .stepped_change import SteppedChange, Steps, Work
 from .topic_registry import TopicRegistry
 from .topics import TopicEntry
 

@@ -29,10 +29,10 @@ from zlib import crc32
 from ...protocol.records.kernel import append_entries
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..files import NO_HANDLES, File
+from ..names import RELATIVE_OFFSET_MAX
 from ..seams import Seams
 from .append_time_blocks import BLOCK_ENTRIES, ENTRY, Blocks
 from .index_checksums import AppendTimesChecksum
-from .index_file import RELATIVE_OFFSET_MAX
 
 STEP_ENTRIES: Final = 8 * BLOCK_ENTRIES
 """How many entries are read at a time where a whole file is."""

@@ -16,15 +16,11 @@ from typing import ClassVar, Final
 from zlib import crc32
 
 from ..files import NO_HANDLES, Files
-from ..open_files import OpenFiles
-from .index_cache import IndexCache
+from ..open_files import IndexCache, OpenFiles
 from .stored_column import StoredFile
 
 _KEPT_BYTES: Final = 512
 """So many bytes of an index stay in memory: small segments are many."""
-
-RELATIVE_OFFSET_MAX = 2**31 - 1
-"""Largest distance of an offset from its segment's base offset that an entry can hold."""
 
 
 def numbers_of(data: bytes) -> "array[int]":
@@ -112,7 +108,7 @@ class IndexFile(ABC):
     def _read_from(self, stored: StoredFile) -> None:
         """Give up the mirror for columns of a file."""
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Keep the entries of a closed segment out of memory from now on, if they are many.
 
         Whatever changes them takes them back. Those that the file lacks stay.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
-from ..check.log_reader import CHUNK_BYTES
+from ..entries.log_reader import CHUNK_BYTES
 from ..files import File
 
 OFFSET_ENTRY: Final = Struct(">ii")

@@ -7,8 +7,7 @@ from itertools import count as counted
 from struct import Struct
 from typing import Final, Union, overload
 
-from ..open_files import OpenFiles
-from .index_cache import IndexCache
+from ..open_files import IndexCache, OpenFiles
 
 CHUNK_ENTRIES: Final = 512
 """Entries that are read together: 4 or 6 KiB."""
@@ -101,7 +100,7 @@ class StoredColumn(Sequence[int]):
         return (low - 1) * CHUNK_ENTRIES + self._search_chunk(low - 1, limit) if low else 0
 
     def _search_chunk(self, chunk: int, limit: int) -> int:
-        """How many numbers at the begin of a chunk are `limit` or less."""
+        """How many numbers at the start of a chunk are `limit` or less."""
         data, size, at = self._file.chunk(chunk), self._entry_bytes, self._at
         number_at = self._number.unpack_from
         low, high = 0, len(data) // size

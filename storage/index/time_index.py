@@ -14,9 +14,9 @@ import sys
 from array import array
 from pathlib import Path
 
-from ..open_files import OpenFiles
-from .index_cache import IndexCache
-from .index_file import RELATIVE_OFFSET_MAX, IndexFile, bytes_of, numbers_of
+from ..names import RELATIVE_OFFSET_MAX
+from ..open_files import IndexCache, OpenFiles
+from .index_file import IndexFile, bytes_of, numbers_of
 from .stored_column import StoredColumn, StoredFile, bisect_left, bisect_right
 
 _LOW, _HIGH = (0, 1) if sys.byteorder == "little" else (1, 0)

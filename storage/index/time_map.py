@@ -2,7 +2,7 @@
 
 The file is a row of blocks, as `protocol/records/kernel/reference/times.py` writes them. A block is
 whole entries of the log, of `BLOCK_BYTES` or a little more, or of what was appended at once; blocks
-follow each other from the begin of the log. Each says in which spans of time its messages are, and
+follow each other from the start of the log. Each says in which spans of time its messages are, and
 how many in each, so that a few early or late messages make no block look like one of days.
 
 The map is derived data and may end before the log does: what is behind it is read where it matters.
@@ -129,7 +129,7 @@ class TimeMap:
         """Where the last of them ended."""
 
     def begin(self) -> None:
-        """Note appends from the begin of an empty log on."""
+        """Note appends from the start of an empty log on."""
         self.discard()
         self.makes = True
 
@@ -167,10 +167,10 @@ class TimeMap:
             self._noted.frombytes(times[0])
             self.since_bytes = times[3]
         elif isinstance(times, tuple) and len(times) == 3 and times[1] - times[0] <= CLOSE_MS:
-            self._note_row(size_bytes, next_offset, times)
+            self._record_row(size_bytes, next_offset, times)
         elif isinstance(times, bytes):
-            self._note_rows(times, next_offset)
-        elif not self._note_entries(data):
+            self._record_rows(times, next_offset)
+        elif not self._record_entries(data):
             self._end_early()
             return
         self._noted_bytes, self._noted_offset = position + size_bytes, next_offset
@@ -182,11 +182,11 @@ class TimeMap:
         ):
             self._end_blocks()
 
-    def _note_row(self, size_bytes: int, next_offset: int, times: SetTimes) -> None:
+    def _record_row(self, size_bytes: int, next_offset: int, times: SetTimes) -> None:
         self._noted.extend((size_bytes, next_offset - self._noted_offset, *times, 1))
         self._pass((size_bytes,))
 
-    def _note_entries(self, data: Buffer) -> bool:
+    def _record_entries(self, data: Buffer) -> bool:
         """Look at the times of the messages in `data`; whether that could be done for all."""
         rows, end, _, self.since_bytes = entry_spans(
             data,
@@ -201,7 +201,7 @@ class TimeMap:
         self._noted.frombytes(rows)
         return True
 
-    def _note_rows(self, data: bytes, next_offset: int) -> None:
+    def _record_rows(self, data: bytes, next_offset: int) -> None:
         rows = array("q", data)
         # Offsets that are missing in front of an append belong to its first piece.
         first = next(at for at in range(1, len(rows), ROW_NUMBERS) if rows[at])

@@ -11,7 +11,7 @@ from ...protocol.records.columns import Columns, read_columns
 from ...protocol.records.kernel import entry_spans, time_blocks, time_spans, walk
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import ENTRY_OVERHEAD, SIZE_AT
-from ..damage import unopenable_batch
+from ..entries.damage import unopenable_batch
 from ..files import File, Files
 from .time_map import BLOCK_BYTES, ROW_NUMBERS
 
@@ -21,7 +21,7 @@ _PIECE_BYTES: Final = 256 << 10
 """What is read at once for a map: it is still in the processor's cache when it is looked at."""
 
 
-class Unreadable(Exception):
+class UnreadableTimes(Exception):
     """There are no good entries at a position of a log."""
 
     def __init__(self, position: int) -> None:
@@ -44,7 +44,7 @@ class StoredTimes:
     def pieces(self, start: int, end: int) -> Iterator[tuple[int, memoryview]]:
         """The entries from one position to another, with the position of the first of each piece.
 
-        Raises `OSError` and `Unreadable`.
+        Raises `OSError` and `UnreadableTimes`.
         """
         with closing(self.open()) as file:
             position, wanted = start, _READ_BYTES
@@ -59,13 +59,13 @@ class StoredTimes:
                 elif found.problem is Problem.PARTIAL and len(data) == wanted < end - position:
                     wanted *= 2
                     continue
-                raise Unreadable(position)
+                raise UnreadableTimes(position)
 
     def columns(self, data: memoryview, position: int) -> Iterator[Columns]:
         """Offsets and times of the messages of entries, which lie at `position`.
 
-        Raises `Unreadable` for entries that are not good, and `CorruptMessage` for batches that
-        were written such that they cannot be opened.
+        Raises `UnreadableTimes` for entries that are not good, and `CorruptMessage` for batches
+        that were written such that they cannot be opened.
         """
         try:
             yield from read_columns(
@@ -73,7 +73,7 @@ class StoredTimes:
             )
         except CorruptMessage as error:
             written = unopenable_batch(self._path, position, data, error)
-            raise written or Unreadable(position) from error
+            raise written or UnreadableTimes(position) from error
 
     def rows(self, entry: memoryview, position: int, offsets: int) -> bytes:
         """Rows (`time_spans`) of the messages of the entry at `position`, which takes so many
@@ -84,7 +84,7 @@ class StoredTimes:
         except ValueError as error:
             lie = CorruptMessage("it holds more messages than it has offsets")
             written = None if offsets <= 0 else unopenable_batch(self._path, position, entry, lie)
-            raise written or Unreadable(position) from error
+            raise written or UnreadableTimes(position) from error
 
 
 class TimeMapping:
@@ -116,7 +116,7 @@ class TimeMapping:
         try:
             with closing(self._stored.open()) as file:
                 self._map(file)
-        except Unreadable as error:
+        except UnreadableTimes as error:
             self.unreadable_at = error.position
         except (OSError, HorologError, MemoryError) as error:
             self.error = error
@@ -135,7 +135,7 @@ class TimeMapping:
             elif len(data) == wanted < self._end - position:
                 wanted *= 2
             else:
-                raise Unreadable(position)
+                raise UnreadableTimes(position)
 
     def _take(self, data: bytes, position: int) -> None:
         """Note the times of the whole entries in `data`, which is at `position` of the log."""

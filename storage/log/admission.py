@@ -1,10 +1,40 @@
-"""What was sent becomes what is stored: checked, stamped, converted, with its offsets.
+"""Admission: what producers sent becomes what is stored, checked, stamped, converted, with offsets.
 
 A set is taken whole or refused whole, with neither clock nor disk. Most sets are stored as they
-came, with offsets (and the append time of a wrapper) written in place; a set that cannot be is
-rebuilt (`rebuilding`). The usual ones do not get here: the kernel admits many of them in one walk
-(`usual_admission`) and stops at the first that needs more, which is then admitted here.
+were sent, with offsets and append times written in place. The fast path (`admit_fast`) takes many
+of those in one walk of the kernel and stops at the first set that needs more. `admit` takes one set
+of any kind and builds anew what cannot be stored as it was sent (`admitted.rebuild`).
+
+**Every place where a time is stamped**, in a message or beside it:
+
+| What | Where | Time |
+|---|---|---|
+| choice of the append time | `Appender._next_stamp` | the clock, never below the last stamp |
+| sets of the fast path | `admit_fast` (kernel `take_unchanged`) | append time |
+| v1 messages stored as sent | `_admit_plain` (kernel `stamp`) | append time in each |
+| wrapper stored as sent | `_admit_compressed` | append time, or the largest inside |
+| batch stored as sent | `_set_times` | append time, or the largest inside |
+| v0 and v1 messages built anew | `_joined`, called by `rebuild` | append time in each of v1 |
+| wrapper built anew | `rebuild` | append time, or the largest inside |
+| batch built anew | `_finished`, called by `rebuild` | append time, or the largest inside |
+| set admitted in a thread | `give_append_time`, called by `Appender._give_append_time` | append time |
+| record of the metadata log | `MetadataLog.append` | CreateTime, by the leader's clock |
+| `.appendtime` of a segment | `Segment.commit` | append time, else the clock |
+| `.appendtime` of a follower | `Segment.commit` | those of the leader's file |
+| file of the time index | `Segment.keep_creation_time` | when the segment was created |
+| files of a follower | `Following._take_file_times` | those of the leader's files |
+| log file that repair writes anew | `PartitionRepair._rewrite` | that of the old file |
+
+The append time goes into messages on LogAppendTime topics only, into v1 and v2, with bit 3 of the
+attributes; v0 has no place for it. On CreateTime topics the producer's times stay (a time that the
+topic does not accept refuses the set, see `timestamp_range`); only a wrapper or batch that names
+another largest time than its messages have is corrected. A follower stores the leader's bytes,
+recovery and repair keep or remove whole entries, and a conversion for an old reader changes nothing
+that is stored: none of them stamps a message.
 """
+
+from collections.abc import Sequence
+from typing import Final
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import (
@@ -12,31 +42,177 @@ from ...protocol.errors import (
     InvalidRecord,
     InvalidRequest,
     UnsupportedForMessageFormat,
+    UnsupportedVersion,
 )
+from ...protocol.records.batches.batch import CheckedBatch, check_batch, set_times_in_place
 from ...protocol.records.codecs.codec import open_sent
-from ...protocol.records.kernel import Walk, stamp, walk
+from ...protocol.records.kernel import (
+    Walk,
+    gather_records,
+    producer_numbers,
+    stamp,
+    take_unchanged,
+    time_spans,
+    walk,
+)
 from ...protocol.records.kernel.terms import Offsets, Problem
 from ...protocol.records.latency import LatencyCounts
-from ...protocol.records.layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, Codec
+from ...protocol.records.layout import (
+    BATCH_MAGIC,
+    ENTRY_OVERHEAD,
+    MAGIC_AT,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    Codec,
+)
 from ...protocol.records.messages.conversion import runs
 from ...protocol.records.messages.message import Entry, entries
 from ...protocol.records.messages.sets import set_append_time, set_offset, set_timestamp
 from ...protocol.records.problems import problem_error, without_key
+from ...values import value_class
 from ..files import Buffer
-from ..index.time_map import SetTimes
-from .admitted import LAST_FIRST_OFFSET, Admitted, LogEnd, check_entry_size, finished
-from .appended import Conversion
-from .batch_admission import SentBatches, batch_spans, check_batches, is_kept, set_times
-from .rebuilding import NOT_NUMBERED, Form, Part, rebuild, rebuild_batches
-from .set_times import is_spread, joined_times, set_times_of, wrapper_spans
-from .timestamp_range import check_timestamps
+from ..index.time_map import BLOCK_BYTES, CLOSE_MS, SetTimes
+from ..producers.producer_runs import producer_runs, sets_in_turn
+from ..producers.producer_states import ProducerStates
+from ..segment.segment import Segment
+from .admitted import (
+    LAST_FIRST_OFFSET,
+    NOT_NUMBERED,
+    Admitted,
+    AppendTarget,
+    Conversion,
+    Numbered,
+    SentPart,
+    StoredForm,
+    batch_times,
+    check_entry_size,
+    finished,
+    is_spread,
+    joined_times,
+    rebuild,
+    rebuild_batches,
+    set_times_of,
+    wrapper_spans,
+)
+from .timestamp_range import accepted_range, check_batch_timestamps, check_timestamps
 
-_PLAIN = 1 << Codec.NONE
-_ALL_V1 = 1 << 1
-_BATCHES = 1 << BATCH_MAGIC
+OPENED_BYTES: Final = 256 * 1024
+"""What the event loop decompresses of one set, at most: a quarter of a millisecond's work."""
+
+LARGE_SET_BYTES: Final = 8 * 1024 * 1024
+"""To walk over a larger set takes milliseconds, whatever is in it."""
+
+_SMALL_BYTES: Final = 8 * 1024
+_PLAIN_BYTES: Final = 256 * 1024
+_COMPRESSED_BYTES: Final = 128 * 1024
+_BATCHES_MAX: Final = 128
+"""Outside of the fast path each takes some microseconds."""
+
+_PLAIN: Final = 1 << Codec.NONE
+_ALL_V1: Final = 1 << 1
+_BATCHES: Final = 1 << BATCH_MAGIC
+_KEPT: Final = ("producer", "uncompressed")
 
 
-def admit(record_set: Buffer, settings: TopicSettings, target: LogEnd) -> Admitted | None:
+def takes_long(record_set: Buffer, settings: TopicSettings) -> bool:
+    """Whether `admit` would hold up the event loop with a set, even if the set holds no more than
+    `OPENED_BYTES` when it is opened."""
+    size = len(record_set)
+    if size <= _SMALL_BYTES:
+        return False
+    if size > _PLAIN_BYTES:
+        return True
+    if size <= _COMPRESSED_BYTES and record_set[MAGIC_AT] != BATCH_MAGIC:
+        return False  # Batches behind a message are refused, not opened.
+    found = walk(record_set, 0, size, check_crc=False)
+    is_plain = not found.codecs & ~_PLAIN and settings.compression_type in _KEPT
+    return found.batches > _BATCHES_MAX or not (is_plain or size <= _COMPRESSED_BYTES)
+
+
+def admit_fast(
+    record_sets: Sequence[Buffer],
+    settings: TopicSettings,
+    active: Segment,
+    states: ProducerStates,
+    now_ms: int,
+) -> Admitted | None:
+    """The fast path: the first sets as `active` stores them, up to one that cannot be stored as it
+    was sent or for which a new segment may be due; `None` if that is the first.
+
+    `states` are the producers of the log. `now_ms` is the append time. A single set that is
+    writable is changed in place; the bytes of several sets are copied.
+    """
+    formats = settings.kept_formats
+    if not (formats and active.size_bytes and active.next_offset <= LAST_FIRST_OFFSET):
+        return None
+    stamp_ms = now_ms if settings.stamps_append_time else NO_TIMESTAMP
+    latest_ms = active.latest_time_ms(settings.segment_ms, now_ms)
+    if stamp_ms > latest_ms:
+        return None
+    lowest_ms = 0
+    if settings.limits_times:
+        earliest_ms, limit_ms = accepted_range(settings, now_ms)
+        lowest_ms = max(earliest_ms or 0, 0)
+        latest_ms = latest_ms if limit_ms is None else min(limit_ms, latest_ms)
+    sets = list(record_sets)
+    formats_before = active.magic_changes
+    numbered = producer_numbers(sets)
+    if numbered:
+        due = sets_in_turn(numbered, states)
+        if due < len(numbered):
+            del sets[numbered[due][0] :]
+    found = take_unchanged(
+        sets,
+        base_offset=active.next_offset,
+        now_ms=now_ms,
+        magics=formats,
+        append_time_ms=stamp_ms,
+        lowest_ms=lowest_ms,
+        highest_ms=latest_ms,
+        entry_max_bytes=settings.max_message_bytes,
+        room_bytes=settings.segment_bytes - active.size_bytes,
+        marks_max=min(active.offset_index.room, active.time_index.room),
+        interval_bytes=settings.index_interval_bytes,
+        since_bytes=active.since_bytes,
+        largest_ms=active.largest[0],
+        magic=formats_before[-1][1] if formats_before else -1,
+        segment_offset=active.base_offset,
+        segment_position=active.size_bytes,
+        close_ms=CLOSE_MS,
+        block_bytes=BLOCK_BYTES if active.time_map.makes else 0,
+        block_since_bytes=active.time_map.since_bytes,
+        keyed=settings.compacts,
+    )
+    if found is None:
+        return None
+    offsets = found.first_offsets
+    assert found.latency is not None
+    return Admitted(
+        found.data,
+        found,
+        offsets,
+        found.last_offset,
+        stamp_ms,
+        found.latency,
+        runs=producer_runs(numbered, offsets, stamp_ms) if numbered else (),
+        fits=True,
+        spans=found.spans or b"",
+        times=None if found.spans else set_times_of(found),
+    )
+
+
+@value_class
+class _CheckedBatches:
+    """The batches of a set, checked."""
+
+    batches: list[tuple[int, CheckedBatch]]
+    """Where each begins, and what is in it."""
+    latency: LatencyCounts
+    numbered: Numbered | None
+    times: SetTimes | None
+
+
+def admit(record_set: Buffer, settings: TopicSettings, target: AppendTarget) -> Admitted | None:
     """Check `record_set` and give it the form in which it is stored; `None` if it is empty.
 
     A buffer that is writable is changed in place, also when the set is refused. An incomplete
@@ -80,7 +256,7 @@ def admit(record_set: Buffer, settings: TopicSettings, target: LogEnd) -> Admitt
 
 
 def _admit_plain(
-    data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: LogEnd
+    data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: AppendTarget
 ) -> Admitted:
     """A set without wrappers that the topic does not want compressed either."""
     check_timestamps(data, found, settings, target.now_ms)
@@ -102,34 +278,34 @@ def _admit_plain(
         admitted = finished(stored, found.count, _latency(found), settings, target)
         admitted.times = set_times_of(found)
         return admitted
-    part = Part(data, found.end, found.count, found.max_timestamp_ms)
+    part = SentPart(data, found.end, found.count, found.max_timestamp_ms)
     return _rebuilt([part], found, Codec.NONE, _latency(found), settings, target)
 
 
 def _admit_batches(
-    data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: LogEnd
+    data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: AppendTarget
 ) -> Admitted:
     """A set of record batches."""
     if found.magics != _BATCHES:
         raise InvalidRecord("the set has record batches and messages of an older format in it")
     budget_bytes = target.budget_bytes(settings)
-    sent = check_batches(data, found.end, settings, target.now_ms, budget_bytes)
-    if settings.format_magic not in (None, BATCH_MAGIC) or not is_kept(sent, settings):
+    sent = _check_batches(data, found.end, settings, target.now_ms, budget_bytes)
+    if settings.format_magic not in (None, BATCH_MAGIC) or not _is_kept(sent, settings):
         return _rebuilt_batches(sent, found, settings, target)
     stored = memoryview(data)[: found.end]
-    if set_times(stored, sent, settings, target.stamp_ms):
+    if _set_times(stored, sent, settings, target.stamp_ms):
         admitted = finished(stored, found.count, sent.latency, settings, target)
     else:
         first, last = (found.first_offset,), found.last_offset
         admitted = Admitted(stored, found, first, last, NO_TIMESTAMP, sent.latency)
     admitted.numbered = sent.numbered
     admitted.times = sent.times
-    admitted.spans = batch_spans(sent)
+    admitted.spans = _batch_spans(sent)
     return admitted
 
 
 def _rebuilt_batches(
-    sent: SentBatches, found: Walk, settings: TopicSettings, target: LogEnd
+    sent: _CheckedBatches, found: Walk, settings: TopicSettings, target: AppendTarget
 ) -> Admitted:
     """Batches in another format, or compressed in another way."""
     began = target.stopwatch()
@@ -141,7 +317,7 @@ def _rebuilt_batches(
             f"(message.format.version = {settings.message_format_version}): produce with "
             "enable.idempotence=false, or set the topic's format to producer"
         )
-    form = Form(
+    form = StoredForm(
         magic,
         _target_codec(settings, Codec(found.last_codec), magic),
         target.next_offset,
@@ -198,10 +374,10 @@ def _shortened(data: bytearray | memoryview, end: int) -> bytearray | memoryview
 
 
 def _admit_compressed(
-    data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: LogEnd
+    data: bytearray | memoryview, found: Walk, settings: TopicSettings, target: AppendTarget
 ) -> Admitted:
     """A set with wrappers in it, or one that the topic wants compressed."""
-    parts: list[Part] = []
+    parts: list[SentPart] = []
     times: list[SetTimes | None] = []
     latency = LatencyCounts()
     keeps_payload = False
@@ -221,7 +397,7 @@ def _admit_compressed(
         check_timestamps(inner, walked, settings, target.now_ms, wrapper)
         latency.add(_latency(walked))
         times.append(set_times_of(walked, wrapper))
-        parts.append(Part(inner, walked.end, walked.count, walked.max_timestamp_ms))
+        parts.append(SentPart(inner, walked.end, walked.count, walked.max_timestamp_ms))
     codec = _target_codec(settings, Codec(found.last_codec), settings.format_magic)
     as_sent = found.count == 1 and found.magics == _ALL_V1 and found.last_codec == codec
     if not (as_sent and keeps_payload and settings.format_magic in (None, 1)):
@@ -244,16 +420,16 @@ def _admit_compressed(
 
 
 def _rebuilt(
-    parts: list[Part],
+    parts: list[SentPart],
     found: Walk,
     codec: Codec,
     latency: LatencyCounts,
     settings: TopicSettings,
-    target: LogEnd,
+    target: AppendTarget,
 ) -> Admitted:
     """The set that `found` is the walk over and `parts` the content of, built anew."""
     began = target.stopwatch()
-    form = Form(
+    form = StoredForm(
         _target_magic(settings, codec, found.magics),
         codec,
         target.next_offset,
@@ -332,3 +508,104 @@ def give_append_time(admitted: Admitted, stamp_ms: int) -> None:
         set_append_time(stored, 0, len(stored) - ENTRY_OVERHEAD, stamp_ms)
     elif found.magics in (_ALL_V1, _BATCHES):
         stamp(stored, 0, len(stored), stamp_ms)
+
+
+def _check_batches(
+    data: bytearray | memoryview,
+    end: int,
+    settings: TopicSettings,
+    now_ms: int,
+    max_decompressed_bytes: int,
+) -> _CheckedBatches:
+    """Check the batches that `data[:end]` consists of; a walk has passed them.
+
+    Raises `CorruptMessage`, `InvalidRecord`, `InvalidTimestamp`, `MessageTooLarge` where all of
+    them decompress to more than `max_decompressed_bytes`, `UnsupportedVersion`.
+    """
+    batches: list[tuple[int, CheckedBatch]] = []
+    latency: LatencyCounts | None = None
+    numbered = None
+    budget_bytes = max_decompressed_bytes
+    position = 0
+    while position < end:
+        checked = check_batch(
+            data,
+            position,
+            max_decompressed_bytes=max(budget_bytes, 0),
+            now_ms=now_ms,
+            keyed=settings.compacts,
+        )
+        header = checked.header
+        if header.is_transactional:
+            raise UnsupportedVersion(
+                f"the batch at byte {position} of the set belongs to a transaction; there are no "
+                "transactions in Horolog: produce without transactional.id"
+            )
+        if header.producer_id != NO_PRODUCER_ID:
+            numbered = Numbered(header.producer_id, header.producer_epoch, header.base_sequence)
+        check_batch_timestamps(checked, settings, now_ms)
+        if header.codec:
+            budget_bytes -= len(checked.content)
+        assert checked.latency is not None
+        if latency is None:
+            latency = checked.latency
+        else:
+            latency.add(checked.latency)
+        batches.append((position, checked))
+        position += header.size_bytes
+    if numbered is not None and len(batches) > 1:
+        raise InvalidRecord(
+            f"the set has {len(batches)} batches, and one has sequence numbers (producer id "
+            f"{numbered.producer_id}); such a set has one batch alone"
+        )
+    times = batch_times(checked for _, checked in batches)
+    return _CheckedBatches(batches, latency or LatencyCounts(), numbered, times)
+
+
+def _batch_spans(sent: _CheckedBatches) -> bytes:
+    """The spans of the messages of batches that are stored as they were sent, where some are
+    compressed and their times are not close together; else none."""
+    if not is_spread(sent.times) or not any(checked.header.codec for _, checked in sent.batches):
+        return b""
+    rows = b""
+    for _, checked in sent.batches:
+        header = checked.header
+        found, _ = gather_records(
+            checked.content,
+            base_offset=0,
+            base_timestamp_ms=header.base_timestamp_ms,
+            with_keys=False,
+            with_values=False,
+            with_headers=False,
+        )
+        rows += time_spans(
+            found.timestamps, log_bytes=header.size_bytes, offsets=header.record_count
+        )
+    return rows
+
+
+def _is_kept(sent: _CheckedBatches, settings: TopicSettings) -> bool:
+    """Whether the batches can be stored as they were sent, except for offsets and append times."""
+    if not all(checked.for_all_readers for _, checked in sent.batches):
+        return False
+    wanted = settings.compression_type
+    if wanted == "producer":
+        return True
+    codec = Codec.NONE if wanted == "uncompressed" else Codec[wanted.upper()]
+    return all(checked.header.codec is codec for _, checked in sent.batches)
+
+
+def _set_times(
+    data: bytearray | memoryview, sent: _CheckedBatches, settings: TopicSettings, stamp_ms: int
+) -> bool:
+    """Write the append time into the batches, or correct a wrong largest timestamp; returns whether
+    any was changed."""
+    changed = False
+    for position, checked in sent.batches:
+        if settings.stamps_append_time:
+            set_times_in_place(data, position, stamp_ms, append_time=True)
+            changed = True
+        elif checked.max_timestamp_ms != checked.header.max_timestamp_ms:
+            set_times_in_place(data, position, checked.max_timestamp_ms, append_time=False)
+            changed = True
+    return changed

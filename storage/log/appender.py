@@ -1,34 +1,68 @@
-"""Appending to a log what producers send."""
+"""Appending to a log what producers send; `admission` says where times are stamped."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+from ...clock import Clock
 from ...protocol.errors import MessageTooLarge, RecordListTooLarge, StorageError
 from ...protocol.records.kernel import Walk, walk
 from ...protocol.records.layout import NO_TIMESTAMP
+from ...times import format_time
 from ..files import RETRIABLE_ERRORS, Buffer
 from ..index.time_map import SetSpans, SetTimes
 from ..producers.producer_runs import ProducerRun
-from ..producers.producer_states import SentBatch
-from .admission import admit, give_append_time
-from .admitted import Admitted, LogEnd
-from .append_run import AppendRun
-from .appended import NOTHING_APPENDED, Appended
-from .light_sets import LARGE_SET_BYTES, OPENED_BYTES, is_light
+from ..producers.producer_states import ProducerBatch
+from ..segment.segment import Segment
+from ..segment.write_ahead import WriteAhead
+from .admission import (
+    LARGE_SET_BYTES,
+    OPENED_BYTES,
+    admit,
+    admit_fast,
+    give_append_time,
+    takes_long,
+)
+from .admitted import NOTHING_APPENDED, Admitted, Appended, AppendRun, AppendTarget
 from .log_state import REFUSED, LogState, RefusedWrites
-from .past_retention import PastRetention
 from .rolling import roll_reason
-from .segment import Segment, WriteAhead
-from .usual_admission import admit_usual
+
+_PAUSE_SECONDS: Final = 3600
+"""Between two events of one log: a replay of old data brings many such messages."""
+
+
+class _PastRetention:
+    """Reports messages of one log that are past retention when they are appended."""
+
+    __slots__ = ("_clock", "_not_before", "_observe")
+
+    def __init__(self, clock: Clock, observe: Callable[..., Any]) -> None:
+        self._clock = clock
+        self._observe = observe
+        self._not_before = 0.0
+
+    def report(self, newest_ms: int, retention_ms: int) -> None:
+        """A set came whose newest message is past `retention_ms`."""
+        moment = self._clock.monotonic()
+        if moment < self._not_before:
+            return
+        self._not_before = moment + _PAUSE_SECONDS
+        self._observe(
+            "messages_past_retention",
+            newest=format_time(newest_ms),
+            retention_ms=retention_ms,
+            hint="retention deletes them soon; retention.ms=-1 on the topic keeps them, "
+            "message.timestamp.before.max.ms refuses such messages",
+        )
+
 
 AHEAD_BYTES: Final = 4 << 20
 """From so many bytes on a set is written by a thread: where the kernel has to find memory for the
 file, a write of 60 MB takes 0.1 s."""
 
 ALONE_MAX: Final = 16
-"""After so many sets that were not usual the others of a run are admitted one by one: each would be
-looked at twice."""
+"""After so many sets that the fast path left, the rest of a run is admitted one by one: each
+would be walked over twice."""
 
 
 class _TakesLong(Exception):
@@ -44,7 +78,7 @@ class Appender:
         self._log = log
         self._stamped_ahead: Callable[[bytearray | memoryview], None] | None = None
         """What stamped the batches of `write_ahead` with the leader's epoch."""
-        self._past_retention = PastRetention(log.seams.clock, log.observe)
+        self._past_retention = _PastRetention(log.seams.clock, log.observe)
 
     def append(self, record_set: Buffer, *, wait_for_sync: bool = False) -> Appended:
         """Append a producer's message set: all of it, or nothing and an error.
@@ -72,9 +106,9 @@ class Appender:
         offsets, an exception of one. A write that fails takes all sets with it that it was for,
         and the one that would have begun the next segment.
 
-        With `goes_on` sets that are not usual (`admit_usual`) are taken up to the first that is not
-        light (`light_sets`), and as long as it says so; and no large one: there are outcomes of
-        fewer sets then.
+        With `goes_on`, sets that the fast path leaves are taken up to the first that `takes_long`
+        and while `goes_on` returns true, and sets above `LARGE_SET_BYTES` are not taken: then there
+        are outcomes of fewer sets.
         """
         log = self._log
         run = AppendRun(log.seams.clock.now_ms(), wait_for_sync=wait_for_sync)
@@ -92,7 +126,7 @@ class Appender:
                 if alone < ALONE_MAX and run.now_ms >= log.last_stamp_ms:
                     left = record_sets[done:] if done else record_sets
                     states = log.producers.states
-                    admitted = admit_usual(left, log.settings, active, states, run.now_ms)
+                    admitted = admit_fast(left, log.settings, active, states, run.now_ms)
                 if admitted is None:
                     alone += 1
                     admitted = self._admit_alone(run, record_sets[done], goes_on)
@@ -119,7 +153,7 @@ class Appender:
         log = self._log
         if goes_on is None:
             return admit(record_set, log.settings, self._log_end(run.now_ms))
-        if not (goes_on() and is_light(record_set, log.settings)):
+        if not goes_on() or takes_long(record_set, log.settings):
             raise _TakesLong
         try:
             return admit(record_set, log.settings, self._log_end(run.now_ms, OPENED_BYTES))
@@ -204,10 +238,10 @@ class Appender:
         if admitted.append_time_ms != NO_TIMESTAMP:
             give_append_time(admitted, self._next_stamp(run.now_ms))
 
-    def _log_end(self, now_ms: int, opened_max_bytes: int | None = None) -> LogEnd:
+    def _log_end(self, now_ms: int, opened_max_bytes: int | None = None) -> AppendTarget:
         log = self._log
         active = log.segment_list.active
-        return LogEnd(
+        return AppendTarget(
             active.next_offset,
             now_ms,
             self._next_stamp(now_ms),
@@ -231,7 +265,7 @@ class Appender:
             retried = states.check(one.producer_id, one.epoch, one.sequence, count)
             if retried is not None:
                 return _repeated(retried)
-            batch = SentBatch(one.sequence, count, first_offsets[0], stamp_ms)
+            batch = ProducerBatch(one.sequence, count, first_offsets[0], stamp_ms)
             runs = (ProducerRun(one.producer_id, one.epoch, (batch,)),)
         if found.batches and log.stamp_batches is not None:
             log.stamp_batches(admitted.data)
@@ -248,7 +282,7 @@ class Appender:
         run.last_stamp_ms = stamp_ms
         retention_ms, newest_ms = log.settings.retention_ms, found.max_timestamp_ms
         if 0 <= retention_ms < run.now_ms - newest_ms and newest_ms != NO_TIMESTAMP:
-            self._past_retention.tell(newest_ms, retention_ms)
+            self._past_retention.report(newest_ms, retention_ms)
         if found.batches:
             log.producers.in_use = True
             for producer_id, epoch, last in runs:
@@ -348,7 +382,7 @@ class Appender:
             failure = self.not_written(error)
             for producer_id, before in reversed(run.producers_before):
                 log.producers.states.put_back(producer_id, before)
-            run.settle(failure)
+            run.complete(failure)
             return failure
         log.refused_writes = None
         log.last_stamp_ms = run.last_stamp_ms
@@ -366,7 +400,7 @@ class Appender:
         failure = self._commit(run)
         if failure is not None:
             raise failure
-        run.settle()
+        run.complete()
 
     def not_written(self, error: Exception) -> Exception:
         """The error of a failed write; appends end with it unless the reason may pass."""
@@ -414,7 +448,7 @@ def _times(admitted: Admitted) -> SetTimes | SetSpans | bytes | None:
     return times if stamp_ms < 0 else (stamp_ms, stamp_ms, times[2])
 
 
-def _repeated(batch: SentBatch) -> Appended:
+def _repeated(batch: ProducerBatch) -> Appended:
     """The answer to a retry of a batch that is stored already."""
     return Appended(
         (batch.first_offset,),

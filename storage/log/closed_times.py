@@ -5,7 +5,7 @@ from typing import Final
 
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...times import INT64_MAX
-from .segment import Segment
+from ..segment.segment import Segment
 
 _LEAST_PLACES: Final = 16
 

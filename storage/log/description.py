@@ -1,8 +1,8 @@
 """What a log tells about itself: to `describe-log`, the command line and the metrics."""
 
 from ...values import value_class
-from .retention import Verdict
-from .segment import Segment
+from ..segment.segment import Segment
+from .retention import RetentionVerdict
 
 
 @value_class
@@ -44,7 +44,7 @@ class LogDescription:
 
 
 def describe_segment(
-    segment: Segment, largest: tuple[int, int], verdict: Verdict, *, active: bool
+    segment: Segment, largest: tuple[int, int], verdict: RetentionVerdict, *, active: bool
 ) -> SegmentDescription:
     """Describe one segment of a prepared log. `largest` is its largest time from the log start on,
     as `Segment.largest`. Raises `OSError`."""

@@ -213,7 +213,7 @@ class GroupCommit:
             callback()
 
     def _start_round(self) -> None:
-        """Begin the next round, or tell those who wait that there is none."""
+        """Begin the next round, or tell the waiting requests that there is none."""
         works: list[tuple[Flushable, FlushWork]] = []
         for log in list(islice(self._asked, LOGS_IN_A_ROUND)):
             work = log.begin_flush(closed_only=self._asked.pop(log))
@@ -273,7 +273,7 @@ class GroupCommit:
             self._start_index_round()
 
     def _start_index_round(self) -> None:
-        """Begin the next round of indexes, or tell those who wait that there is none."""
+        """Begin the next round of indexes, or tell the waiting requests that there is none."""
         if not self._to_index:
             self._tell_if_idle()
             return

@@ -6,20 +6,14 @@ A log belongs to one thread, the event loop's. Two things may run elsewhere: `pr
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from ...protocol.errors import StorageError
 from ...protocol.records.layout import NO_TIMESTAMP
-from ..read.reader import Reader
-from ..read.windows import Windows
 from .appender import Appender
 from .expiry import Expiry
 from .flush import FlushWork
 from .flusher import Flusher
 from .log_state import REFUSED, LogParts, LogState
-
-if TYPE_CHECKING:
-    from ..replica.replica import Replica
 
 
 class Log(LogState):
@@ -32,39 +26,17 @@ class Log(LogState):
     # it takes five times the memory, and there are thousands of these.
     __slots__ = (
         "_closed_form",
-        "_replica",
-        "_windows",
         "appender",
         "expiry",
         "flusher",
-        "reader",
     )
 
     def __init__(self, parts: LogParts) -> None:
         super().__init__(parts)
-        self.reader = Reader(self)
         self.appender = Appender(self)
         self.expiry = Expiry(self, self.appender)
         self.flusher = Flusher(self)
         self._closed_form = False
-        self._windows: Windows | None = None
-        self._replica: Replica | None = None
-
-    @property
-    def windows(self) -> Windows:
-        """What can be asked about windows of time. Made when it is asked for: few logs are."""
-        if self._windows is None:
-            self._windows = Windows(self)
-        return self._windows
-
-    @property
-    def replica(self) -> "Replica":
-        """The log as one of several copies. Made when it is asked for."""
-        if self._replica is None:
-            from ..replica.replica import Replica
-
-            self._replica = Replica(self)
-        return self._replica
 
     def truncate(self, offset: int) -> None:
         """Remove the messages from `offset` on; beyond the log end nothing happens.
@@ -94,7 +66,7 @@ class Log(LogState):
             self.last_stamp_ms = self.segment_list.last_stamp_ms(0)
             self._ends_at(offset)
             if end < offset:
-                self.note_gaps()  # A wrapper went whose first messages were below `offset`.
+                self.record_gaps()  # A wrapper went whose first messages were below `offset`.
             if self.has_epochs:
                 self.epochs.cut(offset)
 

@@ -11,20 +11,21 @@ from typing import Final
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import HorologError
+from ..entries.segment_scan import Progress
 from ..index.index_checksums import FILE_NAME, SegmentChecksums, parse_checksums
 from ..names import DELETED_SUFFIX, LEADER_EPOCHS, UNFINISHED_EPOCHS, parse_segment_file
 from ..producers.log_producers import LogProducers
 from ..producers.producer_snapshots import UNFINISHED_SUFFIX, parse_snapshot_name
 from ..seams import Seams
+from ..segment.index_loading import load_indexes
+from ..segment.segment import Segment
 from .log import Log
 from .log_state import LogParts
 from .recovery import Recovery
-from .segment import Segment
 from .segment_list import SegmentList
-from .segment_scan import Progress
 
 _OTHER_FILES: Final = (FILE_NAME, LEADER_EPOCHS)
-"""What belongs into a folder beside segments and snapshots."""
+"""Files of a partition folder beside segments and snapshots."""
 
 
 def open_log(
@@ -49,7 +50,7 @@ def open_log(
     the log ended then, if that is known: when it does not end there, it is recovered all the same.
     `high_watermark` is where that was, as far as is known, and keeps it there until it is moved
     (`LogState.hold_high_watermark`); without it all that is stored is seen. `follows` is for a
-    broker that is one of several and does not lead, or not yet: the log expires nothing, and what
+    cluster member that does not lead, or not yet: the log expires nothing, and what
     it has of a transaction that has not ended may be a beginning.
     `progress` is called for every byte that recovery has read. Raises `OSError`, `StorageError`,
     and `UnsupportedForMessageFormat` when messages of a format that this version cannot read are
@@ -210,7 +211,7 @@ class _Opening:
         """Take the last segment of a log that was closed cleanly; false when it is not as it was
         left."""
         checksums = self._checksums.get(active.base_offset)
-        if active.load_indexes(checksums):
+        if load_indexes(active, checksums):
             try:
                 active.reopen()
             except HorologError:

@@ -1,21 +1,18 @@
 """What is known of one partition's log: its segments, how far it reaches, and what goes wrong."""
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import StorageError
 from ...values import value_class
 from ..producers.log_producers import LogProducers
 from ..seams import Seams
-from .segment import Segment
+from ..segment.segment import Segment
+from .leader_epochs import LeaderEpochs
 from .segment_list import SegmentList
-
-if TYPE_CHECKING:
-    from ..replica.leader_epochs import LeaderEpochs
-    from .trimmed import Counted
 
 REFUSED: Final = "appends to this partition are refused until the broker has been restarted"
 
@@ -26,6 +23,26 @@ class RefusedWrites:
 
     first: float
     last: float
+
+
+Runs = list[tuple[int, int, int, int]]
+"""Stretches of a log that a time map names: first byte, end byte, first offset, end offset."""
+
+Largest = tuple[int, int]
+"""As `Segment.largest`."""
+
+
+@value_class
+class Counted:
+    """The largest time in a segment from the log start on."""
+
+    segment: Segment
+    cuts: int
+    """Of the segment then."""
+    log_start_offset: int
+    end_bytes: int
+    """Up to where the segment was read."""
+    largest: Largest
 
 
 class Watermark:
@@ -102,7 +119,10 @@ class LogParts:
 
 
 class LogState:
-    """The state of a log, which its parts share: reader, appender, expiry and flusher."""
+    """The state of a log, which its parts read and change: appender, expiry and flusher.
+
+    A base of `Log` and not the same class, because the parts know the state and `Log` makes them.
+    """
 
     def __init__(self, parts: LogParts) -> None:
         self.topic = parts.topic
@@ -114,7 +134,7 @@ class LogState:
         """Everything below it is on stable storage."""
         self.segment_list = parts.segments
         self.producers = parts.producers
-        """What is known of those who number their batches."""
+        """The producers that number their batches."""
         self.seams = parts.seams
         self.watermark = Watermark(self.log_end_offset)
         if parts.high_watermark is not None:
@@ -136,6 +156,8 @@ class LogState:
         """Writes that failed for want of room or the like, since the last one that succeeded."""
         self.trimmed: Counted | None = None
         """What `trimmed` knows of the segment in which the log begins."""
+        self.window_runs: OrderedDict[tuple[tuple[int, int], tuple[int, int]], Runs] | None = None
+        """What time maps answered lately, by version of the map and window; see `read.windows`."""
         self.appended_at: float | None = None
         """When something was appended last, on the monotonic clock; `None` before that is known."""
         self.unflushed_since: float | None = None
@@ -152,11 +174,9 @@ class LogState:
         remembered."""
 
     @property
-    def epochs(self) -> "LeaderEpochs":
+    def epochs(self) -> LeaderEpochs:
         """Which leaders wrote what. Raises `OSError` where the file cannot be read at all."""
         if self._epochs is None:
-            from ..replica.leader_epochs import LeaderEpochs
-
             name = {"topic": self.topic, "partition": self.partition}
             epochs = LeaderEpochs(self.path, self.seams, name)
             if self.has_epochs:
@@ -245,7 +265,7 @@ class LogState:
         if self.on_advance is not None:
             self.on_advance(self)
 
-    def note_gaps(self) -> None:
+    def record_gaps(self) -> None:
         if not self.segment_list.gaps:
             if self.on_gaps is not None:
                 self.on_gaps(self)

@@ -12,18 +12,18 @@ from pathlib import Path
 
 from ...protocol.errors import StorageError
 from ...protocol.records.kernel.terms import Problem
-from ..check.entry_rules import Reach, last_reach
-from ..check.log_survey import goes_on_far, good_after
-from ..check.quarantine import quarantine_bytes, quarantine_file
-from ..check.salvage import OFFSETS_PER_BYTE, has_wrong_size
-from ..damage import damage_of, unreadable_format
+from ..entries.damage import damage_of, unreadable_format
+from ..entries.entry_rules import OffsetLimit, last_reach
+from ..entries.log_survey import goes_on_far, good_after
+from ..entries.salvage import OFFSETS_PER_BYTE, has_wrong_size
+from ..entries.segment_scan import Progress, SegmentScan
 from ..files import File
 from ..index.index_checksums import SegmentChecksums
 from ..names import MAX_OFFSET
-from ..read.readable_segment import ReadableSegment
+from ..quarantine import quarantine_bytes, quarantine_file
 from ..seams import Seams
-from .segment import Segment
-from .segment_scan import Progress, SegmentScan
+from ..segment.index_loading import apply_scan, checksums_of, scan_segment
+from ..segment.segment import Segment
 
 _OFFSET_BYTES = 8
 
@@ -108,8 +108,8 @@ class Recovery:
         return check_end(segment, scan, gaps=self._gaps) if closed else scan
 
     def _scanned(self, segment: Segment, limit_offset: int) -> SegmentScan:
-        return segment.scan_whole(
-            gaps=self._gaps, limit_offset=limit_offset, progress=self._progress
+        return scan_segment(
+            segment, gaps=self._gaps, limit_offset=limit_offset, progress=self._progress
         )
 
     def _scan_last(self, last: Segment) -> SegmentScan:
@@ -121,7 +121,7 @@ class Recovery:
             goes_on = goes_on_far(file, scan, last.size_bytes, reach.limit_offset)
         return self._scanned(last, MAX_OFFSET) if goes_on else scan
 
-    def _reach(self, last: Segment) -> Reach:
+    def _reach(self, last: Segment) -> OffsetLimit:
         return last_reach(last.base_offset, self._end_offset)
 
     def _good_after(self, file: File, scan: SegmentScan, last: Segment) -> int | None:
@@ -130,12 +130,12 @@ class Recovery:
     def _take_good(self, segment: Segment, scan: SegmentScan, closed: bool) -> None:
         if not closed:
             segment.next_offset = scan.next_offset
-        segment.take_scan(scan, closed=closed)
+        apply_scan(segment, scan, closed=closed)
         self._recover_append_times(segment)
         if closed:
-            self._checksums[segment.base_offset] = segment.checksums()
+            self._checksums[segment.base_offset] = checksums_of(segment)
             self.new_checksums.add(segment.base_offset)
-            segment.let_go_indexes()
+            segment.release_indexes()
         self._observe(
             "segment_recovered",
             path=str(segment.log_path),
@@ -172,7 +172,7 @@ class Recovery:
     def _take_damaged(self, segment: Segment, scan: SegmentScan, closed: bool) -> None:
         if not closed:
             segment.next_offset = self._end_behind(segment, scan)
-        take_damaged(segment, scan, closed=closed)
+        apply_damage(segment, scan, closed=closed)
         self._recover_append_times(segment)
         self._observe("segment_damaged", **damage_fields(segment))
 
@@ -218,7 +218,7 @@ class Recovery:
                 kept_as=str(kept),
             )
         segment.next_offset = scan.next_offset
-        segment.take_scan(scan, closed=False)
+        apply_scan(segment, scan, closed=False)
         self._recover_append_times(segment)
 
     def _set_aside(self, later: Sequence[Segment]) -> None:
@@ -257,14 +257,14 @@ def check_end(segment: Segment, scan: SegmentScan, *, gaps: bool) -> SegmentScan
     return scan
 
 
-def take_damaged(segment: Segment, scan: SegmentScan, *, closed: bool) -> None:
+def apply_damage(segment: Segment, scan: SegmentScan, *, closed: bool) -> None:
     """Let `segment` go by the good part that `scan` found, and know of its damage."""
-    segment.take_scan(scan, closed=closed)
+    apply_scan(segment, scan, closed=closed)
     segment.damaged = damage_of(scan)
     segment.largest_unknown = True
 
 
-def damage_fields(segment: ReadableSegment) -> dict[str, object]:
+def damage_fields(segment: Segment) -> dict[str, object]:
     """What an event says of the damage in `segment`."""
     damaged = segment.damaged
     assert damaged is not None

@@ -27,7 +27,7 @@ class SegmentFacts(Protocol):
 
 
 @value_class
-class Verdict:
+class RetentionVerdict:
     """What becomes of one segment, and why."""
 
     base_offset: int
@@ -41,7 +41,7 @@ class Verdict:
 class RetentionPlan:
     """The verdicts, oldest segment first."""
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[RetentionVerdict, ...]
     roll_active: bool
     """Whether the active segment is to be closed first: its newest message is past retention."""
 
@@ -66,12 +66,14 @@ def plan_retention(
     that go have verdicts.
     """
     active = segments[-1]
-    verdicts: list[Verdict] = []
+    verdicts: list[RetentionVerdict] = []
     for segment in segments:
         reason = _past_time(segment, settings, now_ms)
         if reason is None or not _may_go(segment, active, high_watermark):
             break
-        verdicts.append(Verdict(segment.base_offset, True, reason, _expires_ms(segment, settings)))
+        verdicts.append(
+            RetentionVerdict(segment.base_offset, True, reason, _expires_ms(segment, settings))
+        )
     if settings.retention_bytes >= 0:
         left_bytes = sum(segment.size_bytes for segment in segments[len(verdicts) :])
         excess = left_bytes - settings.retention_bytes
@@ -97,7 +99,7 @@ def judge(
     *,
     now_ms: int,
     high_watermark: int,
-) -> list[Verdict]:
+) -> list[RetentionVerdict]:
     """The verdicts of some of the segments, by their numbers.
 
     `plan` is that of all of them, with or without explanations.
@@ -114,7 +116,9 @@ def judge(
             reason = "it is the empty active segment"
         else:
             reason = _kept_because(segment, settings, now_ms, high_watermark, behind)
-        verdicts.append(Verdict(segment.base_offset, False, reason, _expires_ms(segment, settings)))
+        verdicts.append(
+            RetentionVerdict(segment.base_offset, False, reason, _expires_ms(segment, settings))
+        )
     return verdicts
 
 
@@ -124,7 +128,7 @@ def _past_size(
     excess: int,
     settings: TopicSettings,
     high_watermark: int,
-) -> Iterator[Verdict]:
+) -> Iterator[RetentionVerdict]:
     """The verdicts of those that go because the log is `excess` bytes too large."""
     for number in range(first, len(segments)):
         segment = segments[number]
@@ -134,7 +138,7 @@ def _past_size(
             f"the log is {excess} bytes above retention.bytes={settings.retention_bytes}, "
             f"and this oldest segment has {segment.size_bytes}"
         )
-        yield Verdict(segment.base_offset, True, reason, _expires_ms(segment, settings))
+        yield RetentionVerdict(segment.base_offset, True, reason, _expires_ms(segment, settings))
         excess -= segment.size_bytes
 
 

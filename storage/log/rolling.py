@@ -1,7 +1,7 @@
 """When a log begins a new segment."""
 
 from ...config.topic import TopicSettings
-from .segment import Segment
+from ..segment.segment import Segment
 
 
 def is_idle(active: Segment, settings: TopicSettings, idle_ms: int) -> bool:

@@ -17,12 +17,12 @@ from ...protocol.errors import HorologError
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..index.index_checksums import ChecksumTable, SegmentChecksums
-from ..read.readable_segment import ReadableSegment
 from ..seams import Seams
+from ..segment.index_loading import apply_scan, checksums_of, load_indexes, scan_segment
+from ..segment.segment import Segment
 from .closed_times import ClosedTimes
 from .flush import FlushWork
-from .recovery import check_end, damage_fields, take_damaged
-from .segment import Segment
+from .recovery import apply_damage, check_end, damage_fields
 
 COPIED_ADVICE: Final = (
     "a follower copies it again by itself; a leader lets another broker in sync lead where etcd "
@@ -62,7 +62,7 @@ class SegmentList:
         self.on_damage: Callable[[], None] | None = None
         """Called, in any thread, when damage is met that was not known."""
         self.copied = False
-        """Whether the log is one of several copies."""
+        """Whether other brokers have copies of the log."""
         self._checksums = ChecksumTable(checksums)
         self.checksums_changed = False
         """Whether `index-checksums` has to be written anew."""
@@ -91,7 +91,7 @@ class SegmentList:
             segment.before_append = self._forget_checksums
         return segment
 
-    def _damage_met(self, segment: ReadableSegment) -> None:
+    def _damage_met(self, segment: Segment) -> None:
         self._forget_times()
         fields = damage_fields(segment)
         if self.copied:
@@ -213,24 +213,24 @@ class SegmentList:
             if not segment.indexed:
                 self._prepare_segment(segment)
                 if segment is not self.active:
-                    segment.let_go_indexes()
+                    segment.release_indexes()
 
     def _prepare_segment(self, segment: Segment) -> None:
         checksums = self._checksums.get(segment.base_offset)
         reason = "no checksum" if checksums is None else "checksum does not fit"
-        if segment.load_indexes(checksums):
+        if load_indexes(segment, checksums):
             if not self._ends_early(segment):
                 return
             reason = "the next segment begins later than this one ended"
         limit_offset = segment.next_offset if segment is not self.active else None
-        scan = segment.scan_whole(gaps=self.gaps, limit_offset=limit_offset)
+        scan = scan_segment(segment, gaps=self.gaps, limit_offset=limit_offset)
         if limit_offset is not None:
             check_end(segment, scan, gaps=self.gaps)
         if scan.problem is Problem.NONE:
-            segment.take_scan(scan, closed=True)
-            self._note_checksums(segment)
+            apply_scan(segment, scan, closed=True)
+            self._record_checksums(segment)
         else:
-            take_damaged(segment, scan, closed=True)
+            apply_damage(segment, scan, closed=True)
             self._forget_checksums(segment)
             self._damage_met(segment)
         self._forget_times()
@@ -260,8 +260,8 @@ class SegmentList:
         if segment is not self.active:
             segment.indexed = self._prepared = False
 
-    def _note_checksums(self, segment: Segment, *, open_form: bool = False) -> None:
-        checksums = segment.checksums(open_form=open_form)
+    def _record_checksums(self, segment: Segment, *, open_form: bool = False) -> None:
+        checksums = checksums_of(segment, open_form=open_form)
         if self._checksums.get(segment.base_offset) != checksums:
             # In this order, because a sync may begin at any point between them.
             self.unsynced_indexes.add(segment.base_offset)
@@ -357,7 +357,7 @@ class SegmentList:
         if self.active.damaged is None:
             self.active.close_indexes()
         if self.active.size_bytes and self.active.damaged is None:
-            self._note_checksums(self.active, open_form=stops and self.copied)
+            self._record_checksums(self.active, open_form=stops and self.copied)
         else:
             # An empty segment's indexes are made anew as quickly as they are checked. Those of a
             # damaged one must be: what is rebuilt next meets the damage again.
@@ -373,7 +373,7 @@ class SegmentList:
                 if segment.tail_stamp_ms is not None:
                     return segment.tail_stamp_ms
                 if not segment.indexed:
-                    segment.load_indexes(self._checksums.get(segment.base_offset))
+                    load_indexes(segment, self._checksums.get(segment.base_offset))
                 if segment.next_offset <= log_start_offset:
                     return segment.tail_append_time_ms()
                 try:
@@ -394,7 +394,7 @@ class SegmentList:
         opened = self._adopt(Segment.create(self.path, base_offset, settings, self._seams))
         self.names_changed = True
         if closing.size_bytes:
-            closing.let_go_indexes()
+            closing.release_indexes()
             closing.close_side_files()
             self._change((*self.segments, opened))
             if self._closed_times is not None:

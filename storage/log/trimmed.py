@@ -12,35 +12,17 @@ from typing import Final
 
 from ...protocol.records.kernel import scan_offset
 from ...protocol.records.kernel.terms import NOT_FOUND, Problem
-from ...values import value_class
-from ..directory.stepped_change import Steps
+from ..entries.segment_scan import scan_log_file
 from ..files import File, Files
-from ..read.readable_segment import TIMESTAMP_MAX
-from .log_state import LogState
+from ..segment.segment import TIMESTAMP_MAX, Segment
+from ..stepped_change import Steps
+from .log_state import Counted, Largest, LogState
 from .retention import SegmentFacts
-from .segment import Segment
-from .segment_scan import scan_log_file
 
 READ_AT_ONCE_BYTES: Final = 256 << 10
 """Stored bytes that are read without a thread of their own."""
 
 _LOCATE_BYTES: Final = 256 << 10
-
-Largest = tuple[int, int]
-"""As `Segment.largest`."""
-
-
-@value_class
-class Counted:
-    """The largest time in a segment from the log start on."""
-
-    segment: Segment
-    cuts: int
-    """Of the segment then."""
-    log_start_offset: int
-    end_bytes: int
-    """Up to where the segment was read."""
-    largest: Largest
 
 
 class TrimmedSegment:

@@ -17,12 +17,13 @@ from ...protocol.errors import InvalidRequest, StorageError
 from ...protocol.records.batches.batch import finish_batch
 from ...protocol.records.kernel import RecordEncoder
 from ..directory.position_reading import PositionReading
-from ..directory.stepped_change import SteppedChange
 from ..directory.topic_changes import TopicChanges
 from ..directory.topics import TopicEntry
+from ..log.leader_epochs import EpochWrite
 from ..log.log import Log
-from ..replica.leader_epochs import EpochWrite
+from ..replica.replica import Replica
 from ..seams import Seams
+from ..stepped_change import SteppedChange
 from .current_state import CurrentState
 from .folder import MetadataFolder
 from .metadata_state import MetadataState
@@ -56,6 +57,7 @@ class MetadataLog:
         self._folder = folder
         self._seams = seams
         self.log = log
+        self._replica = Replica(log)
         self._changes = changes
         self.positions = positions
         """The positions as they were applied."""
@@ -212,7 +214,7 @@ class MetadataLog:
     def begin_to_lead(self) -> None:
         """This broker leads from now on: it lacks no record. Raises `StorageError`."""
         if self.log.log_end_offset < self.state_offset:
-            self.log.replica.begin_anew(self.state_offset)
+            self._replica.begin_anew(self.state_offset)
         self._leads = True
         self._wanted_start = 0
         self._match_from = 0
@@ -222,13 +224,13 @@ class MetadataLog:
         if self.log.log_end_offset < self.state_offset:
             written = None
         self.begin_to_lead()
-        self.log.replica.lead(epoch, written)
+        self._replica.lead(epoch, written)
         self._shorten()
 
     def follow(self) -> None:
         """As `Replica.follow`."""
         self._leads = False
-        self.log.replica.follow()
+        self._replica.follow()
 
     def append(self, record: MetadataRecord) -> int:
         """Append a record as the leader; its offset. It counts once it is applied.
@@ -323,7 +325,7 @@ class MetadataLog:
         if log_start_offset > self.state_offset:
             self.state_wanted = True
         before = self.log.log_start_offset
-        start = self.log.replica.begin_at(min(log_start_offset, self.state_offset))
+        start = self._replica.begin_at(min(log_start_offset, self.state_offset))
         if start > before:
             self._drop()
         return start
@@ -334,9 +336,9 @@ class MetadataLog:
         self._wanted_start = 0
         if offset <= self.log.log_start_offset:
             # Messages below the log start may be there still, of an epoch that goes.
-            self.log.replica.begin_anew(offset)
+            self._replica.begin_anew(offset)
         else:
-            self.log.replica.truncate(offset)
+            self._replica.truncate(offset)
         end = self.log.log_end_offset
         self._match_from = min(self._match_from, end)
         known = self._changes.metadata_offset
@@ -368,7 +370,7 @@ class MetadataLog:
             self._folder.replace_state(encode_state(0, ()))
         except OSError as error:
             raise StorageError(f"the state cannot be written: {error}") from error
-        self.log.replica.begin_anew(0)
+        self._replica.begin_anew(0)
         self._rebuild(Snapshot(0, MetadataState()), 0)
         self._match_from = 1
 
@@ -386,7 +388,7 @@ class MetadataLog:
         except OSError as error:
             raise StorageError(f"the state cannot be written: {error}") from error
         self._wanted_start = 0
-        self.log.replica.begin_anew(offset)
+        self._replica.begin_anew(offset)
         self._rebuild(snapshot, snapshot.offset)
         self._state_bytes = copied.size_bytes
         self._match_from = self._changes.metadata_offset

@@ -8,9 +8,9 @@ result.
 from collections.abc import Callable, Mapping
 
 from ...protocol.errors import LeaderNotAvailable
-from ..directory.stepped_change import Steps
 from ..directory.topic_changes import TopicChanges
 from ..directory.topics import TopicEntry
+from ..stepped_change import Steps
 from .records import MetadataRecord, PartitionsAdded, SettingsAltered, TopicCreated, TopicDeleted
 
 

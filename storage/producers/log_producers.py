@@ -11,13 +11,14 @@ a power cut take messages below it all the same, the next start removes it.
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from struct import Struct
 from typing import Final
 
-from ..files import Buffer
+from ..files import Buffer, Files
 from ..index.index_checksums import SegmentChecksums
-from ..index.transaction_index import aborted_below
-from ..read.readable_segment import ReadableSegment
+from ..names import TRANSACTION_INDEX, parse_segment_file
 from ..seams import Seams
+from ..segment.segment import Segment
 from .producer_scan import Read, numbered_batches, take_batch
 from .producer_snapshots import (
     KEPT,
@@ -28,7 +29,7 @@ from .producer_snapshots import (
     decode_snapshot,
     newest_first,
 )
-from .producer_states import Producer, ProducerStates
+from .producer_states import AbortedTransaction, KnownProducer, ProducerStates
 
 _BATCHES: Final = 2
 """The magic of record batches."""
@@ -59,7 +60,7 @@ class LogProducers:
 
     def load(
         self,
-        segments: Sequence[ReadableSegment],
+        segments: Sequence[Segment],
         checksums: Mapping[int, SegmentChecksums],
         *,
         clean: bool,
@@ -141,7 +142,7 @@ class LogProducers:
         states.aborted = aborted_below(self._files, self._folder, name.offset)
         return states
 
-    def _scan(self, segments: Sequence[ReadableSegment], start: int) -> None:
+    def _scan(self, segments: Sequence[Segment], start: int) -> None:
         """Take in the batches in `segments` from offset `start` on."""
         for segment in segments:
             position = segment.offset_index.lookup(start)
@@ -216,7 +217,7 @@ class LogProducers:
         self._pending = [one for one in self._pending if one.offset <= offset]
         self._drop_beyond(newest_first(self._files, self._folder), offset)
 
-    def load_again(self, segments: Sequence[ReadableSegment]) -> None:
+    def load_again(self, segments: Sequence[Segment]) -> None:
         """Learn anew what is known, now that the end was cut off. Raises `OSError`."""
         if self.in_use:
             self.states.leave()
@@ -248,7 +249,7 @@ class LogProducers:
         for producer_id, one in self.states.items():
             batches = tuple(each for each in one.batches if each.first_offset < offset)
             if batches:
-                found.put_back(producer_id, Producer(one.epoch, batches, one.seen_ms, -1))
+                found.put_back(producer_id, KnownProducer(one.epoch, batches, one.seen_ms, -1))
         return found
 
     def begin_with(self, states: ProducerStates, offset: int) -> None:
@@ -267,7 +268,7 @@ class LogProducers:
 
 
 def _may_hold_batches(
-    segment: ReadableSegment, checksums: Mapping[int, SegmentChecksums], unknown: bool
+    segment: Segment, checksums: Mapping[int, SegmentChecksums], unknown: bool
 ) -> bool:
     """Whether to look for batches in a segment; `unknown` where nothing tells its formats."""
     if not segment.size_bytes:
@@ -276,3 +277,28 @@ def _may_hold_batches(
     if not changes and segment.base_offset in checksums:
         changes = checksums[segment.base_offset].magic_changes
     return any(magic == _BATCHES for _, magic in changes) if changes else unknown
+
+
+_ENTRY: Final = Struct(">hqqqq")
+_VERSION: Final = 0
+
+
+def aborted_below(files: Files, folder: Path, offset: int) -> list[AbortedTransaction]:
+    """The transactions that were aborted below `offset`, in the order in which they ended.
+
+    Reads Kafka's index of aborted transactions, `<base offset>.txnindex`, in folders that Kafka
+    wrote: an entry of 34 bytes for each transaction whose end is in the segment, all integers
+    big-endian: version int16 (0), producer id, first offset, last offset, last stable offset, all
+    int64. We write none: our own snapshots hold what is aborted. Entries that make no sense are
+    left out. Raises `OSError`.
+    """
+    found: list[AbortedTransaction] = []
+    for name in files.names(folder):
+        parsed = parse_segment_file(name)
+        if parsed is not None and parsed.kind == TRANSACTION_INDEX and not parsed.suffix:
+            data = files.read_bytes(folder / name)
+            whole = len(data) - len(data) % _ENTRY.size
+            for version, producer_id, first, last, _ in _ENTRY.iter_unpack(data[:whole]):
+                if version == _VERSION and 0 <= first <= last < offset:
+                    found.append(AbortedTransaction(producer_id, first, last))
+    return sorted(found, key=lambda transaction: transaction.last_offset)

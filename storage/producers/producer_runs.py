@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...protocol.errors import HorologError
-from .producer_states import REMEMBERED_BATCHES, SEQUENCES, ProducerStates, SentBatch
+from .producer_states import REMEMBERED_BATCHES, SEQUENCES, ProducerBatch, ProducerStates
 
 NumberedSet = tuple[int, int, int, int, int]
 """Which of some sets it is, producer id, epoch, sequence number of the first message, messages: as
@@ -20,7 +20,7 @@ class ProducerRun(NamedTuple):
 
     producer_id: int
     epoch: int
-    last: Sequence[SentBatch]
+    last: Sequence[ProducerBatch]
     """Its last batches, as many as are remembered at most."""
 
 
@@ -66,7 +66,7 @@ def producer_runs(
             producer_id,
             run[0][2],
             [
-                SentBatch(sequence, messages, first_offsets[number], append_time_ms)
+                ProducerBatch(sequence, messages, first_offsets[number], append_time_ms)
                 for number, _, _, sequence, messages in run[-REMEMBERED_BATCHES:]
             ],
         )

@@ -18,7 +18,7 @@ from ...protocol.records.layout import (
     SIZE_AT,
 )
 from ..files import Buffer
-from .producer_states import ProducerStates, SentBatch
+from .producer_states import ProducerBatch, ProducerStates
 
 _READ_BYTES: Final = 256 << 10
 _HEAD: Final = Struct(">i4xB26xq")
@@ -90,9 +90,9 @@ def take_batch(
     )
 
 
-def sent_batch(header: BatchHeader) -> SentBatch:
+def sent_batch(header: BatchHeader) -> ProducerBatch:
     """What is remembered of a batch that is stored."""
-    return SentBatch(
+    return ProducerBatch(
         header.base_sequence,
         header.last_offset_delta + 1,
         header.base_offset,

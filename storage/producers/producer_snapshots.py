@@ -29,7 +29,13 @@ from ...protocol.records.kernel import crc32c
 from ...values import value_class
 from ..files import Files, replace_file
 from ..names import MAX_OFFSET, OFFSET_DIGITS
-from .producer_states import SEQUENCES, AbortedTransaction, Producer, ProducerStates, SentBatch
+from .producer_states import (
+    SEQUENCES,
+    AbortedTransaction,
+    KnownProducer,
+    ProducerBatch,
+    ProducerStates,
+)
 
 SUFFIX: Final = ".producers"
 UNFINISHED_SUFFIX: Final = SUFFIX + ".tmp"
@@ -111,9 +117,9 @@ def decode_snapshot(data: bytes, offset: int) -> ProducerStates:
             at += _PRODUCER.size
             batches = []
             for _ in range(batch_count):
-                batches.append(SentBatch(*_BATCH.unpack_from(data, at)))
+                batches.append(ProducerBatch(*_BATCH.unpack_from(data, at)))
                 at += _BATCH.size
-            states.put_back(producer_id, Producer(epoch, tuple(batches), seen_ms, open_offset))
+            states.put_back(producer_id, KnownProducer(epoch, tuple(batches), seen_ms, open_offset))
         (aborted,) = _COUNT.unpack_from(data, at)
         at += _COUNT.size
         for _ in range(aborted):
@@ -145,11 +151,11 @@ def decode_kafka_snapshot(data: bytes, seen_ms: int) -> ProducerStates:
         producer_id, epoch, last_sequence, last_offset, delta, _, _, open_offset = (
             _KAFKA_PRODUCER.unpack_from(data, at)
         )
-        batches: tuple[SentBatch, ...] = ()
+        batches: tuple[ProducerBatch, ...] = ()
         if last_sequence >= 0 and delta >= 0:
             first_sequence = (last_sequence - delta) % SEQUENCES
-            batches = (SentBatch(first_sequence, delta + 1, last_offset - delta, -1),)
-        states.put_back(producer_id, Producer(epoch, batches, seen_ms, open_offset))
+            batches = (ProducerBatch(first_sequence, delta + 1, last_offset - delta, -1),)
+        states.put_back(producer_id, KnownProducer(epoch, batches, seen_ms, open_offset))
     return states
 
 

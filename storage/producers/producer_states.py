@@ -23,7 +23,7 @@ from ...protocol.errors import (
 )
 from ...protocol.records.layout import SELF_CHOSEN
 from ...values import value_class
-from .producer_budget import ProducerBudget
+from ..seams import ProducerBudget
 
 REMEMBERED_BATCHES: Final = 5
 """Of each producer: as many as Kafka's clients have under way at most."""
@@ -41,7 +41,7 @@ _AHEAD: Final = SEQUENCES // 2
 """A number that is at most so far behind the due one is an old one, not one to come."""
 
 
-class SentBatch(NamedTuple):
+class ProducerBatch(NamedTuple):
     """One batch of a producer, as it was stored."""
 
     first_sequence: int
@@ -67,11 +67,11 @@ class SentBatch(NamedTuple):
 
 
 @value_class
-class Producer:
+class KnownProducer:
     """What is known of one producer."""
 
     epoch: int
-    batches: tuple[SentBatch, ...]
+    batches: tuple[ProducerBatch, ...]
     """The last ones of this epoch, oldest first."""
     seen_ms: int
     """When it sent something last, on the broker's clock."""
@@ -97,8 +97,8 @@ class ProducerStates:
     """
 
     def __init__(self) -> None:
-        self._handed_out: dict[int, Producer] = {}
-        self._self_chosen: dict[int, Producer] = {}
+        self._handed_out: dict[int, KnownProducer] = {}
+        self._self_chosen: dict[int, KnownProducer] = {}
         self.aborted: list[AbortedTransaction] = []
         """In the order in which they ended."""
         self.open_count = 0
@@ -128,12 +128,14 @@ class ProducerStates:
         if self._room is not None:
             self._room.used_bytes += more_bytes
 
-    def _put(self, like: dict[int, Producer], producer_id: int, producer: Producer) -> None:
+    def _put(
+        self, like: dict[int, KnownProducer], producer_id: int, producer: KnownProducer
+    ) -> None:
         """Remember a producer that is not known, as the one seen last."""
         like[producer_id] = producer
         self._resize(_size_bytes(producer))
 
-    def _pop(self, like: dict[int, Producer], producer_id: int) -> Producer | None:
+    def _pop(self, like: dict[int, KnownProducer], producer_id: int) -> KnownProducer | None:
         known = like.pop(producer_id, None)
         if known is not None:
             self._resize(-_size_bytes(known))
@@ -142,26 +144,26 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._handed_out) + len(self._self_chosen)
 
-    def items(self) -> Iterator[tuple[int, Producer]]:
-        """Producer ids and what is known of them."""
+    def items(self) -> Iterator[tuple[int, KnownProducer]]:
+        """KnownProducer ids and what is known of them."""
         return chain(self._handed_out.items(), self._self_chosen.items())
 
-    def newest(self, count: int) -> list[tuple[int, Producer]]:
+    def newest(self, count: int) -> list[tuple[int, KnownProducer]]:
         """Up to so many producers, those that sent last first."""
         each = (reversed(self._handed_out.items()), reversed(self._self_chosen.items()))
         merged = heapq.merge(*each, key=lambda item: -item[1].seen_ms)
         return list(islice(merged, count))
 
-    def get(self, producer_id: int) -> Producer | None:
+    def get(self, producer_id: int) -> KnownProducer | None:
         return self._like(producer_id).get(producer_id)
 
-    def _like(self, producer_id: int) -> dict[int, Producer]:
+    def _like(self, producer_id: int) -> dict[int, KnownProducer]:
         """Those that are kept with this one."""
         return self._self_chosen if producer_id & SELF_CHOSEN else self._handed_out
 
     def check(  # noqa: C901 - the checks of one value, in order
         self, producer_id: int, epoch: int, first_sequence: int, count: int
-    ) -> SentBatch | None:
+    ) -> ProducerBatch | None:
         """Whether a batch may be stored: `None`, or the batch that it is a retry of.
 
         A producer that is not known may begin with any number: its batches may have been deleted
@@ -209,8 +211,14 @@ class ProducerStates:
         )
 
     def add(
-        self, producer_id: int, epoch: int, batch: SentBatch, seen_ms: int, *, opens: bool = False
-    ) -> Producer | None:
+        self,
+        producer_id: int,
+        epoch: int,
+        batch: ProducerBatch,
+        seen_ms: int,
+        *,
+        opens: bool = False,
+    ) -> KnownProducer | None:
         """Take in a batch that is stored; `opens` says that it belongs to a transaction.
 
         Returns what was known before, for `put_back`.
@@ -224,8 +232,8 @@ class ProducerStates:
         return known
 
     def add_run(
-        self, producer_id: int, epoch: int, batches: Sequence[SentBatch], seen_ms: int
-    ) -> Producer | None:
+        self, producer_id: int, epoch: int, batches: Sequence[ProducerBatch], seen_ms: int
+    ) -> KnownProducer | None:
         """Take in the last ones of batches that are stored and go on one behind the other.
 
         Returns what was known before, for `put_back`.
@@ -239,7 +247,7 @@ class ProducerStates:
         self,
         producer_id: int,
         epoch: int,
-        batches: Sequence[SentBatch],
+        batches: Sequence[ProducerBatch],
         seen_ms: int,
         open_offset: int,
     ) -> None:
@@ -254,7 +262,9 @@ class ProducerStates:
         if count > held and self._room is not None:
             # Who is known goes on without room for more, but with fewer batches remembered.
             count = count if self._room.holds(PRODUCER_BYTES + BATCH_BYTES * count) else held
-        self._put(like, producer_id, Producer(epoch, tuple(batches[-count:]), seen_ms, open_offset))
+        self._put(
+            like, producer_id, KnownProducer(epoch, tuple(batches[-count:]), seen_ms, open_offset)
+        )
 
     def end_transaction(
         self, producer_id: int, epoch: int, offset: int, seen_ms: int, *, aborted: bool
@@ -263,7 +273,7 @@ class ProducerStates:
         like = self._like(producer_id)
         known = self._pop(like, producer_id)
         open_offset = -1
-        batches: tuple[SentBatch, ...] = ()
+        batches: tuple[ProducerBatch, ...] = ()
         if known is not None:
             open_offset = known.open_offset
             batches = known.batches if known.epoch == epoch else ()
@@ -271,7 +281,7 @@ class ProducerStates:
             self.open_count -= 1
             if aborted:
                 self.aborted.append(AbortedTransaction(producer_id, open_offset, offset))
-        self._put(like, producer_id, Producer(epoch, batches, seen_ms))
+        self._put(like, producer_id, KnownProducer(epoch, batches, seen_ms))
 
     def abort_open(self, last_offset: int) -> list[AbortedTransaction]:
         """Take all transactions that have not ended for aborted at `last_offset`, that of the last
@@ -285,7 +295,7 @@ class ProducerStates:
         self.aborted += given_up
         return given_up
 
-    def put_back(self, producer_id: int, before: Producer | None) -> None:
+    def put_back(self, producer_id: int, before: KnownProducer | None) -> None:
         """Know of a producer what was known before, as after a batch that could not be stored."""
         like = self._like(producer_id)
         known = self._pop(like, producer_id)
@@ -329,7 +339,7 @@ class ProducerStates:
         """
         return self._keep(self._handed_out, count) + self._keep(self._self_chosen, count)
 
-    def _keep(self, producers: dict[int, Producer], count: int) -> int:
+    def _keep(self, producers: dict[int, KnownProducer], count: int) -> int:
         surplus = len(producers) - count
         if surplus <= 0:
             return 0
@@ -368,5 +378,5 @@ class ProducerStates:
         return copied
 
 
-def _size_bytes(producer: Producer) -> int:
+def _size_bytes(producer: KnownProducer) -> int:
     return PRODUCER_BYTES + BATCH_BYTES * len(producer.batches)

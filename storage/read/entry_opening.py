@@ -11,8 +11,8 @@ from ...protocol.records.layout import (
     CODEC_MASK,
     MAGIC_AT,
 )
-from ..directory.stepped_change import Work
-from ..log.light_sets import OPENED_BYTES
+from ..log.admission import OPENED_BYTES
+from ..stepped_change import Work
 
 T = TypeVar("T")
 

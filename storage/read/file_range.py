@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from ..files import File
-from .readable_segment import ReadableSegment
+from ..segment.segment import Segment
 
 
 class FileRange:
@@ -13,7 +13,7 @@ class FileRange:
 
     __slots__ = ("_cuts", "_segment", "_size", "file", "position")
 
-    def __init__(self, segment: ReadableSegment, lent: File, position: int, size: int) -> None:
+    def __init__(self, segment: Segment, lent: File, position: int, size: int) -> None:
         """`lent` is from the segment's open files."""
         self._segment = segment
         self._cuts = segment.cuts

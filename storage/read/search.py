@@ -17,13 +17,14 @@ from ...protocol.records.kernel.terms import BAD_SIZE, Problem
 from ...protocol.records.layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, SIZE_AT
 from ...protocol.records.messages.message import Record, records
 from ...values import value_class
-from ..damage import unopenable_batch
-from ..directory.stepped_change import Work
-from ..log.segment import Segment
+from ..entries.damage import unopenable_batch
 from ..log.trimmed import TrimmedSegment
+from ..read.segment_reading import check_entries, check_readable, visible_end
+from ..segment.segment import Segment
+from ..stepped_change import Work
 from .entry_opening import Steps, opened
-from .time_lookup import Found as Found
-from .time_lookup import entry_bytes, look_for_time
+from .time_lookup import FoundMessage as FoundMessage
+from .time_lookup import entry_bytes, find_time_at_once
 
 _FIRST_READ_BYTES = 8 << 10
 _READ_BYTES_MAX = 256 << 10
@@ -98,7 +99,7 @@ class Search(Generic[T]):
 
 def find_time(
     view: SearchView, target_ms: int, looked_at: Segment | None = None
-) -> Steps[Found | None]:
+) -> Steps[FoundMessage | None]:
     """The first message, in offset order, with a timestamp >= `target_ms`, or `None`.
 
     A look at the segment `looked_at` did not tell.
@@ -122,7 +123,7 @@ def find_time(
     return None
 
 
-def find_largest(view: SearchView) -> Steps[Found | None]:
+def find_largest(view: SearchView) -> Steps[FoundMessage | None]:
     """The first message that has the largest timestamp of all, or `None` without timestamps."""
     largest_ms = NO_TIMESTAMP
     for segment in view.segments:
@@ -135,7 +136,7 @@ def find_largest(view: SearchView) -> Steps[Found | None]:
             largest_ms = max(largest_ms, (yield from _largest_in_part(view, segment)))
         else:
             if segment.largest_unknown:
-                segment.check_readable(view.high_watermark)
+                check_readable(segment, view.high_watermark)
             largest_ms = max(largest_ms, segment.largest_timestamp_ms)
     if largest_ms == NO_TIMESTAMP:
         return None
@@ -143,7 +144,7 @@ def find_largest(view: SearchView) -> Steps[Found | None]:
     return found if found is not None else (yield from _find_largest_below(view, largest_ms))
 
 
-def _find_largest_below(view: SearchView, limit_ms: int) -> Steps[Found | None]:
+def _find_largest_below(view: SearchView, limit_ms: int) -> Steps[FoundMessage | None]:
     """The same where no message is as late as `limit_ms`: a wrapper that another broker stored can
     have a later time than all the messages in it."""
     largest = yield from find_time(view, 0)
@@ -172,8 +173,8 @@ def _largest_in_part(view: SearchView, segment: Segment) -> Steps[int]:
         return NO_TIMESTAMP
     cuts = segment.cuts
     position = segment.locate(start)
-    segment.check_readable(view.high_watermark)
-    end = segment.visible_end(view.high_watermark)
+    check_readable(segment, view.high_watermark)
+    end = visible_end(segment, view.high_watermark)
     if start == view.log_start_offset and position < end:
         # A wrapper that holds the log start has messages on both sides of it.
         head = segment.file.pread(ENTRY_OVERHEAD, position)
@@ -268,10 +269,10 @@ def _falling(bases: Sequence[int], start: int) -> list[int]:
 
 def _find_in_segment(  # noqa: C901, PLR0912 - one search
     view: SearchView, segment: Segment, target_ms: int, *, looked: bool = False
-) -> Steps[Found | None]:
+) -> Steps[FoundMessage | None]:
     found = None
     if not looked:
-        found = look_for_time(
+        found = find_time_at_once(
             segment, target_ms, view.log_start_offset, view.max_decompressed_bytes
         )
     if found is not None:
@@ -298,7 +299,7 @@ def _find_in_segment(  # noqa: C901, PLR0912 - one search
             if segment.dropped:
                 return None
             if found is not None:
-                segment.check_entries(position + at, position + end, data, position)
+                check_entries(segment, position + at, position + end, data, position)
                 return found
             position += end
         elif stopped:
@@ -314,7 +315,7 @@ def _find_in_segment(  # noqa: C901, PLR0912 - one search
             return None
         if segment.cuts != cuts:
             return (yield from _find_in_segment(view, segment, target_ms))
-    segment.check_readable(view.high_watermark)
+    check_readable(segment, view.high_watermark)
     return None
 
 
@@ -350,7 +351,9 @@ def _opened(
         raise written or segment.damage(position) from error
 
 
-def _first_from(view: SearchView, target_ms: int, entry: bytes, max_bytes: int) -> Found | None:
+def _first_from(
+    view: SearchView, target_ms: int, entry: bytes, max_bytes: int
+) -> FoundMessage | None:
     """The first message in `entry` that is late enough."""
     walked = walk(entry, 0, len(entry))
     if entry[MAGIC_AT] == BATCH_MAGIC:
@@ -360,14 +363,14 @@ def _first_from(view: SearchView, target_ms: int, entry: bytes, max_bytes: int) 
         found = find_in_batch(
             entry, 0, target_ms, max_decompressed_bytes=max_bytes, from_offset=start
         )
-        return None if found is None else Found(*found)
+        return None if found is None else FoundMessage(*found)
     if not walked.last_codec and walked.problem is Problem.NONE:
         if walked.last_offset < view.log_start_offset:
             return None
-        return Found(walked.last_offset, walked.first_timestamp_ms)
+        return FoundMessage(walked.last_offset, walked.first_timestamp_ms)
     for record in _visible(view, entry, max_bytes):
         if record.timestamp_ms >= target_ms:
-            return Found(record.offset, record.timestamp_ms)
+            return FoundMessage(record.offset, record.timestamp_ms)
     return None
 
 

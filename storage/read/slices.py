@@ -8,8 +8,9 @@ from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import ENTRY_OVERHEAD, SIZE_AT
 from ...values import value_class
 from ..files import Buffer
-from ..log.segment import Segment
 from ..log.segment_list import SegmentList
+from ..read.segment_reading import visible_end
+from ..segment.segment import Segment
 from .file_range import FileRange
 
 _UNCHECKED_BYTES = 1 << 20
@@ -70,18 +71,18 @@ def read_slice(
     far: bool,
 ) -> Slice:
     """The stored bytes from the entry that holds `offset` on and below `end_offset`, as
-    `Reader.read` describes."""
+    `reader.read` describes."""
     segment: Segment | None = segments.holding(offset) if offset < end_offset else None
     while segment is not None:
         start, data = segment.locate_entry(offset, far=far)
-        end = segment.visible_end(end_offset, far=far)
+        end = visible_end(segment, end_offset, far=far)
         if start < end:
             found = _slice(segment, data, start, end, max_bytes, high_watermark, whole_first)
             try:
                 found.check_there()
             except StorageError:
                 # What is in front of the damage can be read.
-                end = segment.visible_end(end_offset, far=far)
+                end = visible_end(segment, end_offset, far=far)
                 if start >= end:
                     raise
                 found = _slice(segment, data, start, end, max_bytes, high_watermark, whole_first)
@@ -136,7 +137,7 @@ def readable_bytes(segments: SegmentList, offset: int, end_offset: int) -> int:
     total = -first.locate(offset)
     for segment in reversed(segments.segments):
         if segment.base_offset < end_offset:
-            total += segment.visible_end(end_offset)
+            total += visible_end(segment, end_offset)
         if segment is first:
             break
     return total

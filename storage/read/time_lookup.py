@@ -11,8 +11,8 @@ from ...protocol.errors import HorologError
 from ...protocol.records.batches.batch import find_in_batch
 from ...protocol.records.kernel import find_first_time
 from ...protocol.records.layout import ENTRY_OVERHEAD
-from ..log.light_sets import OPENED_BYTES
-from ..log.segment import Segment
+from ..log.admission import OPENED_BYTES
+from ..segment.segment import Segment
 
 _READ_BYTES: Final = 8 << 10
 _READ_BYTES_MAX: Final = 64 << 10
@@ -20,16 +20,16 @@ FAR_BYTES: Final = 256 << 10
 """Index entries that are further apart than this do not bring one near to anything."""
 
 
-class Found(NamedTuple):
+class FoundMessage(NamedTuple):
     """A message that a search by time found."""
 
     offset: int
     timestamp_ms: int
 
 
-def look_for_time(
+def find_time_at_once(
     segment: Segment, target_ms: int, log_start_offset: int, max_decompressed_bytes: int
-) -> Found | None:
+) -> FoundMessage | None:
     """The first message at or behind the log start with a timestamp >= `target_ms`, if all from
     the index entry in front of it on are good, as they nearly always are; `None` tells nothing.
 
@@ -60,7 +60,7 @@ def look_for_time(
         found_offset, timestamp = opened
     if not start <= found_offset < segment.next_offset:
         return None
-    return Found(found_offset, timestamp)
+    return FoundMessage(found_offset, timestamp)
 
 
 def entry_bytes(data: bytes, position: int) -> int:

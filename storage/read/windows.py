@@ -1,4 +1,4 @@
-"""Windows of time: where the messages of one may be, and how many fall into each interval."""
+"""Windows of time in one log: where the messages of a window may be, and counts of them."""
 
 from array import array
 from collections import OrderedDict
@@ -11,8 +11,10 @@ from ...values import value_class
 from ..index.append_time_lookup import run_between
 from ..index.time_mapping import StoredTimes, TimeMapping
 from ..log.closed_times import smallest_possible_ms
-from ..log.log_state import LogState
-from ..log.segment import Segment
+from ..log.log import Log
+from ..log.log_state import Runs
+from ..read.segment_reading import check_readable, visible_end
+from ..segment.segment import Segment
 
 UNMAPPED_BYTES: Final = 1 << 20
 """So much of a log behind the end of its time map is read rather than mapped."""
@@ -25,8 +27,6 @@ _ANSWERS_KEPT: Final = 64
 
 _READ_BYTES: Final = 64 << 20
 """Stored bytes that one count reads, or the blocks of one map entry."""
-
-Runs = list[tuple[int, int, int, int]]
 
 
 class TimeWindow(NamedTuple):
@@ -56,188 +56,193 @@ class WindowPosition:
     go on at `offset`."""
 
 
-class Windows:
-    """What can be asked of one log about windows of time."""
+def find_position(log: Log, offset: int, window: TimeWindow, end_offset: int) -> WindowPosition:
+    """Where from `offset` on, below `end_offset`, messages of a window may be.
 
-    __slots__ = ("_answers", "_log")
-
-    def __init__(self, log: LogState) -> None:
-        self._log = log
-        self._answers: OrderedDict[tuple[tuple[int, int], TimeWindow], Runs] = OrderedDict()
-
-    def place(self, offset: int, window: TimeWindow, end_offset: int) -> WindowPosition:
-        """Where from `offset` on, below `end_offset`, messages of a window may be.
-
-        The log has to be prepared. Raises `OSError`, and what damage raises that is met.
-        """
-        listed = self._log.segment_list
-        segments, known = listed.segments, listed.closed_times
-        number, skipped_bytes = listed.number_of(listed.holding(offset)), 0
-        for _ in range(_SEGMENTS_LOOKED_AT):
-            if offset >= end_offset or number == len(segments):
-                return WindowPosition(end_offset, end_offset, skipped_bytes)
-            segment = segments[number]
-            offset = max(offset, segment.base_offset)
-            following = known.next_for(number, *window)
-            if following > number:
-                passed_bytes = known.bytes_between(number, following)
-                skipped_bytes += passed_bytes - _position(segment, offset)
-                number = following
-                offset = min(segments[number].base_offset, end_offset)
-                continue
-            if not self.may_hold(segment, window):
-                skipped_bytes += segment.size_bytes - _position(segment, offset)
-            elif self.is_unmapped(segment):
-                return WindowPosition(offset, offset, skipped_bytes, segment)
-            else:
-                begin, end = self._next_run(segment, offset, window)
-                position = _position(segment, offset)
-                at = segment.locate(begin) if begin > offset else position
-                end = min(end, end_offset)
-                # Where a batch was cut off whole, there are offsets without a message.
-                if begin < end and at < segment.visible_end(end):
-                    return WindowPosition(begin, end, skipped_bytes + at - position)
-                skipped_bytes += segment.readable_bytes - position
-                segment.check_readable(min(segment.next_offset, end_offset))
-            offset = min(segment.next_offset, end_offset)
-            number += 1
-        return WindowPosition(offset, offset, skipped_bytes)
-
-    def place_by_append(self, offset: int, window: TimeWindow, end_offset: int) -> WindowPosition:
-        """As `place`, for a window of append times. Messages of which none is known are in none."""
-        listed = self._log.segment_list
-        skipped_bytes = 0
-        for _ in range(_SEGMENTS_LOOKED_AT):
-            if offset >= end_offset:
-                break
-            segment = listed.holding(offset)
-            offset = max(offset, segment.base_offset)
-            times, position = segment.append_times, _position(segment, offset)
-            begin = end = segment.next_offset
-            if times.largest_ms >= window.first_ms:
-                if not times.loaded:
-                    return WindowPosition(offset, offset, skipped_bytes, segment)
-                if times.blocks.smallest_ms <= window.last_ms:
-                    begin, end = run_between(times, *window, offset)
-                if end >= times.end_offset:
-                    end = segment.next_offset  # No append time is known of what is behind.
-                    begin = end if begin >= times.end_offset else begin
-            begin, end = min(begin, end_offset), min(end, end_offset)
-            at = max(segment.visible_end(begin), position)
-            # Where a batch was cut off whole, there are offsets without a message.
-            if begin < end and at < segment.visible_end(end):
-                return WindowPosition(begin, end, skipped_bytes + at - position)
-            segment.check_readable(end)
-            skipped_bytes += max(segment.visible_end(end), at) - position
-            offset = end
-        return WindowPosition(offset, offset, skipped_bytes)
-
-    def may_hold(self, segment: Segment, window: TimeWindow) -> bool:
-        """Whether messages of a window may be in a segment, as far as its whole is known."""
-        if segment.largest_possible_ms < window.first_ms:
-            return False
-        return smallest_possible_ms(segment) <= window.last_ms
-
-    def untimed_of(
-        self, segment: Segment, offset: int, end_offset: int, window: TimeWindow
-    ) -> int | None:
-        """How many messages of a segment have no time, where all of it is counted, none of it is
-        in the window, and that is known without its time map; else `None`."""
-        whole = offset <= segment.base_offset and segment.next_offset <= end_offset
-        known = segment.time_map.summary_bytes == segment.size_bytes and segment.damaged is None
-        if whole and known and not self.may_hold(segment, window):
-            return segment.time_map.untimed
-        return None
-
-    def is_unmapped(self, segment: Segment) -> bool:
-        """Whether a segment's time map ends so far before the log that it is to be made first."""
-        time_map = segment.time_map
-        if not time_map.makes:
-            time_map.data()  # It may turn out that there is none.
-        return not time_map.makes and segment.readable_bytes - time_map.log_bytes > UNMAPPED_BYTES
-
-    def _next_run(self, segment: Segment, offset: int, window: TimeWindow) -> tuple[int, int]:
-        """The first offsets from `offset` on, in a segment, of messages that may be of a window."""
-        runs = self._runs(segment, window)
-        mapped_offset = segment.time_map.next_offset  # None is left if the file cannot be read.
-        for _, _, begin, end in runs:
-            if end > offset:
-                if end == mapped_offset:
-                    end = segment.next_offset  # What is not mapped may be of any time.
-                return max(begin, offset), end
-        return max(mapped_offset, offset), segment.next_offset
-
-    def _runs(self, segment: Segment, window: TimeWindow) -> Runs:
-        time_map = segment.time_map
-        key = time_map.version, window
-        runs = self._answers.get(key)
-        if runs is None:
-            runs = time_map_runs(
-                time_map.data(),
-                base_offset=segment.base_offset,
-                from_ms=window.first_ms,
-                last_ms=max(window.last_ms, window.first_ms - 1),
-            )
-            self._answers[key] = runs
-            if len(self._answers) > _ANSWERS_KEPT:
-                self._answers.popitem(last=False)
+    The log has to be prepared. Raises `OSError`, and what damage raises that is met.
+    """
+    listed = log.segment_list
+    segments, known = listed.segments, listed.closed_times
+    number, skipped_bytes = listed.number_of(listed.holding(offset)), 0
+    for _ in range(_SEGMENTS_LOOKED_AT):
+        if offset >= end_offset or number == len(segments):
+            return WindowPosition(end_offset, end_offset, skipped_bytes)
+        segment = segments[number]
+        offset = max(offset, segment.base_offset)
+        following = known.next_for(number, *window)
+        if following > number:
+            passed_bytes = known.bytes_between(number, following)
+            skipped_bytes += passed_bytes - _position(segment, offset)
+            number = following
+            offset = min(segments[number].base_offset, end_offset)
+            continue
+        if not may_hold(segment, window):
+            skipped_bytes += segment.size_bytes - _position(segment, offset)
+        elif is_unmapped(segment):
+            return WindowPosition(offset, offset, skipped_bytes, segment)
         else:
-            self._answers.move_to_end(key)
-        return runs
+            begin, end = _next_run(log, segment, offset, window)
+            position = _position(segment, offset)
+            at = segment.locate(begin) if begin > offset else position
+            end = min(end, end_offset)
+            # Where a batch was cut off whole, there are offsets without a message.
+            if begin < end and at < visible_end(segment, end):
+                return WindowPosition(begin, end, skipped_bytes + at - position)
+            skipped_bytes += segment.readable_bytes - position
+            check_readable(segment, min(segment.next_offset, end_offset))
+        offset = min(segment.next_offset, end_offset)
+        number += 1
+    return WindowPosition(offset, offset, skipped_bytes)
 
-    def mapping(self, segment: Segment) -> TimeMapping:
-        """What is missing of a segment's time map; `take` takes it when it has run."""
-        time_map = segment.time_map
-        return TimeMapping(
-            self._stored(segment),
-            time_map.log_bytes,
-            segment.readable_bytes,
-            time_map.next_offset,
-            closed=segment is not self._log.segment_list.active,
+
+def find_append_position(
+    log: Log, offset: int, window: TimeWindow, end_offset: int
+) -> WindowPosition:
+    """As `find_position`, for a window of append times. A message whose append time is not known is
+    in no window."""
+    listed = log.segment_list
+    skipped_bytes = 0
+    for _ in range(_SEGMENTS_LOOKED_AT):
+        if offset >= end_offset:
+            break
+        segment = listed.holding(offset)
+        offset = max(offset, segment.base_offset)
+        times, position = segment.append_times, _position(segment, offset)
+        begin = end = segment.next_offset
+        if times.largest_ms >= window.first_ms:
+            if not times.loaded:
+                return WindowPosition(offset, offset, skipped_bytes, segment)
+            if times.blocks.smallest_ms <= window.last_ms:
+                begin, end = run_between(times, *window, offset)
+            if end >= times.end_offset:
+                end = segment.next_offset  # No append time is known of what is behind.
+                begin = end if begin >= times.end_offset else begin
+        begin, end = min(begin, end_offset), min(end, end_offset)
+        at = max(visible_end(segment, begin), position)
+        # Where a batch was cut off whole, there are offsets without a message.
+        if begin < end and at < visible_end(segment, end):
+            return WindowPosition(begin, end, skipped_bytes + at - position)
+        check_readable(segment, end)
+        skipped_bytes += max(visible_end(segment, end), at) - position
+        offset = end
+    return WindowPosition(offset, offset, skipped_bytes)
+
+
+def may_hold(segment: Segment, window: TimeWindow) -> bool:
+    """Whether messages of a window may be in a segment, as far as its whole is known."""
+    if segment.largest_possible_ms < window.first_ms:
+        return False
+    return smallest_possible_ms(segment) <= window.last_ms
+
+
+def untimed_of(segment: Segment, offset: int, end_offset: int, window: TimeWindow) -> int | None:
+    """How many messages of a segment have no time, where all of it is counted, none of it is
+    in the window, and that is known without its time map; else `None`."""
+    whole = offset <= segment.base_offset and segment.next_offset <= end_offset
+    known = segment.time_map.summary_bytes == segment.size_bytes and segment.damaged is None
+    if whole and known and not may_hold(segment, window):
+        return segment.time_map.untimed
+    return None
+
+
+def is_unmapped(segment: Segment) -> bool:
+    """Whether a segment's time map ends so far before the log that it is to be made first."""
+    time_map = segment.time_map
+    if not time_map.makes:
+        time_map.data()  # It may turn out that there is none.
+    return not time_map.makes and segment.readable_bytes - time_map.log_bytes > UNMAPPED_BYTES
+
+
+def _next_run(log: Log, segment: Segment, offset: int, window: TimeWindow) -> tuple[int, int]:
+    """The first offsets from `offset` on, in a segment, of messages that may be of a window."""
+    runs = _runs(log, segment, window)
+    mapped_offset = segment.time_map.next_offset  # None is left if the file cannot be read.
+    for _, _, begin, end in runs:
+        if end > offset:
+            if end == mapped_offset:
+                end = segment.next_offset  # What is not mapped may be of any time.
+            return max(begin, offset), end
+    return max(mapped_offset, offset), segment.next_offset
+
+
+def _runs(log: Log, segment: Segment, window: TimeWindow) -> Runs:
+    time_map = segment.time_map
+    answers = log.window_runs
+    if answers is None:
+        answers = log.window_runs = OrderedDict()
+    key = time_map.version, window
+    runs = answers.get(key)
+    if runs is None:
+        runs = time_map_runs(
+            time_map.data(),
+            base_offset=segment.base_offset,
+            from_ms=window.first_ms,
+            last_ms=max(window.last_ms, window.first_ms - 1),
         )
+        answers[key] = runs
+        if len(answers) > _ANSWERS_KEPT:
+            answers.popitem(last=False)
+    else:
+        answers.move_to_end(key)
+    return runs
 
-    def _stored(self, segment: Segment) -> StoredTimes:
-        settings, files = self._log.settings, self._log.seams.files
-        return StoredTimes(files, segment.log_path, settings.max_decompressed_bytes)
 
-    def take(self, segment: Segment, mapping: TimeMapping, cuts: int) -> None:
-        """Take what was made of a time map, unless the log was cut off meanwhile (`Segment.cuts`).
+def mapping(log: Log, segment: Segment) -> TimeMapping:
+    """What is missing of a segment's time map; `take` takes it when it has run."""
+    time_map = segment.time_map
+    return TimeMapping(
+        _stored(log, segment),
+        time_map.log_bytes,
+        segment.readable_bytes,
+        time_map.next_offset,
+        closed=segment is not log.segment_list.active,
+    )
 
-        Raises what damage raises that was met, or what kept the map from being made.
-        """
-        if segment.dropped or segment.cuts != cuts:
-            return
-        segment.time_map.take(
-            mapping.start, bytes(mapping.blocks), mapping.log_bytes, mapping.next_offset
-        )
-        self._log.segment_list.time_map_made(segment)
-        if mapping.unreadable_at is not None:
-            raise segment.damage(mapping.unreadable_at)
-        if mapping.error is not None:
-            raise mapping.error
 
-    def counting(
-        self,
-        begin_offset: int,
-        end_offset: int,
-        window: TimeWindow,
-        every_ms: int,
-        counts: "array[int]",
-    ) -> "SegmentCount":
-        """Counting from one offset to another, or to the end of a segment, whose time map is made
-        as far as it is going to be. Raises what damage raises that is in front of that."""
-        segment = self._log.segment_list.holding(begin_offset)
-        end_offset = min(end_offset, segment.next_offset)
-        segment.check_readable(end_offset)
-        return SegmentCount(
-            self._stored(segment),
-            segment,
-            segment.time_map.data(),
-            (begin_offset, end_offset),
-            window,
-            every_ms,
-            counts,
-        )
+def _stored(log: Log, segment: Segment) -> StoredTimes:
+    settings, files = log.settings, log.seams.files
+    return StoredTimes(files, segment.log_path, settings.max_decompressed_bytes)
+
+
+def apply_mapping(log: Log, segment: Segment, mapping: TimeMapping, cuts: int) -> None:
+    """Take what was made of a time map, unless the log was cut off meanwhile (`Segment.cuts`).
+
+    Raises what damage raises that was met, or what kept the map from being made.
+    """
+    if segment.dropped or segment.cuts != cuts:
+        return
+    segment.time_map.take(
+        mapping.start, bytes(mapping.blocks), mapping.log_bytes, mapping.next_offset
+    )
+    log.segment_list.time_map_made(segment)
+    if mapping.unreadable_at is not None:
+        raise segment.damage(mapping.unreadable_at)
+    if mapping.error is not None:
+        raise mapping.error
+
+
+def counting(
+    log: Log,
+    begin_offset: int,
+    end_offset: int,
+    window: TimeWindow,
+    every_ms: int,
+    counts: "array[int]",
+) -> "SegmentCount":
+    """Counting from one offset to another, or to the end of a segment, whose time map is made
+    as far as it is going to be. Raises what damage raises that is in front of that."""
+    segment = log.segment_list.holding(begin_offset)
+    end_offset = min(end_offset, segment.next_offset)
+    check_readable(segment, end_offset)
+    return SegmentCount(
+        _stored(log, segment),
+        segment,
+        segment.time_map.data(),
+        (begin_offset, end_offset),
+        window,
+        every_ms,
+        counts,
+    )
 
 
 def _position(segment: Segment, offset: int) -> int:
@@ -273,7 +278,7 @@ class SegmentCount:
         self.counts = counts
         self.untimed = 0
         self.first_ms = self.last_ms = -1
-        self.log_bytes = segment.visible_end(offsets[1]) - segment.locate(offsets[0])
+        self.log_bytes = visible_end(segment, offsets[1]) - segment.locate(offsets[0])
         """Stored bytes from the first offset to the last."""
         self.read_bytes = 0
         self.next_offset = offsets[1]

@@ -1,1 +1,1 @@
-"""One partition's log as one of several copies: leader epochs, copying, following."""
+"""A log that other brokers copy, or that copies another: leading, copying, following."""

@@ -38,8 +38,8 @@ from typing import Final
 
 from ...values import value_class
 from ..index.append_times import Span
+from ..log.epoch_history import MAX_EPOCH, NO_EPOCH, EpochStart
 from ..names import MAX_OFFSET
-from .epoch_history import MAX_EPOCH, NO_EPOCH, EpochStart
 
 SPANS_MAX: Final = 16_384
 """Sets whose append times travel with one stretch: some 50 KB, and a few milliseconds."""

@@ -8,15 +8,14 @@ from ...protocol.errors import OffsetOutOfRange
 from ...protocol.records.layout import BATCH_MAGIC, CODEC_MASK
 from ...values import value_class
 from ..index.append_time_lookup import known_times
-from ..index.append_time_search import offset_behind
 from ..index.append_times import Span
-from ..log.log_state import LogState
-from ..log.segment import Segment
+from ..log.epoch_history import EpochStart
+from ..log.log import Log
 from ..log.trimmed import may_be_untimed
-from ..read.readable_segment import FarAway
+from ..read.append_time_search import offset_behind
 from ..read.slices import Slice, read_slice
+from ..segment.segment import FarAway, Segment
 from .copy_facts import EPOCHS_MAX, NEVER, SPANS_MAX, CopyFacts
-from .epoch_history import EpochStart
 
 NOT_KNOWN: Final = -1
 
@@ -44,7 +43,7 @@ class Reached(NamedTuple):
     cuts: int
     """Of the segment then: what was cut may have been replaced."""
 
-    def behind(self, log: LogState, max_bytes: int) -> Slice | None:
+    def behind(self, log: Log, max_bytes: int) -> Slice | None:
         """What was appended since, if that is all in one format and in this segment."""
         segment, position = self.segment, self.position
         size = segment.size_bytes - position
@@ -63,7 +62,7 @@ class Reached(NamedTuple):
 
 
 def read_copy(
-    log: LogState,
+    log: Log,
     offset: int,
     max_bytes: int,
     *,
@@ -117,7 +116,7 @@ def read_copy(
     return Copied(found, facts, _offset_at_end(log, found, segment) if found.size else offset)
 
 
-def reached_by(log: LogState, copied: Copied) -> Reached | None:
+def reached_by(log: Log, copied: Copied) -> Reached | None:
     """Where a copy ends that has everything; `None` for one that has not."""
     found, segment = copied.found, copied.found.segment
     if segment is None or copied.next_offset != log.log_end_offset:
@@ -125,7 +124,7 @@ def reached_by(log: LogState, copied: Copied) -> Reached | None:
     return Reached(copied.next_offset, segment, found.position + found.size, segment.cuts)
 
 
-def _without_cut_entry(log: LogState, found: Slice, segment: Segment) -> Slice:
+def _without_cut_entry(log: Log, found: Slice, segment: Segment) -> Slice:
     """A slice that ends with an entry, where the index knows where one ends not far before."""
     end = found.position + found.size
     if end >= segment.size_bytes:
@@ -137,7 +136,7 @@ def _without_cut_entry(log: LogState, found: Slice, segment: Segment) -> Slice:
     return replace(found, size=position - found.position) if position > found.position else found
 
 
-def _offset_at_end(log: LogState, found: Slice, segment: Segment) -> int:
+def _offset_at_end(log: Log, found: Slice, segment: Segment) -> int:
     """First offset behind a slice; -1 where that would have to be looked for."""
     end = found.position + found.size
     if end >= segment.size_bytes:
@@ -155,7 +154,7 @@ def _offset_at_end(log: LogState, found: Slice, segment: Segment) -> int:
 
 
 def _facts(
-    log: LogState, found: Slice, offset: int
+    log: Log, found: Slice, offset: int
 ) -> tuple[Slice, tuple[EpochStart, ...], tuple[Span, ...], int]:
     """Epochs and append times of a slice, which may become shorter: there is a limit to each."""
     history = log.epochs.history
@@ -184,14 +183,14 @@ def _created_ms(segment: Segment) -> int:
     return NEVER if segment.first_timestamp_ms >= 0 else segment.created_ms
 
 
-def _modified_ms(log: LogState, segment: Segment) -> int:
+def _modified_ms(log: Log, segment: Segment) -> int:
     """The time of a file that has messages, where none of them, or none from the log start on, may
     have a time; else -1."""
     untimed = segment.size_bytes and may_be_untimed(log, segment)
     return max(segment.modified_ms, 0) if untimed else NEVER
 
 
-def _modified_before_ms(log: LogState, segment: Segment, offset: int) -> int:
+def _modified_before_ms(log: Log, segment: Segment, offset: int) -> int:
     """The time of the file of the segment in front of one that is begun: a trim may leave messages
     without a time alone in it."""
     if offset > segment.base_offset:

@@ -11,19 +11,17 @@ from ...protocol.records.kernel import Walk, walk
 from ...protocol.records.kernel.terms import Offsets, Problem
 from ...protocol.records.layout import BATCH_MAGIC, NO_TIMESTAMP
 from ...protocol.records.problems import problem_error
-from ..check.entry_check import EntryCheck
+from ..entries.entry_check import EntryCheck
 from ..files import Buffer
 from ..index.append_times import Span
-from ..log.append_run import AppendRun
-from ..log.appended import NOTHING_APPENDED, Appended
-from ..log.appender import Appender
-from ..log.log_state import LogState
-from ..log.segment import Segment
+from ..log.admitted import NOTHING_APPENDED, Appended, AppendRun
+from ..log.epoch_history import EpochHistory, MalformedEpochs
+from ..log.leader_epochs import EpochWrite
+from ..log.log import Log
 from ..log.trimmed import may_be_untimed
 from ..names import MAX_OFFSET
+from ..segment.segment import Segment
 from .copy_facts import CopyFacts, MalformedFacts
-from .epoch_history import EpochHistory, MalformedEpochs
-from .leader_epochs import EpochWrite
 
 _BATCHES = 1 << BATCH_MAGIC
 
@@ -34,11 +32,10 @@ LOG_BYTES_MAX = 2**31 - 1
 class Following:
     """Appends to a log what its leader has."""
 
-    __slots__ = ("_appender", "_log")
+    __slots__ = ("_log",)
 
-    def __init__(self, log: LogState, appender: Appender) -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
-        self._appender = appender
 
     def appending(self, data: Buffer, facts: CopyFacts) -> EpochWrite | None:
         """The epochs that have to be written first, if there are new ones; see
@@ -52,10 +49,10 @@ class Following:
     def append(self, data: Buffer, facts: CopyFacts, written: EpochWrite | None) -> Appended:
         """Append the whole entries of a stretch; see `Replica.append`."""
         log = self._log
-        self._appender.check_writable()
+        self._log.appender.check_writable()
         found, history = self._checked(data, facts)
         if facts.gaps:
-            log.note_gaps()
+            log.record_gaps()
         try:
             if history is None:
                 pass
@@ -64,7 +61,7 @@ class Following:
             else:
                 log.epochs.keep(history)
         except OSError as error:
-            raise self._appender.not_written(error) from error
+            raise self._log.appender.not_written(error) from error
         first_offset = found.first_offset if found.end else log.log_end_offset
         active = log.segment_list.active
         rolled = self._roll(facts, first_offset, found.end)
@@ -72,7 +69,7 @@ class Following:
         if found.end:
             stored = memoryview(data)[: found.end]
             if log.segment_list.active is not active:
-                found = self._appender.walk_for(log.segment_list.active, stored)
+                found = self._log.appender.walk_for(log.segment_list.active, stored)
             appended = self._append(stored, found, facts, rolled)
         self._take_file_times(facts)
         return appended
@@ -144,7 +141,7 @@ class Following:
         try:
             log.segment_list.roll(base_offset, log.settings, reason)
         except OSError as error:
-            raise self._appender.not_written(error) from error
+            raise self._log.appender.not_written(error) from error
         except StorageError as failure:
             log.fail(failure)
             raise
@@ -181,9 +178,9 @@ class Following:
         try:
             listed.active.stage(stored, found, NO_TIMESTAMP, append_spans=spans)
         except OSError as error:
-            raise self._appender.not_written(error) from error
+            raise self._log.appender.not_written(error) from error
         run.last_stamp_ms = found.last_append_time_ms
-        self._appender.commit_or_raise(run)
+        self._log.appender.commit_or_raise(run)
         if found.magics & _BATCHES:
             log.producers.take_stored(stored)
         return Appended(

@@ -1,11 +1,11 @@
-"""One partition's log as one of several copies: what its leader, and what a follower does with it.
+"""One partition's log with copies at other brokers: what its leader and a follower do with it.
 
 Who leads, and what is committed, is decided elsewhere. For the loop's thread, as the log is.
 """
 
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...protocol.errors import StorageError
 from ...protocol.records.layout import (
@@ -16,29 +16,27 @@ from ...protocol.records.layout import (
     SIZE_AT,
 )
 from ..files import Buffer
-from ..log.appended import Appended
+from ..log.admitted import Appended
+from ..log.epoch_history import NO_EPOCH
+from ..log.leader_epochs import EpochWrite
+from ..log.log import Log
 from ..producers.producer_snapshots import decode_snapshot, encode_snapshot
 from .copy_facts import CopyFacts
 from .copying import Copied, Reached, reached_by, read_copy
-from .epoch_history import NO_EPOCH
 from .following import Following
-from .leader_epochs import EpochWrite
-
-if TYPE_CHECKING:
-    from ..log.log import Log
 
 _INT32: Final = Struct(">i")
 
 
 class Replica:
-    """What can be done with a log that is one of several copies."""
+    """The leader's and the follower's side of a log that is copied between brokers."""
 
     __slots__ = ("_following", "_log", "_reached")
 
-    def __init__(self, log: "Log") -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
         self._reached: Reached | None = None
-        self._following = Following(log, log.appender)
+        self._following = Following(log)
 
     # Epochs
 
@@ -104,13 +102,13 @@ class Replica:
     def read(
         self, offset: int, max_bytes: int, *, whole_first: bool = True, far: bool = True
     ) -> Copied:
-        """What a follower gets that has everything below `offset`: stored bytes, as `Reader.read`
+        """What a follower gets that has everything below `offset`: stored bytes, as `reader.read`
         gives them, but up to the log end, and what goes with them.
 
         A copy may begin below the log start, with the oldest segment. At the log end there are no
         bytes, and the facts are of the active segment. Raises `OffsetOutOfRange`, `StorageError`,
-        `OSError`; without `far` `FarAway` as `Reader.read`, and where append times have to be
-        looked at first (`Reader.append_times_loaded`).
+        `OSError`; without `far` `FarAway` as `reader.read`, and where append times have to be
+        looked at first (`reader.append_times_loaded`).
         """
         log = self._log
         copied = read_copy(

@@ -6,7 +6,7 @@ from ...replication.cluster_state import ClusterState
 from ...replication.hand_node import HandNode
 from ...replication.partition_log import Identity, Partition
 from ...replication.settings import Incarnation
-from ...storage.replica.epoch_history import NO_EPOCH
+from ...storage.log.epoch_history import NO_EPOCH
 from .disk import Entry, SimulatedDirectory, SimulatedLog
 from .faults import Faults
 from .machine import Machine

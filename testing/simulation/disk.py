@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from ...replication.partition_log import Identity, Partition, Stored
 from ...replication.settings import Member
-from ...storage.replica.epoch_history import EpochHistory, EpochStart
+from ...storage.log.epoch_history import EpochHistory, EpochStart
 from .times import Times
 from .violation import Violation
 

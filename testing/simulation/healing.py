@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ...replication.cluster_node import ClusterNode
-from ...storage.replica.epoch_history import NO_EPOCH
+from ...storage.log.epoch_history import NO_EPOCH
 from .disk import DATA
 from .violation import Violation
 

@@ -11,8 +11,7 @@ import pytest
 from horolog.storage.directory.deletion import DeletionQueue
 from horolog.storage.files import SystemFiles
 from horolog.storage.open_files import OpenFiles
-from horolog.storage.producers.producer_budget import ProducerBudget
-from horolog.storage.seams import Seams
+from horolog.storage.seams import ProducerBudget, Seams
 from horolog.testing.clock import ManualClock
 from horolog.testing.events import RecordedEvents
 from horolog.testing.files import FaultyFiles

@@ -9,6 +9,7 @@ import pytest
 
 from horolog.protocol.errors import HorologError, StorageError
 from horolog.protocol.records.layout import Codec
+from horolog.storage.read import reader, windows
 from horolog.storage.read.windows import TimeWindow
 from horolog.testing.logs import ENTRY_BYTES, LogFolder, delete_due, timed_set, untimed_set
 from horolog.tests.followers.appending import append_copy
@@ -31,7 +32,7 @@ def known(folder: LogFolder, start: int = 0) -> Times:
     log = folder.log
     if not log.prepared:
         log.prepare()
-    times = [log.reader.append_time_ms(offset) for offset in range(start, log.log_end_offset)]
+    times = [reader.append_time_ms(log, offset) for offset in range(start, log.log_end_offset)]
     return [None if ms == -1 else ms - NOW for ms in times]
 
 
@@ -42,7 +43,7 @@ def content(folder: LogFolder, base_offset: int = 0) -> list[tuple[int, int]]:
 
 def found(folder: LogFolder, target: int) -> tuple[int, int] | None:
     folder.log.prepare()
-    result = folder.log.reader.find_append_time(NOW + target).run()
+    result = reader.find_append_time(folder.log, NOW + target).run()
     return None if result is None else (result.offset, result.timestamp_ms - NOW)
 
 
@@ -478,7 +479,7 @@ def test_what_consumers_do_not_see_is_not_found(folder: LogFolder) -> None:
     append(folder, 1)
     log.appender.append(timed_set(5), wait_for_sync=True)
     assert found(folder, 1) is None
-    answer = log.reader.find_append_time(NOW + 1, to_log_end=True).run()
+    answer = reader.find_append_time(log, NOW + 1, to_log_end=True).run()
     assert answer is not None
     assert answer.offset == 1
     log.flusher.flush()
@@ -516,9 +517,9 @@ def test_stored_bytes_behind_a_gap(folder: LogFolder) -> None:
     append(folder, 1)
     append_copy(log, timed_set(5, base_offset=2**31 + 5))
     append(folder, 1)
-    assert log.reader.append_time_ms(0) == NOW
-    assert log.reader.append_time_ms(2**31 + 5) == -1
-    assert log.reader.append_time_ms(2**31 + 6) == NOW + 10
+    assert reader.append_time_ms(log, 0) == NOW
+    assert reader.append_time_ms(log, 2**31 + 5) == -1
+    assert reader.append_time_ms(log, 2**31 + 6) == NOW + 10
     assert found(folder, 1) == (2**31 + 6, 10)
 
 
@@ -529,7 +530,7 @@ def test_a_copy_knows_only_its_own_append_times(folder: LogFolder) -> None:
     copy.open()
     append_copy(copy.log, folder.stored())
     assert copy.times() == folder.times()
-    assert copy.log.reader.append_time_ms(0) == -1
+    assert reader.append_time_ms(copy.log, 0) == -1
     copy.let_go()
 
 
@@ -554,7 +555,7 @@ def test_a_window_of_append_times_passes_over_the_rest(
         assert read_window(log, NOW + first, NOW + first + 30, by_append=True) == inside
         offset, passed_bytes, given = 0, 0, 0
         while offset < log.high_watermark:
-            place = log.windows.place_by_append(offset, window, log.high_watermark)
+            place = windows.find_append_position(log, offset, window, log.high_watermark)
             assert place.unready is None
             passed_bytes += place.skipped_bytes
             given += place.end_offset - place.offset

@@ -12,6 +12,7 @@ import pytest
 
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.storage.log.log import Log
+from horolog.storage.read import reader
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.power_cuts import PowerCuts, State
 from horolog.testing.quick_files import QuickFiles, ending_process
@@ -205,12 +206,12 @@ def assert_right(log: Log, true: dict[bytes, int]) -> dict[int, tuple[bytes, int
     found = {}
     for offset, _, _, value in read_messages(log):
         assert value is not None
-        ms = log.reader.append_time_ms(offset)
+        ms = reader.append_time_ms(log, offset)
         assert ms in (-1, true[value]), f"offset {offset}"
         found[offset] = (value, ms)
     for target_ms in {ms for _, ms in found.values() if ms >= 0}:
         first = min(offset for offset, (_, ms) in found.items() if ms >= target_ms)
-        answer = log.reader.find_append_time(target_ms).run()
+        answer = reader.find_append_time(log, target_ms).run()
         assert answer is not None
         assert answer.offset == first
     return found

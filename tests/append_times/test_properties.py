@@ -26,8 +26,8 @@ from horolog.storage.index.append_time_blocks import BLOCK_ENTRIES
 from horolog.storage.index.append_time_lookup import first_since, known_times
 from horolog.storage.index.append_times import AppendTimes
 from horolog.storage.open_files import OpenFiles
-from horolog.storage.producers.producer_budget import ProducerBudget
-from horolog.storage.seams import Seams
+from horolog.storage.read import reader
+from horolog.storage.seams import ProducerBudget, Seams
 from horolog.testing.clock import ManualClock
 from horolog.testing.events import RecordedEvents
 from horolog.testing.logs import LogFolder, delete_due, timed_set
@@ -162,7 +162,7 @@ class AppendTimesMachine(RuleBasedStateMachine):
         if self.cut_since_sync:
             # A segment that was closed before it was cut keeps nothing; what is known is right.
             known = {
-                offset for offset in certain if self.folder.log.reader.append_time_ms(offset) >= 0
+                offset for offset in certain if reader.append_time_ms(self.folder.log, offset) >= 0
             }
             certain &= known
         self.times = {o: ms if o in certain else None for o, ms in self.times.items()}
@@ -174,7 +174,7 @@ class AppendTimesMachine(RuleBasedStateMachine):
     def every_message_has_its_time(self) -> None:
         log = self.folder.log
         log.prepare()
-        found = {offset: log.reader.append_time_ms(offset) for offset in self.times}
+        found = {offset: reader.append_time_ms(log, offset) for offset in self.times}
         assert found == {o: -1 if ms is None else ms for o, ms in self.times.items()}
 
     @rule(after_ms=st.integers(-60, 300))
@@ -182,7 +182,7 @@ class AppendTimesMachine(RuleBasedStateMachine):
         target_ms = NOW + after_ms
         late = [(o, ms) for o, ms in self.times.items() if ms is not None and ms >= target_ms]
         self.folder.log.prepare()
-        found = self.folder.log.reader.find_append_time(target_ms).run()
+        found = reader.find_append_time(self.folder.log, target_ms).run()
         assert (found and (found.offset, found.timestamp_ms)) == (min(late) if late else None)
 
     @rule(share=st.floats(0, 1), max_bytes=st.integers(0, 500), sets=st.integers(1, 40))
@@ -190,8 +190,8 @@ class AppendTimesMachine(RuleBasedStateMachine):
         log = self.folder.log
         start = log.log_start_offset
         offset = start + int(share * (log.log_end_offset - start))
-        whole = log.reader.read(offset, max_bytes, whole_first=True)
-        found, told = log.reader.append_times(whole, offset, sets)
+        whole = reader.read(log, offset, max_bytes, whole_first=True)
+        found, told = reader.append_times(log, whole, offset, sets)
         assert whole.size == 0 or 0 < found.size <= whole.size
         offsets = [at for at, _ in told.spans]
         assert offsets == sorted(set(offsets))

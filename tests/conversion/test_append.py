@@ -22,7 +22,7 @@ from horolog.protocol.records.messages.sets import (
     build_wrapper,
     set_timestamp,
 )
-from horolog.storage.log.appended import Conversion
+from horolog.storage.log.admitted import Conversion
 from horolog.testing.logs import ENTRY_BYTES, LogFolder, timed_set, untimed_set
 
 NOW = 1_479_144_272_509

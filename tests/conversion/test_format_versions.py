@@ -6,6 +6,7 @@ import pytest
 
 from horolog.config.topic import check_overrides, effective, topic_settings
 from horolog.protocol.errors import InvalidConfig
+from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 NAME = "message.format.version"
@@ -92,9 +93,9 @@ def test_a_new_version_counts_from_the_next_append_mg4(folder: LogFolder) -> Non
     for version in ("0.9.0", "0.10.0", "producer", "0.9.0"):
         folder.set(message_format_version=version)
         log.appender.append(timed_set(5))
-    assert [log.reader.read(offset, 1 << 20).magic for offset in range(4)] == [0, 1, 1, 0]
+    assert [reader.read(log, offset, 1 << 20).magic for offset in range(4)] == [0, 1, 1, 0]
     assert folder.restart().appender.append(timed_set(5)).first_offset == 4
-    assert [log.reader.read(offset, 1 << 20).magic for offset in range(4)] == [0, 1, 1, 0]
+    assert [reader.read(log, offset, 1 << 20).magic for offset in range(4)] == [0, 1, 1, 0]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
 from horolog.protocol.records.messages.downconversion import downconversion, run
 from horolog.protocol.records.messages.message import Record, entries, open_wrapper, records
 from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder
 from horolog.tests.properties.examples import examples
 
@@ -138,7 +139,7 @@ def slices(folder: LogFolder, limit: int, *, old: bool) -> list[bytes]:
     found: list[bytes] = []
     offset = 0
     while offset < folder.log.high_watermark:
-        stored = folder.log.reader.read(offset, limit, whole_first=True)
+        stored = reader.read(folder.log, offset, limit, whole_first=True)
         data = stored.read()
         assert {entry.magic for entry in entries(data)} == {stored.magic}, "decision 26"
         if old and stored.magic:

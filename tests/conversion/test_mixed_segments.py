@@ -2,6 +2,7 @@
 
 import pytest
 
+from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 NOW = 1_479_144_272_509
@@ -37,7 +38,7 @@ def test_a_restart_knows_the_same(mixed: LogFolder) -> None:
     assert mixed.found(0, NOW, NOW + 6, NOW + 8) == before
     mixed.kill_and_restart(checkpointed=False)
     assert mixed.found(0, NOW, NOW + 6, NOW + 8) == before
-    assert [mixed.log.reader.read(offset, 1 << 20).magic for offset in (0, 9, 10)] == [0, 0, 1]
+    assert [reader.read(mixed.log, offset, 1 << 20).magic for offset in (0, 9, 10)] == [0, 0, 1]
 
 
 @pytest.mark.parametrize(("age_ms", "kept"), [(DAY_MS, True), (DAY_MS + 1, False)])

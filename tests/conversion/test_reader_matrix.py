@@ -13,7 +13,8 @@ from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.downconversion import downconversion, run
 from horolog.protocol.records.messages.sets import build_set
 from horolog.protocol.records.record import NewRecord
-from horolog.storage.log.appended import Appended
+from horolog.storage.log.admitted import Appended
+from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder
 
 from .slow_reader import CODECS, Seen, slow_read
@@ -134,15 +135,15 @@ def assert_append_is_told(case: Case, records: list[NewRecord], appended: Append
     assert appended.append_time_ms == (NOW if stamped else -1)
 
 
-def assert_read(folder: LogFolder, reader: int, expected: list[Seen]) -> None:
+def assert_read(folder: LogFolder, magic: int, expected: list[Seen]) -> None:
     """Slice after slice, and of each how many headers it has lost."""
     offset = lost = 0
     seen: list[Seen] = []
     while offset < folder.log.high_watermark:
-        data = folder.log.reader.read(offset, 400, whole_first=True)
+        data = reader.read(folder.log, offset, 400, whole_first=True)
         slice_ = data.read()
-        if data.magic > reader:
-            steps = downconversion(slice_, max_bytes=400, max_content_bytes=PLENTY, magic=reader)
+        if data.magic > magic:
+            steps = downconversion(slice_, max_bytes=400, max_content_bytes=PLENTY, magic=magic)
             made = run(steps)
             lost += made.headers
             slice_ = bytes(made.data)
@@ -150,8 +151,8 @@ def assert_read(folder: LogFolder, reader: int, expected: list[Seen]) -> None:
             slice_ = whole_entries(slice_)
         seen += slow_read(slice_)
         offset = seen[-1].offset + 1
-    assert seen == [as_read(one, reader) for one in expected]
-    assert lost == (sum(len(one.headers) for one in expected) if reader < 2 else 0)
+    assert seen == [as_read(one, magic) for one in expected]
+    assert lost == (sum(len(one.headers) for one in expected) if magic < 2 else 0)
 
 
 def whole_entries(slice_: bytes) -> bytes:

@@ -13,10 +13,10 @@ from horolog.storage.check.dump import (
     DumpedMessage,
     DumpedOffsetEntry,
     DumpedTimeEntry,
-    Remark,
+    DumpNote,
     dump,
 )
-from horolog.storage.check.log_reader import CHUNK_BYTES
+from horolog.storage.entries.log_reader import CHUNK_BYTES
 from horolog.storage.files import SystemFiles
 from horolog.testing.logs import timed_set
 
@@ -103,7 +103,7 @@ def test_what_a_wrapper_holds_must_make_sense(tmp_path: Path) -> None:
     content = build_wrapper(inner[:-3], offset=0, timestamp_ms=1, magic=1, codec=Codec.GZIP)
     content += timed_set(5, base_offset=1)
     remark, message = dumped(tmp_path, f"{BASE}.log", content)
-    assert isinstance(remark, Remark)
+    assert isinstance(remark, DumpNote)
     assert (remark.position, remark.error) == (0, True)
     assert isinstance(message, DumpedMessage)
 
@@ -123,9 +123,9 @@ def test_what_a_wrapper_holds_must_make_sense(tmp_path: Path) -> None:
 def test_where_reading_has_to_stop(tail: bytes, text: str, tmp_path: Path) -> None:
     good = bytes(timed_set(1, 2))
     items = dumped(tmp_path, f"{BASE}.log", good + tail)
-    assert [type(item) for item in items] == [DumpedMessage, DumpedMessage, Remark]
+    assert [type(item) for item in items] == [DumpedMessage, DumpedMessage, DumpNote]
     remark = items[2]
-    assert isinstance(remark, Remark)
+    assert isinstance(remark, DumpNote)
     assert (remark.position, remark.error) == (len(good), True)
     assert text in remark.text
     assert f"{len(tail)} bytes" in remark.text
@@ -166,7 +166,7 @@ def test_slots_that_were_made_ahead(tmp_path: Path) -> None:
     items = dumped(tmp_path, f"{BASE}.timeindex", content)
     assert items == [
         DumpedTimeEntry(0, 20, 40),
-        Remark(12, "300000 slots of zeros, made ahead and never used", False),
+        DumpNote(12, "300000 slots of zeros, made ahead and never used", False),
     ]
 
 
@@ -174,7 +174,7 @@ def test_a_torn_index_entry(tmp_path: Path) -> None:
     items = dumped(tmp_path, f"{BASE}.index", bytes.fromhex("000000050000100000000009"))
     assert items == [
         DumpedOffsetEntry(0, 45, 4096),
-        Remark(8, "4 bytes of an entry of 8: torn", True),
+        DumpNote(8, "4 bytes of an entry of 8: torn", True),
     ]
 
 
@@ -209,12 +209,12 @@ WRONG = {
 def test_entries_that_cannot_be_true_are_shown_and_named(case: str, tmp_path: Path) -> None:
     suffix, content, wrong = WRONG[case]
     items = dumped(tmp_path, f"{BASE}{suffix}", content)
-    shown: list[Dumped] = [item for item in items if not isinstance(item, Remark)]
+    shown: list[Dumped] = [item for item in items if not isinstance(item, DumpNote)]
     assert len(shown) >= len(wrong)
     assert [shown.index(items[at - 1]) for at, item in enumerate(items) if item not in shown] == (
         sorted(wrong)
     )
-    remarks = [item for item in items if isinstance(item, Remark)]
+    remarks = [item for item in items if isinstance(item, DumpNote)]
     assert all(remark.error for remark in remarks)
     assert [remark.position for remark in remarks] == [shown[at].position for at in sorted(wrong)]
 
@@ -224,7 +224,7 @@ def test_entries_of_the_first_moment_are_right(tmp_path: Path) -> None:
     assert dumped(tmp_path, f"{BASE}.appendtime", content) == [DumpedAppendTime(0, 40, 0)]
     content = entries(">iq", (0, -1), (3, 9), (4, 2))  # Clocks go back.
     assert not any(
-        isinstance(item, Remark) for item in dumped(tmp_path, f"{BASE}.appendtime", content)
+        isinstance(item, DumpNote) for item in dumped(tmp_path, f"{BASE}.appendtime", content)
     )
 
 
@@ -243,7 +243,7 @@ def test_files_out_of_use_are_read_too(suffix: str, tmp_path: Path) -> None:
 
 def test_a_file_that_was_renamed(tmp_path: Path) -> None:
     remark, entry = dumped(tmp_path, "copy.index", bytes.fromhex("0000000500001000"))
-    assert isinstance(remark, Remark)
+    assert isinstance(remark, DumpNote)
     assert not remark.error
     assert entry == DumpedOffsetEntry(0, 5, 4096)
 
@@ -269,5 +269,5 @@ def test_bombs_are_bounded(tmp_path: Path, files: SystemFiles) -> None:
     path = tmp_path / f"{BASE}.log"
     path.write_bytes(content)
     [remark] = dump(files, path, max_decompressed_bytes=100_000)
-    assert isinstance(remark, Remark)
+    assert isinstance(remark, DumpNote)
     assert "max.decompressed.bytes" in remark.text

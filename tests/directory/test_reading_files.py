@@ -7,6 +7,7 @@ from tempfile import NamedTemporaryFile
 import pytest
 
 from horolog.storage.files import SystemFiles
+from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder, timed_set
 
 OLD_NS = 1_000_000_000 * 10**9
@@ -27,7 +28,7 @@ def test_that_a_closed_segment_was_read_is_not_noted(tmp_path: Path) -> None:
     log = folder.open()
     log.prepare()
     assert folder.found(0) == [(0, 0)]
-    assert log.reader.read(0, 1000).read()
+    assert reader.read(log, 0, 1000).read()
     assert paths[0].stat().st_atime_ns == OLD_NS
     folder.let_go()
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from horolog.protocol.errors import TopicAlreadyExists, UnknownTopicOrPartition
-from horolog.storage.directory.stepped_change import SteppedChange, Steps
+from horolog.storage.stepped_change import SteppedChange, Steps
 from horolog.testing.directories import DataDirectory
 
 

@@ -25,7 +25,7 @@ from horolog.testing.logs import LogFolder
 from horolog.testing.program import ServerProcess, serving
 
 WRITERS_PER_TOPIC = 3
-SEGMENTS = {"segment.bytes": "8000", "index.interval.bytes": "300", "retention.ms": "-1"}
+SEGMENTS = {"segment.bytes": "5000", "index.interval.bytes": "300", "retention.ms": "-1"}
 SEGMENT_FILES = (".log", ".index", ".timeindex")
 NOW_MS = 1_479_144_272_509
 

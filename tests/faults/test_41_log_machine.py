@@ -18,9 +18,9 @@ from hypothesis.stateful import (
 
 from horolog.protocol.records.messages.message import entries
 from horolog.storage.index import index_file, stored_column, time_map, time_mapping
-from horolog.storage.log import usual_admission
+from horolog.storage.log import admission
 from horolog.storage.log.flush import FlushWork
-from horolog.storage.read import windows
+from horolog.storage.read import reader, windows
 from horolog.testing.logs import LogFolder, delete_due
 from horolog.tests.properties.filling import (
     append_stored,
@@ -326,7 +326,7 @@ class LogMachine(RuleBasedStateMachine):
     def read_append_window(self, share: list[float], max_bytes: int) -> None:
         self.prepare()
         log = self.folder.log
-        appended = {m.offset: log.reader.append_time_ms(m.offset) for m in self.model.visible}
+        appended = {m.offset: reader.append_time_ms(log, m.offset) for m in self.model.visible}
         known = sorted({time_ms for time_ms in appended.values() if time_ms >= 0}) or [0]
         from_ms, until_ms = (known[int(part * (len(known) - 1))] for part in share)
         found = read_window(log, from_ms, until_ms + 1, by_append=True, max_bytes=max_bytes)
@@ -445,7 +445,7 @@ PHASES = [phase for phase in Phase if phase is not Phase.explain]
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few messages, so that short logs have some in their time maps, and indexes of
     closed segments that are not kept in memory."""
-    for module in (time_map, time_mapping, usual_admission):
+    for module in (time_map, time_mapping, admission):
         monkeypatch.setattr(module, "BLOCK_BYTES", 200)
     monkeypatch.setattr(time_map, "_WRITTEN_BYTES", 40)
     monkeypatch.setattr(windows, "UNMAPPED_BYTES", 250)

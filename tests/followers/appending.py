@@ -4,12 +4,13 @@ from horolog.protocol.records.kernel import walk
 from horolog.protocol.records.kernel.terms import Offsets
 from horolog.protocol.records.layout import NO_TIMESTAMP
 from horolog.storage.files import Buffer
-from horolog.storage.index.index_file import RELATIVE_OFFSET_MAX
-from horolog.storage.log.appended import Appended
+from horolog.storage.log.admitted import Appended
+from horolog.storage.log.epoch_history import EpochStart
 from horolog.storage.log.log import Log
 from horolog.storage.log.rolling import roll_reason
+from horolog.storage.names import RELATIVE_OFFSET_MAX
 from horolog.storage.replica.copy_facts import CopyFacts
-from horolog.storage.replica.epoch_history import EpochStart
+from horolog.storage.replica.replica import Replica
 
 
 def append_copy(log: Log, data: Buffer) -> Appended:
@@ -33,4 +34,4 @@ def append_copy(log: Log, data: Buffer) -> Appended:
         append_times=((offset, NO_TIMESTAMP),) if found.end else (),
         times_end=last + 1 if found.end else offset,
     )
-    return log.replica.append(data, facts)
+    return Replica(log).append(data, facts)

@@ -2,6 +2,7 @@
 
 from array import array
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 
@@ -14,14 +15,16 @@ from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
 from horolog.protocol.records.messages.message import records
 from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.storage.log.epoch_history import EpochEnd
 from horolog.storage.log.log import Log
 from horolog.storage.log.retention import RetentionPlan
-from horolog.storage.log.segment import Segment
 from horolog.storage.log.trimmed import largest_of, read_at_once
+from horolog.storage.read import reader, windows
 from horolog.storage.read.windows import TimeWindow
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.storage.replica.copying import Copied
-from horolog.storage.replica.epoch_history import EpochEnd
+from horolog.storage.replica.replica import Replica
+from horolog.storage.segment.segment import Segment
 from horolog.testing.logs import LogFolder
 
 MAX_BYTES = 1 << 24
@@ -36,6 +39,12 @@ COMPARED = (
 EMPTY = "it is the empty active segment"
 CLOCK_AHEAD_MS = 3_600_000_000
 """How far the follower's clock is ahead of the leader's: what goes by it shows."""
+
+
+@lru_cache(maxsize=4)
+def replica_of(log: Log) -> Replica:
+    """The one `Replica` of a log, which remembers where the last copy ended."""
+    return Replica(log)
 
 
 def seeds(tried: int, *, of: int) -> list[ParameterSet]:
@@ -54,7 +63,7 @@ def follower_in(path: Path, leader: LogFolder) -> LogFolder:
 
 def copied(leader: LogFolder, offset: int, max_bytes: int, **how: bool) -> tuple[bytes, CopyFacts]:
     """What a follower gets for a request: bytes, and facts that were bytes on the way."""
-    stretch: Copied = leader.log.replica.read(offset, max_bytes, **how)
+    stretch: Copied = replica_of(leader.log).read(offset, max_bytes, **how)
     return stretch.found.read(), CopyFacts.decode(stretch.facts.encode())
 
 
@@ -62,12 +71,12 @@ def copy_once(leader: LogFolder, follower: LogFolder, max_bytes: int, **how: boo
     """One request of a follower, or two where its log has to begin anew."""
     log = follower.log
     try:
-        stretch = leader.log.replica.read(log.log_end_offset, max_bytes, **how)
+        stretch = replica_of(leader.log).read(log.log_end_offset, max_bytes, **how)
     except OffsetOutOfRange:
-        log.replica.begin_anew(leader.log.segments[0].base_offset)
-        stretch = leader.log.replica.read(log.log_end_offset, max_bytes, **how)
+        Replica(log).begin_anew(leader.log.segments[0].base_offset)
+        stretch = replica_of(leader.log).read(log.log_end_offset, max_bytes, **how)
     data, facts = stretch.found.read(), CopyFacts.decode(stretch.facts.encode())
-    log.replica.append(data, facts)
+    Replica(log).append(data, facts)
     if stretch.next_offset >= 0:
         # What a leader goes by that sends more before this is confirmed.
         assert log.log_end_offset == stretch.next_offset
@@ -78,7 +87,7 @@ def follow_log_start(follower: LogFolder, facts: CopyFacts) -> None:
     log = follower.log
     if facts.log_start_offset > log.log_start_offset:
         log.flusher.flush()
-        log.replica.begin_at(facts.log_start_offset)
+        Replica(log).begin_at(facts.log_start_offset)
     log.expiry.drop_expired()
 
 
@@ -98,7 +107,7 @@ def copy_from_log_start(leader: LogFolder, follower: LogFolder, max_bytes: int) 
     begin = log.log_start_offset
     if log.segments[0].base_offset < begin < log.log_end_offset:
         begin = log.segment_list.end_before(begin)
-    follower.log.replica.begin_anew(begin)
+    Replica(follower.log).begin_anew(begin)
     copy_all(leader, follower, max_bytes)
     follow_log_start(follower, copied(leader, log.log_end_offset, 1)[1])
 
@@ -239,7 +248,7 @@ class Filling:
 
     def lead(self) -> None:
         self.epoch += self.random.randint(1, 3)
-        self.folder.log.replica.lead(self.epoch)
+        Replica(self.folder.log).lead(self.epoch)
 
     def restart(self) -> None:
         self.folder.restart()
@@ -293,12 +302,12 @@ def places(log: Log) -> list[int]:
 def assert_append_times_equal(leader: Log, follower: Log, *, lost: bool) -> None:
     targets = {0, 2**62}
     for offset in places(leader):
-        ms, ours = leader.reader.append_time_ms(offset), follower.reader.append_time_ms(offset)
+        ms, ours = reader.append_time_ms(leader, offset), reader.append_time_ms(follower, offset)
         assert ours == ms or (lost and -1 in (ours, ms)), f"append time of {offset}"
         targets |= {ms, ms + 1}
     for target_ms in () if lost else targets:
-        found = follower.reader.find_append_time(target_ms).run()
-        assert found == leader.reader.find_append_time(target_ms).run(), f"appended {target_ms}"
+        found = reader.find_append_time(follower, target_ms).run()
+        assert found == reader.find_append_time(leader, target_ms).run(), f"appended {target_ms}"
 
 
 def assert_answers_equal(leader: Log, follower: Log, sampled: Random | None = None) -> None:
@@ -311,11 +320,11 @@ def assert_answers_equal(leader: Log, follower: Log, sampled: Random | None = No
     if sampled is not None and len(times) > SAMPLED_MAX:
         times = {min(times), max(times), *sampled.sample(sorted(times), SAMPLED_MAX)}
     for target_ms in times:
-        found = follower.reader.find_time(target_ms).run()
-        assert found == leader.reader.find_time(target_ms).run(), f"time {target_ms}"
-        before = follower.reader.offsets_before(max(target_ms, 0), 10).run()
-        assert before == leader.reader.offsets_before(max(target_ms, 0), 10).run()
-    assert follower.reader.find_largest().run() == leader.reader.find_largest().run()
+        found = reader.find_time(follower, target_ms).run()
+        assert found == reader.find_time(leader, target_ms).run(), f"time {target_ms}"
+        before = reader.offsets_before(follower, max(target_ms, 0), 10).run()
+        assert before == reader.offsets_before(leader, max(target_ms, 0), 10).run()
+    assert reader.find_largest(follower).run() == reader.find_largest(leader).run()
 
 
 def counted(log: Log, window: TimeWindow, every_ms: int) -> tuple[list[int], int]:
@@ -324,10 +333,10 @@ def counted(log: Log, window: TimeWindow, every_ms: int) -> tuple[list[int], int
     offset = log.log_start_offset
     while offset < log.high_watermark:
         segment = log.segment_list.holding(offset)
-        mapping, cuts = log.windows.mapping(segment), segment.cuts
+        mapping, cuts = windows.mapping(log, segment), segment.cuts
         mapping.run()
-        log.windows.take(segment, mapping, cuts)
-        counting = log.windows.counting(offset, log.high_watermark, window, every_ms, counts)
+        windows.apply_mapping(log, segment, mapping, cuts)
+        counting = windows.counting(log, offset, log.high_watermark, window, every_ms, counts)
         counting.run()
         untimed += counting.untimed
         assert counting.next_offset > offset
@@ -417,7 +426,7 @@ def epoch_end(log: Log, epoch: int) -> EpochEnd:
 
 def agree(leader: LogFolder, follower: LogFolder) -> None:
     """Cut the follower's log until its end is on the leader's history (KIP-279)."""
-    ours = follower.log.replica
+    ours = Replica(follower.log)
     first_offset = leader.log.segments[0].base_offset
     while True:
         end_offset, epoch = follower.log.log_end_offset, ours.last_epoch
@@ -437,7 +446,7 @@ def agree(leader: LogFolder, follower: LogFolder) -> None:
 def assert_epochs_equal(leader: Log, follower: Log) -> None:
     epochs = leader.epochs.history.starts
     for epoch in {-1, *(one.epoch + more for one in epochs for more in (-1, 0, 1))}:
-        if epoch > leader.replica.last_epoch:
+        if epoch > Replica(leader).last_epoch:
             continue  # The follower hears of it with its first message.
         ours, theirs = epoch_end(follower, epoch), epoch_end(leader, epoch)
         if theirs.end_offset > leader.segments[0].base_offset:

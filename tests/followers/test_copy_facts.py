@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from horolog.storage.log.epoch_history import EpochStart
 from horolog.storage.replica.copy_facts import SPANS_MAX, CopyFacts, MalformedFacts
-from horolog.storage.replica.epoch_history import EpochStart
 
 offsets = st.integers(0, 2**40)
 file_times = st.one_of(st.just(-1), st.integers(0, 2**62))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.storage.replica.epoch_history import (
+from horolog.storage.log.epoch_history import (
     NO_EPOCH,
     EpochHistory,
     EpochStart,

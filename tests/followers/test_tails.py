@@ -11,7 +11,7 @@ from horolog.storage.replica.copying import Copied
 from horolog.storage.replica.replica import Replica
 from horolog.testing.logs import LogFolder
 
-from .copies import MAX_BYTES, Filling, copy_once, seeds
+from .copies import MAX_BYTES, Filling, copy_once, replica_of, seeds
 
 SEEDS = seeds(20, of=40)
 STEPS = 60
@@ -44,12 +44,12 @@ def test_a_tail_is_what_a_search_finds(leader: LogFolder, seed: int) -> None:
         filling.step()
         log = leader.log
         if random.random() < 0.05 and log.log_start_offset < log.log_end_offset:
-            log.replica.truncate(random.randint(log.log_start_offset, log.log_end_offset))
+            Replica(log).truncate(random.randint(log.log_start_offset, log.log_end_offset))
             filling = Filling(leader, random, epoch=filling.epoch)
             filling.lead()
         at = min(max(at, log.segment_list.first.base_offset), log.log_end_offset)
         max_bytes = random.choice([1, 200, 2000, MAX_BYTES])
-        tail = log.replica.read(at, max_bytes)
+        tail = replica_of(log).read(at, max_bytes)
         assert shown(tail) == shown(Replica(log).read(at, max_bytes)), seed
         assert_one_time(log, at, seed)
         if tail.next_offset >= 0 and random.random() < 0.9:
@@ -79,9 +79,9 @@ def test_what_is_behind_the_end_is_not_looked_for(
     leader: LogFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader.open()
-    leader.log.replica.lead(1)
+    Replica(leader.log).lead(1)
     leader.append(1)
-    at = leader.log.replica.read(0, MAX_BYTES).next_offset
+    at = replica_of(leader.log).read(0, MAX_BYTES).next_offset
 
     def look(*_: object, **__: object) -> None:
         raise AssertionError("it is looked for")
@@ -89,9 +89,9 @@ def test_what_is_behind_the_end_is_not_looked_for(
     monkeypatch.setattr(copying, "read_slice", look)
     for number in range(1, 20):
         leader.append(*range(number % 3 + 1))
-        found = leader.log.replica.read(at, MAX_BYTES)
+        found = replica_of(leader.log).read(at, MAX_BYTES)
         assert found.found.position > 0
         at = found.next_offset
         assert at == leader.log.log_end_offset
     with pytest.raises(AssertionError, match="looked for"):
-        leader.log.replica.read(0, MAX_BYTES)
+        replica_of(leader.log).read(0, MAX_BYTES)

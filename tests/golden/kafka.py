@@ -9,6 +9,7 @@ from typing import Any
 from horolog.protocol.records.kernel import walk
 from horolog.protocol.records.messages.message import records
 from horolog.storage.log.log import Log
+from horolog.storage.read import reader
 
 GOLDEN = Path(__file__).parent
 EARLIEST, LATEST = -2, -1
@@ -125,7 +126,7 @@ def read_all(log: Log) -> Iterator[Message]:
     """What a consumer reads, slice by slice."""
     offset = log.log_start_offset
     while offset < log.high_watermark:
-        data = log.reader.read(offset, 2_000, whole_first=True).read()
+        data = reader.read(log, offset, 2_000, whole_first=True).read()
         for record in records(data, max_decompressed_bytes=1 << 24, from_offset=offset):
             yield record.offset, record.timestamp_ms, record.key, record.value, record.headers
         offset = walk(data, 0, len(data)).last_offset + 1
@@ -137,5 +138,5 @@ def answer(log: Log, target: int) -> tuple[int, int]:
         return -1, log.high_watermark
     if target == EARLIEST:
         return -1, log.log_start_offset
-    found = log.reader.find_time(target).run()
+    found = reader.find_time(log, target).run()
     return (found.timestamp_ms, found.offset) if found else NOTHING_FOUND

@@ -8,10 +8,11 @@ from random import Random
 import pytest
 
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
-from horolog.storage.check.dump import DumpedMessage, Remark, dump
+from horolog.storage.check.dump import DumpedMessage, DumpNote, dump
 from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
 from horolog.storage.log.log import Log
+from horolog.storage.read import reader
 from horolog.testing.directories import DataDirectory
 from horolog.testing.logs import LogFolder, timed_set
 
@@ -47,7 +48,7 @@ def assert_times_found(log: Log, topic: Topic, random: Random) -> None:
             first = next(((at, offset) for offset, at, *_ in messages if at >= target), None)
             assert answer(log, target) == (first or NOTHING_FOUND), target
     largest_ms = max(message[1] for message in messages)
-    found = log.reader.find_largest().run()
+    found = reader.find_largest(log).run()
     assert (found and found.timestamp_ms) == (largest_ms if largest_ms >= 0 else None)
 
 
@@ -141,5 +142,5 @@ def test_dumped(topic: Topic) -> None:
         if isinstance(item, DumpedMessage)
     ] == topic.messages
     others = [item for item in items if not isinstance(item, DumpedMessage)]
-    assert all(isinstance(item, Remark) and not item.error for item in others)
+    assert all(isinstance(item, DumpNote) and not item.error for item in others)
     assert len(others) == topic.end_offset - len(topic.messages)

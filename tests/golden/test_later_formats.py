@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.errors import UnsupportedForMessageFormat
+from horolog.storage.read import reader
 from horolog.testing.directories import DataDirectory
 from horolog.testing.logs import LogFolder, later_format, timed_set
 
@@ -44,9 +45,9 @@ def test_later_formats_in_closed_segments_are_found_in_time(tmp_path: Path) -> N
     log = folder.open(clean=True, gaps=True)
     log.prepare()
     with pytest.raises(UnsupportedForMessageFormat, match="format"):
-        log.reader.read(450, 1000)
+        reader.read(log, 450, 1000)
     with pytest.raises(UnsupportedForMessageFormat, match="format"):
-        log.reader.find_time(0).run()
+        reader.find_time(log, 0).run()
     folder.let_go()
     assert folder.content() == before
 

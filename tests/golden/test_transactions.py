@@ -15,6 +15,7 @@ from horolog.protocol.records.batches.batch import (
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.storage.log.log import Log
 from horolog.storage.producers.producer_scan import ABORT, control_mark
+from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder, timed_set
 from horolog.tests.followers.appending import append_copy
 
@@ -49,8 +50,8 @@ def read_committed(log: Log, max_bytes: int = 2_000) -> Iterator[Message]:
     """What a client makes of the answers to fetches with isolation level 1."""
     offset = log.log_start_offset
     while offset < log.last_stable_offset:
-        found = log.reader.read(offset, max_bytes, whole_first=True, committed=True)
-        told = list(log.reader.aborted_transactions(found, offset))
+        found = reader.read(log, offset, max_bytes, whole_first=True, committed=True)
+        told = list(reader.aborted_transactions(log, found, offset))
         data, position, aborted, following = found.read(), 0, set[int](), offset
         while position + 61 <= len(data):
             header = read_header(data, position)
@@ -116,7 +117,7 @@ def test_a_committed_reader_stops_at_a_transaction_that_has_not_ended(tmp_path: 
     assert (log.last_stable_offset, log.high_watermark) == (511, 513)
     assert [offset for offset, *_ in read_committed(log)][-1] == 510
     assert [offset for offset, *_ in read_all(log)][-2:] == [511, 512]
-    assert not log.reader.readable_bytes(511, committed=True)
+    assert not reader.readable_bytes(log, 511, committed=True)
 
 
 @pytest.mark.parametrize("restart", [LogFolder.restart, LogFolder.kill_and_restart])

@@ -130,7 +130,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "replication: an epoch ends where the next one begins",
-        "storage/replica/epoch_history.py",
+        "storage/log/epoch_history.py",
         "end_offset = min(self.starts[number].start_offset, log_end_offset)",
         "end_offset = log_end_offset",
         "followers/test_epoch_history.py::test_epochs_end_within_a_log_that_was_trimmed",

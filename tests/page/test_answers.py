@@ -26,7 +26,7 @@ from horolog.server.page.messages import (
 )
 from horolog.server.page.routes import ANSWERS, AT_WORK
 from horolog.storage.log.log import Log
-from horolog.storage.read.reader import Reader
+from horolog.storage.read import reader
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, list_offsets, message_set, produce, result
 from horolog.testing.wire import Wire
@@ -379,7 +379,7 @@ async def test_something_unexpected_is_told_without_its_details(
     broker: Broker, client: Wire, get: Get, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await client.call(create_topic("a"))
-    monkeypatch.setattr(Reader, "find_time", lambda *_: 1 // 0)
+    monkeypatch.setattr(reader, "find_time", lambda *_: 1 // 0)
     answer = await get("/page/find", topic="a", at="now")
     assert answer.status == 500
     assert json.loads(answer.text) == {

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable
 
 from horolog.protocol.errors import RecordListTooLarge
 from horolog.protocol.records.messages.message import entries, records
-from horolog.storage.log.appended import Appended
+from horolog.storage.log.admitted import Appended
 from horolog.storage.log.log import Log
+from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder
 from horolog.tests.followers.appending import append_copy
 
@@ -99,14 +100,14 @@ def read_from(log: Log, offset: int, max_bytes: int = 300) -> list[Message]:
     log.prepare()
     read: list[Message] = []
     while offset < log.high_watermark:
-        data = log.reader.read(offset, max_bytes, whole_first=True).read()
+        data = reader.read(log, offset, max_bytes, whole_first=True).read()
         found = list(
             records(data, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES, from_offset=offset)
         )
         if not found:
             break
         assert len({entry.magic for entry in entries(data)}) == 1, "formats are mixed in a slice"
-        assert log.reader.readable_bytes(offset) >= len(data)
+        assert reader.readable_bytes(log, offset) >= len(data)
         read += [
             Message(
                 r.offset,
@@ -124,11 +125,11 @@ def read_from(log: Log, offset: int, max_bytes: int = 300) -> list[Message]:
 
 def search(log: Log, target_ms: int) -> tuple[int, int] | None:
     """The answer of the log's own search, in the shape of `Model.find_time`."""
-    found = log.reader.find_time(target_ms).run()
+    found = reader.find_time(log, target_ms).run()
     return None if found is None else (found.offset, found.timestamp_ms)
 
 
 def search_largest(log: Log) -> tuple[int, int] | None:
     """The same for the largest timestamp."""
-    found = log.reader.find_largest().run()
+    found = reader.find_largest(log).run()
     return None if found is None else (found.offset, found.timestamp_ms)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from horolog.config.topic import TopicSettings
 from horolog.protocol.records.messages.message import entries
 from horolog.storage.log.log import Log
-from horolog.storage.log.segment import Segment
+from horolog.storage.segment.segment import Segment
 
 from .index_rules import times_by_offset
 

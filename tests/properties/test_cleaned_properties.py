@@ -24,6 +24,7 @@ from horolog.protocol.records.messages.message import records
 from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
 from horolog.storage.log.log import Log
+from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder, empty_batch, timed_set
 
 from .examples import examples
@@ -152,7 +153,7 @@ def read_from(log: Log, offset: int, max_bytes: int) -> list[tuple[int, int]]:
     log.prepare()
     found: list[tuple[int, int]] = []
     while offset < log.high_watermark:
-        data = log.reader.read(offset, max_bytes, whole_first=True).read()
+        data = reader.read(log, offset, max_bytes, whole_first=True).read()
         if not data:
             break
         found += [

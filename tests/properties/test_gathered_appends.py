@@ -13,7 +13,7 @@ from horolog.protocol.records.latency import LatencyCounts
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.storage.log import appender
-from horolog.storage.log.appended import Appended
+from horolog.storage.log.admitted import Appended
 from horolog.storage.log.appender import ALONE_MAX
 from horolog.testing.logs import LogFolder, by_set
 

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.storage.log.log import Log
+from horolog.storage.read import reader
 from horolog.storage.read.search import EARLIEST, LATEST
 
 from .examples import examples
@@ -24,14 +25,14 @@ def answers(log: Log, model: Model, now_ms: int) -> list[object]:
     """What there is to ask of a log: each search, each list, every message, every verdict."""
     log.prepare()
     targets = model.targets()
-    told: list[object] = [read_from(log, log.log_start_offset), log.reader.find_largest().run()]
-    told += [log.reader.find_time(target_ms).run() for target_ms in targets]
-    told += [log.reader.find_append_time(target_ms).run() for target_ms in (0, now_ms, now_ms + 1)]
+    told: list[object] = [read_from(log, log.log_start_offset), reader.find_largest(log).run()]
+    told += [reader.find_time(log, target_ms).run() for target_ms in targets]
+    told += [reader.find_append_time(log, target_ms).run() for target_ms in (0, now_ms, now_ms + 1)]
     told += [
-        log.reader.offsets_before(target_ms, 100).run()
+        reader.offsets_before(log, target_ms, 100).run()
         for target_ms in (*targets, EARLIEST, LATEST)
     ]
-    told += [log.reader.append_time_ms(offset) for offset in range(log.log_end_offset)]
+    told += [reader.append_time_ms(log, offset) for offset in range(log.log_end_offset)]
     for at_ms in (now_ms, now_ms + 6, now_ms + 20_000):
         plan = log.expiry.plan_retention(at_ms)
         verdicts = [

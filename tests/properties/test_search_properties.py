@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder
 
 from .examples import examples
@@ -60,7 +61,7 @@ def test_nothing_late_enough_is_before_the_first_listed_offset_v1(
         bases = {segment.base_offset for segment in log.segments}
         all_timed = all(s.largest_timestamp_ms >= 0 for s in log.segments if s.size_bytes)
         for target_ms in data.draw(st.lists(st.sampled_from(model.targets()), max_size=8)):
-            offsets = log.reader.offsets_before(target_ms, 1_000).run()
+            offsets = reader.offsets_before(log, target_ms, 1_000).run()
             exact = model.find_time(target_ms)
             late_from = model.high_watermark if exact is None else exact[0]
             assert sorted(set(offsets), reverse=True) == offsets
@@ -69,7 +70,7 @@ def test_nothing_late_enough_is_before_the_first_listed_offset_v1(
                 assert offsets[1:] == sorted((b for b in bases if b < offsets[0]), reverse=True)
             if all_timed and model.messages:
                 assert offsets[0] == late_from
-            assert log.reader.offsets_before(target_ms, 2).run() == offsets[:2]
+            assert reader.offsets_before(log, target_ms, 2).run() == offsets[:2]
 
 
 @examples(60)
@@ -81,7 +82,7 @@ def test_a_search_answers_for_the_log_as_it_was_when_it_began_tc90(
         model = fill(folder, before)
         targets = data.draw(st.lists(st.sampled_from(model.targets()), min_size=1, max_size=5))
         expected = [model.find_time(target_ms) for target_ms in targets]
-        searches = [folder.log.reader.find_time(target_ms) for target_ms in targets]
+        searches = [reader.find_time(folder.log, target_ms) for target_ms in targets]
         waiting = list(searches)
         for sent in meanwhile:
             produce(folder, model, sent)

@@ -5,17 +5,18 @@ from array import array
 from horolog.protocol.records.kernel.reference.times import time_map_blocks
 from horolog.protocol.records.messages.message import entries, records
 from horolog.storage.log.log import Log
-from horolog.storage.log.segment import Segment
+from horolog.storage.read import reader, windows
 from horolog.storage.read.windows import TimeWindow
+from horolog.storage.segment.segment import Segment
 
 from .filling import MAX_DECOMPRESSED_BYTES
 
 
 def make_map(log: Log, segment: Segment) -> None:
     """What `TimeMaps` does, without a thread."""
-    mapping, cuts = log.windows.mapping(segment), segment.cuts
+    mapping, cuts = windows.mapping(log, segment), segment.cuts
     mapping.run()
-    log.windows.take(segment, mapping, cuts)
+    windows.apply_mapping(log, segment, mapping, cuts)
 
 
 def read_window(
@@ -23,23 +24,23 @@ def read_window(
 ) -> list[int]:
     """The offsets of the messages of a window, as a client gets them from many fetches."""
     window = TimeWindow.between(from_ms, until_ms)
-    look = log.windows.place_by_append if by_append else log.windows.place
+    find = windows.find_append_position if by_append else windows.find_position
     found: list[int] = []
     offset = log.log_start_offset
     while offset < log.high_watermark:
-        place = look(offset, window, log.high_watermark)
+        place = find(log, offset, window, log.high_watermark)
         assert place.offset >= offset
         if place.unready is not None:
             offset = place.offset
             if not by_append:
                 make_map(log, place.unready)
-            while by_append and not log.reader.append_times_loaded(offset):
+            while by_append and not reader.append_times_loaded(log, offset):
                 pass
             continue
         offset = place.offset
         if place.end_offset > offset:
-            data = log.reader.read(
-                offset, max_bytes, whole_first=True, end_offset=place.end_offset
+            data = reader.read(
+                log, offset, max_bytes, whole_first=True, end_offset=place.end_offset
             ).read()
             whole = list(entries(data))
             for record in records(
@@ -47,7 +48,7 @@ def read_window(
             ):
                 time_ms = record.timestamp_ms
                 if by_append:
-                    time_ms = log.reader.append_time_ms(record.offset)
+                    time_ms = reader.append_time_ms(log, record.offset)
                 in_window = window.first_ms <= time_ms <= window.last_ms
                 if in_window and offset <= record.offset < log.high_watermark:
                     found.append(record.offset)
@@ -65,9 +66,9 @@ def count_window(
     offset = log.log_start_offset
     while offset < log.high_watermark:
         segment = log.segment_list.holding(offset)
-        if log.windows.is_unmapped(segment):
+        if windows.is_unmapped(segment):
             make_map(log, segment)
-        counting = log.windows.counting(offset, log.high_watermark, window, every_ms, counts)
+        counting = windows.counting(log, offset, log.high_watermark, window, every_ms, counts)
         counting.run()
         untimed += counting.untimed
         if counting.last_ms >= 0:

@@ -40,6 +40,7 @@ from horolog.replication.settings import Member as KnownMember
 from horolog.server.replication.identity_file import IdentityFile, boot_id
 from horolog.server.replication.wire import read_response
 from horolog.storage.files import SystemFiles
+from horolog.storage.read import reader
 from horolog.storage.read.slices import Slice
 from horolog.testing.broker import running_broker
 from horolog.testing.program import Program
@@ -240,7 +241,7 @@ async def test_what_is_missing_is_not_known_before_a_leader_has_answered(place: 
         await first.produce(TOPIC, *"cdefg")
         await first.stop()
         await second.start(follow=first)
-        last_ms = second.log(TOPIC).reader.append_time_ms(1)
+        last_ms = reader.append_time_ms(second.log(TOPIC), 1)
         expected = f"not known; its last message came at {format_time(last_ms)}, its log end"
         status = await second.status()
         assert status.missing == f"{expected} offsets add up to 2"

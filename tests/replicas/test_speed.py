@@ -21,7 +21,7 @@ from horolog.replication.settings import ReplicationSettings
 from horolog.server.replication.cluster import Cluster
 from horolog.server.replication.serving import PART_BYTES, Serving
 from horolog.server.replication.stored_log import StoredLog
-from horolog.storage.replica.leader_epochs import EpochWrite
+from horolog.storage.log.leader_epochs import EpochWrite
 from horolog.testing.program import ServerProcess
 from horolog.testing.requests import create_topic, produce
 from horolog.testing.wire import Wire

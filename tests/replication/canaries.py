@@ -17,7 +17,7 @@ from horolog.replication.messages import Hello, Part, Position, Welcome
 from horolog.replication.partition_log import Directory, Identity, Partition, PartitionLog
 from horolog.replication.session import Session
 from horolog.replication.settings import Incarnation, Member, ReplicationSettings
-from horolog.storage.replica.epoch_history import NO_EPOCH, EpochEnd, EpochHistory
+from horolog.storage.log.epoch_history import NO_EPOCH, EpochEnd, EpochHistory
 from horolog.testing.simulation.disk import METADATA, SimulatedLog, Stretch
 from horolog.testing.simulation.options import Options
 

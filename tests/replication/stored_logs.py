@@ -14,6 +14,7 @@ from horolog.server.replication.stored_log import StoredLog, Stretch
 from horolog.storage.log.log import Log
 from horolog.storage.log.retention import plan_retention
 from horolog.storage.log.trimmed import read_at_once
+from horolog.storage.read import reader
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.testing.logs import LogFolder
 from horolog.testing.simulation.disk import Entry, SimulatedDirectory, SimulatedLog
@@ -131,7 +132,7 @@ class StoredToo(SimulatedLog):
         log, targets_ms = self.folder.log, self.targets_ms()
         self.read_trimmed(log)
         found = self.folder.found(*targets_ms)
-        largest = log.reader.find_largest().run()
+        largest = reader.find_largest(log).run()
         plans = [
             log.expiry.plan_retention(later(target_ms, log.settings.retention_ms + 1))
             for target_ms in targets_ms

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.replication.divergence import agrees, cut_to
-from horolog.storage.replica.epoch_history import EpochHistory, EpochStart
+from horolog.storage.log.epoch_history import EpochHistory, EpochStart
 
 epochs = st.lists(st.integers(1, 6), max_size=12).map(sorted)
 """A log, as the epochs of its messages."""

@@ -10,7 +10,7 @@ from horolog.replication.leader import Leader
 from horolog.replication.messages import Confirm, Fetch, Fetched, Hello, Part, Position, Welcome
 from horolog.replication.partition_log import Stored
 from horolog.replication.settings import Incarnation, Member, ReplicationSettings
-from horolog.storage.replica.epoch_history import EpochEnd, EpochHistory, EpochStart
+from horolog.storage.log.epoch_history import EpochEnd, EpochHistory, EpochStart
 from horolog.testing.simulation.by_hand import HandOracle
 from horolog.testing.simulation.disk import (
     DATA,

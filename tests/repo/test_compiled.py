@@ -38,7 +38,7 @@ def form(package: Path, **environ: str) -> str:
     done = subprocess.run(
         (sys.executable, "-S", "-c", SAY),
         cwd=package.parent,
-        env=environ,
+        env={"PYTHONPATH": sysconfig.get_path("purelib")} | environ,
         capture_output=True,
         text=True,
         check=False,

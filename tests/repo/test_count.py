@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from .count import counted, main, phrases_in
+from .count import (
+    STORAGE_ORDER,
+    counted,
+    groups_in_cycles,
+    imported,
+    imports_up,
+    main,
+    parsed,
+    phrases_in,
+)
 
 FILES = {
     "__init__.py": "",
@@ -43,6 +52,25 @@ def test_each_count(tmp_path: Path) -> None:
         "twice": {"One": ["storage.check.two", "storage.index.one"]},
         "phrases": {"docs/page.md": {"one of several": 1, "those who": 1}},
     }
+
+
+@pytest.fixture(scope="module")
+def storage(root: Path, modules: list[Path]) -> dict[str, set[str]]:
+    """Modules of `storage/`, and what each imports of them, wherever the import stands."""
+    paths = [path for path in modules if path.parts[0] == "storage"]
+    found = [parsed(path, (root / path).read_text("utf-8")) for path in paths]
+    parts = {module.name: module for module in found}
+    return {name: set(imported(module, parts)) for name, module in parts.items()}
+
+
+def test_storage_is_imported_in_one_order(storage: dict[str, set[str]]) -> None:
+    assert list(imports_up(storage)) == []
+    assert groups_in_cycles(storage) == []
+
+
+def test_the_order_of_storage_names_each_room(storage: dict[str, set[str]]) -> None:
+    rooms = {name.split(".")[1] for name in storage if "." in name}
+    assert rooms == {room for rank in STORAGE_ORDER for room in rank}
 
 
 def test_a_phrase_is_found_across_lines_of_a_comment() -> None:

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,45 @@ def test_only_the_clock_module_reads_the_clock(root: Path, modules: list[Path]) 
 def test_the_clock_check_sees(source: str) -> None:
     assert MAY_READ_THE_CLOCK.search(source)
     assert reads_the_clock(ast.parse(source)) == [1]
+
+
+STAMPING = {
+    *("stamp", "set_append_time", "set_timestamp", "set_times_in_place", "take_unchanged"),
+    *("convert_entries", "build_wrapper", "finish_batch", "give_append_time"),
+    *("add_sets", "add_spans", "set_modified_ms"),
+}
+"""What writes a time into a message, beside it, or as that of a file."""
+
+NO_TIME_OF_MESSAGES = {"DirectoryLock.__init__", "DirectoryLock.seen", "AppendTimes.add"}
+
+
+def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Functions of a module and methods of its classes, by their qualified names."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name, node
+        elif isinstance(node, ast.ClassDef):
+            for inner in node.body:
+                if isinstance(inner, ast.FunctionDef):
+                    yield f"{node.name}.{inner.name}", inner
+
+
+def test_the_header_of_admission_names_every_place_where_a_time_is_stamped(
+    root: Path, modules: list[Path]
+) -> None:
+    storage = [path for path in modules if path.parts[0] == "storage"]
+    trees = {path: ast.parse((root / path).read_text("utf-8")) for path in storage}
+    header = ast.get_docstring(trees[Path("storage/log/admission.py")]) or ""
+    named = set(re.findall(r"`(\w+(?:\.\w+)?)`", header.split("| What |")[1]))
+    known, stamping = set(), set()
+    for tree in trees.values():
+        for name, function in functions(tree):
+            known.add(name)
+            calls = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
+            if any(getattr(call, "attr", getattr(call, "id", "")) in STAMPING for call in calls):
+                stamping.add(name)
+    assert stamping - named == NO_TIME_OF_MESSAGES
+    assert {name for name in named if "." in name} <= known
 
 
 def test_only_the_command_line_prints(root: Path, modules: list[Path]) -> None:

@@ -27,6 +27,7 @@ from horolog.server.broker import Broker
 from horolog.server.network.endpoint import Caller
 from horolog.server.requests import PendingAnswer
 from horolog.storage.files import SystemFiles
+from horolog.storage.read import reader
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.files import FaultyFiles
@@ -133,7 +134,7 @@ async def test_sets_that_wait_for_their_topic_stay_as_they_were_sent(
     slow.let_go()
     assert await offsets(client, 30) == [(0, number) for number in range(30)]
     log = broker.services.logs.find("new", 0)
-    stored = records(log.reader.read(0, 1 << 20).read(), max_decompressed_bytes=1)
+    stored = records(reader.read(log, 0, 1 << 20).read(), max_decompressed_bytes=1)
     assert [one.value for one in stored] == sent
 
 
@@ -156,7 +157,7 @@ async def test_a_large_set_that_waits_for_its_topic_stays_as_it_was_sent(
     assert [result(one).error_code for one in answers] == [0, 0]
     assert await offsets(client, 1) == [(0, 0)]
     log = broker.services.logs.find("new", 0)
-    stored = records(log.reader.read(0, 2 * SHARED_SLAB_BYTES).read(), max_decompressed_bytes=1)
+    stored = records(reader.read(log, 0, 2 * SHARED_SLAB_BYTES).read(), max_decompressed_bytes=1)
     assert [set(one.value or b"") for one in stored] == [{ord("a")}] * 9
 
 

@@ -24,6 +24,7 @@ from horolog.server.late_appends import LateAppends, Sender
 from horolog.server.network.held_memory import FREE_BYTES
 from horolog.server.work import Work
 from horolog.storage.log import appender
+from horolog.storage.read import reader
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import (
@@ -97,7 +98,7 @@ def stored(broker: Broker, topic: str = "t", partition: int = 0) -> list[Record]
     log = broker.services.logs.find(topic, partition)
     found: list[Record] = []
     while (offset := found[-1].offset + 1 if found else 0) < log.high_watermark:
-        data = log.reader.read(offset, 1 << 24, whole_first=True).read()
+        data = reader.read(log, offset, 1 << 24, whole_first=True).read()
         found += records(data, max_decompressed_bytes=1 << 24, from_offset=offset)
     return found
 
@@ -418,8 +419,8 @@ async def test_the_append_time_is_that_of_the_append(
     assert [record.timestamp_ms for record in stored(broker)] == [NOW, NOW + 5_000]
     log = broker.services.logs.find("t", 0)
     assert log.segments[0].largest_timestamp_ms == NOW + 5_000
-    assert log.reader.append_time_ms(1) == NOW + 5_000
-    found = log.reader.find_time(NOW + 1).run()
+    assert reader.append_time_ms(log, 1) == NOW + 5_000
+    found = reader.find_time(log, NOW + 1).run()
     assert found is not None
     assert found.offset == 1
 

@@ -10,7 +10,7 @@ from horolog import Consumer, StorageError
 from horolog.protocol.api.log.fetch import FetchRequest
 from horolog.server import scrubbing
 from horolog.server.broker import Broker
-from horolog.storage.log.segment import Segment
+from horolog.storage.segment.segment import Segment
 from horolog.testing.broker import running_broker, synced
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import (

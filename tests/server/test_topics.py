@@ -38,7 +38,7 @@ from horolog.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from horolog.server.broker import Broker
-from horolog.storage.directory.stepped_change import SteppedChange
+from horolog.storage.stepped_change import SteppedChange
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result

@@ -23,7 +23,8 @@ from horolog.protocol.errors import (
 from horolog.protocol.records.batches.batch import finish_batch, read_header, write_header
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import Codec
-from horolog.storage.log.appended import Appended
+from horolog.storage.log.admitted import Appended
+from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder, by_set, timed_set, untimed_set
 from horolog.tests.followers.appending import append_copy
 
@@ -135,7 +136,7 @@ def test_the_message_itself_is_found(folder: LogFolder, codec: Codec) -> None:
     for _ in range(2):
         folder.restart()
         assert folder.found(START_MS + 11) == [(START_MS + 12, 5)]
-    largest = log.reader.find_largest().run()
+    largest = reader.find_largest(log).run()
     assert largest is not None
     assert largest.offset == 7
 
@@ -151,7 +152,7 @@ def test_a_largest_time_that_is_not_true_is_put_right(folder: LogFolder) -> None
 
 def offset_behind(folder: LogFolder, offset: int) -> list[int]:
     """The offsets that a consumer gets that fetches from `offset`."""
-    data = folder.log.reader.read(offset, 1 << 20, whole_first=True).read()
+    data = reader.read(folder.log, offset, 1 << 20, whole_first=True).read()
     return [r.offset for r in folder.records() if r.offset >= offset] if data else []
 
 
@@ -160,7 +161,7 @@ def test_reading_from_the_middle_of_a_batch(folder: LogFolder) -> None:
     for _ in range(5):
         folder.log.appender.append(batch(*[START_MS] * 4))
     for offset in range(20):
-        data = folder.log.reader.read(offset, 10, whole_first=True).read()
+        data = reader.read(folder.log, offset, 10, whole_first=True).read()
         header = read_header(data)
         assert header.base_offset <= offset <= header.last_offset
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 import pytest
 
 from horolog.protocol.errors import HorologError, StorageError
+from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder, delete_due
 
 NOW = 1_479_144_272_509
@@ -255,7 +256,7 @@ def test_a_search_that_fails_at_its_nth_operation(folder: LogFolder, number: int
     folder.log.prepare()
     folder.files.fail("", errno.EIO, passing=number)
     try:
-        found = folder.log.reader.find_time(65).run()
+        found = reader.find_time(folder.log, 65).run()
     except OSError:
         pass
     else:

@@ -9,7 +9,8 @@ import pytest
 from horolog.protocol.errors import StorageError
 from horolog.protocol.records.layout import Codec
 from horolog.storage.log.log import Log
-from horolog.storage.read.known_positions import KnownPositions
+from horolog.storage.read import reader
+from horolog.storage.segment.known_positions import KnownPositions
 from horolog.testing.logs import LogFolder, timed_set
 
 STEP_BYTES = 256 << 10
@@ -43,29 +44,29 @@ def most_in_a_step(folder: LogFolder, step: Callable[[], bool]) -> tuple[int, in
 @pytest.mark.parametrize("offset", [700, 2999])
 def test_a_far_offset_is_found_in_bounded_steps(folder: LogFolder, offset: int) -> None:
     log = fill(folder)
-    most, steps = most_in_a_step(folder, lambda: log.reader.located(offset))
+    most, steps = most_in_a_step(folder, lambda: reader.located(log, offset))
     assert most <= STEP_BYTES + HEAD_BYTES
     assert steps >= offset * ENTRY_BYTES // STEP_BYTES
     before = folder.files.bytes_read
-    found = log.reader.read(offset, 100)
+    found = reader.read(log, offset, 100)
     assert found.position == offset * ENTRY_BYTES
     assert folder.files.bytes_read - before <= 2 * STEP_BYTES
 
 
 def test_nobody_goes_the_same_way_again(folder: LogFolder) -> None:
     log = fill(folder)
-    most_in_a_step(folder, lambda: log.reader.located(2999))
+    most_in_a_step(folder, lambda: reader.located(log, 2999))
     for offset in (2999, 2900, 1500, 300, 0):
-        assert log.reader.located(offset)
+        assert reader.located(log, offset)
         before = folder.files.bytes_read
-        assert log.reader.read(offset, 100).position == offset * ENTRY_BYTES
+        assert reader.read(log, offset, 100).position == offset * ENTRY_BYTES
         assert folder.files.bytes_read - before <= 2 * STEP_BYTES + 10 * HEAD_BYTES
 
 
 def test_reading_without_looking_before_remembers_places_too(folder: LogFolder) -> None:
     log = fill(folder)
-    assert log.reader.read(2999, 100).position == 2999 * ENTRY_BYTES
-    assert log.reader.located(2999)
+    assert reader.read(log, 2999, 100).position == 2999 * ENTRY_BYTES
+    assert reader.located(log, 2999)
 
 
 def test_an_indexed_log_needs_no_look(folder: LogFolder) -> None:
@@ -73,7 +74,7 @@ def test_an_indexed_log_needs_no_look(folder: LogFolder) -> None:
     for _ in range(20):
         folder.log.appender.append(timed_set(*range(1, 1001)))
     before = folder.files.bytes_read
-    assert all(folder.log.reader.located(offset) for offset in range(0, 20_000, 7))
+    assert all(reader.located(folder.log, offset) for offset in range(0, 20_000, 7))
     assert folder.files.bytes_read == before
 
 
@@ -82,7 +83,7 @@ def test_two_who_look_at_once_both_arrive(folder: LogFolder) -> None:
     waiting = {500, 1400, 2800, 2999}
     for _ in range(40):
         for offset in sorted(waiting, reverse=True):
-            if log.reader.located(offset):
+            if reader.located(log, offset):
                 waiting.remove(offset)
     assert not waiting
 
@@ -90,11 +91,11 @@ def test_two_who_look_at_once_both_arrive(folder: LogFolder) -> None:
 def test_a_high_watermark_far_behind_is_looked_for_too(folder: LogFolder) -> None:
     log = fill(folder)
     log.hold_high_watermark(2900)
-    most, steps = most_in_a_step(folder, lambda: log.reader.located(0))
+    most, steps = most_in_a_step(folder, lambda: reader.located(log, 0))
     assert most <= 2 * STEP_BYTES + HEAD_BYTES
     assert steps > 10
     before = folder.files.bytes_read
-    assert log.reader.readable_bytes(0) == 2900 * ENTRY_BYTES
+    assert reader.readable_bytes(log, 0) == 2900 * ENTRY_BYTES
     assert folder.files.bytes_read - before <= 2 * STEP_BYTES
 
 
@@ -104,22 +105,22 @@ def test_entries_larger_than_a_step(folder: LogFolder) -> None:
         folder.log.appender.append(timed_set(time_ms, value=b"x" * 600_000))
         folder.append(time_ms)
     for offset in (7, 3, 5, 0, 6):
-        most, _ = most_in_a_step(folder, partial(folder.log.reader.located, offset))
+        most, _ = most_in_a_step(folder, partial(reader.located, folder.log, offset))
         assert most <= STEP_BYTES + HEAD_BYTES
         assert (
-            folder.log.reader.read(offset, 100).position
+            reader.read(folder.log, offset, 100).position
             == offset // 2 * 600_073 + offset % 2 * 600_034
         )
 
 
 def test_a_cut_forgets_what_was_behind_it(folder: LogFolder) -> None:
     log = fill(folder)
-    most_in_a_step(folder, lambda: log.reader.located(2999))
+    most_in_a_step(folder, lambda: reader.located(log, 2999))
     log.truncate(1000)
     for first in range(0, 2000, 500):
         log.appender.append(timed_set(*range(first + 1, first + 501), value=b"y" * 777))
-    most_in_a_step(folder, lambda: log.reader.located(2900))
-    assert log.reader.read(2900, 100).position == 1000 * ENTRY_BYTES + 1900 * (777 + 34)
+    most_in_a_step(folder, lambda: reader.located(log, 2900))
+    assert reader.read(log, 2900, 100).position == 1000 * ENTRY_BYTES + 1900 * (777 + 34)
 
 
 def test_a_search_reads_bounded_steps_up_to_its_start(folder: LogFolder) -> None:
@@ -127,7 +128,7 @@ def test_a_search_reads_bounded_steps_up_to_its_start(folder: LogFolder) -> None
     log.close()
     folder.open(recovery_point=COUNT, log_start_offset=2500)
     folder.log.prepare()
-    most, steps = most_in_a_step(folder, folder.log.reader.find_time(2600).step)
+    most, steps = most_in_a_step(folder, reader.find_time(folder.log, 2600).step)
     # The last one also reads what is in front of the message found, to check it.
     assert most <= 4 * STEP_BYTES
     assert steps > 5
@@ -145,9 +146,9 @@ def test_a_wrong_offset_is_not_remembered(folder: LogFolder) -> None:
         start = number * ENTRY_BYTES
         data[start : start + 8] = (5).to_bytes(8, "big")
         path.write_bytes(bytes(data))
-    most_in_a_step(folder, lambda: log.reader.located(2000))
+    most_in_a_step(folder, lambda: reader.located(log, 2000))
     with pytest.raises(StorageError):
-        log.reader.read(2000, 100)
+        reader.read(log, 2000, 100)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -6,6 +6,7 @@ import pytest
 
 from horolog.protocol.errors import StorageError
 from horolog.storage.log.log import Log
+from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder, delete_due, timed_set
 from horolog.tests.followers.appending import append_copy
 
@@ -177,7 +178,7 @@ def test_sets_around_a_waiting_one(folder: LogFolder) -> None:
     folder.append(4)
     assert (log.high_watermark, log.log_end_offset) == (1, 4)
     assert folder.times() == [(0, 1)]
-    assert log.reader.read(2, 1000).size == 0
+    assert reader.read(log, 2, 1000).size == 0
     assert folder.found(2) == [None]
     log.flusher.flush()
     assert log.high_watermark == 4

@@ -10,7 +10,6 @@ import pytest
 
 from horolog.storage.files import SystemFiles
 from horolog.storage.index import stored_column
-from horolog.storage.index.index_cache import IndexCache
 from horolog.storage.index.index_checksums import (
     ChecksumTable,
     SegmentChecksums,
@@ -20,7 +19,7 @@ from horolog.storage.index.index_checksums import (
 from horolog.storage.index.offset_index import OffsetIndex
 from horolog.storage.index.stored_column import StoredColumn, StoredFile
 from horolog.storage.index.time_index import TimeIndex
-from horolog.storage.open_files import OpenFiles
+from horolog.storage.open_files import IndexCache, OpenFiles
 from horolog.testing.files import FaultyFiles
 
 OPEN_FILES = 4

@@ -7,6 +7,7 @@ from types import FrameType
 
 import pytest
 
+from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder
 
 
@@ -60,10 +61,10 @@ def test_a_search_by_time_costs_as_much_with_many_segments(
     with_segments(folder, 5)
     with_segments(another_folder, 200)
     for some in (folder, another_folder):
-        some.log.reader.find_time(1).run()
+        reader.find_time(some.log, 1).run()
         some.open_files.close()
-    few = calls_of(lambda: folder.log.reader.find_time(2001).run())
-    many = calls_of(lambda: another_folder.log.reader.find_time(100_001).run())
+    few = calls_of(lambda: reader.find_time(folder.log, 2001).run())
+    many = calls_of(lambda: reader.find_time(another_folder.log, 100_001).run())
     assert many <= few + 10  # the bisection takes some steps more
 
 
@@ -88,5 +89,5 @@ def finds_each(folder: LogFolder, times: dict[int, int]) -> None:
         segment, may_have = folder.log.segment_list.reaching(target_ms)
         assert may_have == (wanted is not None)
         assert wanted in (None, segment.base_offset)
-        found = folder.log.reader.find_time(target_ms).run()
+        found = reader.find_time(folder.log, target_ms).run()
         assert (found and found.offset) == wanted

@@ -6,6 +6,7 @@ import pytest
 
 from horolog.protocol.records.layout import Codec
 from horolog.storage.log.log import Log
+from horolog.storage.read import reader
 from horolog.storage.read.search import EARLIEST, LATEST
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
@@ -13,7 +14,7 @@ NOW = 1_479_144_272_509
 
 
 def offsets(log: Log, target_ms: int, count_max: int = 10) -> list[int]:
-    return log.reader.offsets_before(target_ms, count_max).run()
+    return reader.offsets_before(log, target_ms, count_max).run()
 
 
 @pytest.fixture

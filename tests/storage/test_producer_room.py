@@ -9,14 +9,14 @@ from horolog.protocol.errors import PolicyViolation
 from horolog.protocol.records.batches.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import SELF_CHOSEN
-from horolog.storage.producers.producer_budget import LOOK_SECONDS, QUIET_MS, ProducerBudget
 from horolog.storage.producers.producer_states import (
     BATCH_BYTES,
     PRODUCER_BYTES,
     REMEMBERED_BATCHES,
+    ProducerBatch,
     ProducerStates,
-    SentBatch,
 )
+from horolog.storage.seams import LOOK_SECONDS, QUIET_MS, ProducerBudget
 from horolog.testing.clock import ManualClock
 from horolog.testing.logs import LogFolder, by_set
 
@@ -153,7 +153,9 @@ def test_what_is_counted_covers_the_memory(batches: int, producers: int) -> None
         for number in range(batches):
             for producer in range(producers):
                 # Each number anew, as from a decoder.
-                sent = SentBatch(1_000 * number, 1_000, 10**12 + producer + number, 10**12 + number)
+                sent = ProducerBatch(
+                    1_000 * number, 1_000, 10**12 + producer + number, 10**12 + number
+                )
                 states.add(10**15 + producer, 300, sent, 10**12 + producer)
         taken, _ = tracemalloc.get_traced_memory()
     finally:

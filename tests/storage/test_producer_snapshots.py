@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from horolog.storage.files import SystemFiles
-from horolog.storage.index.transaction_index import aborted_below
+from horolog.storage.producers.log_producers import aborted_below
 from horolog.storage.producers.producer_scan import numbered_batches, take_batch
 from horolog.storage.producers.producer_snapshots import (
     MalformedSnapshot,
@@ -19,9 +19,9 @@ from horolog.storage.producers.producer_snapshots import (
 )
 from horolog.storage.producers.producer_states import (
     AbortedTransaction,
-    Producer,
+    KnownProducer,
+    ProducerBatch,
     ProducerStates,
-    SentBatch,
 )
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "kafka-2.1"
@@ -31,14 +31,16 @@ SEEN_MS = 77
 def some_states() -> ProducerStates:
     states = ProducerStates()
     for number in range(7):
-        states.add(1, 0, SentBatch(10 * number, 10, 1000 + 10 * number, -1), seen_ms=number)
-    states.add(2**62 - 1, 32767, SentBatch(2**31 - 1, 2, 2**62, 99), seen_ms=50, opens=True)
+        states.add(1, 0, ProducerBatch(10 * number, 10, 1000 + 10 * number, -1), seen_ms=number)
+    states.add(2**62 - 1, 32767, ProducerBatch(2**31 - 1, 2, 2**62, 99), seen_ms=50, opens=True)
     states.end_transaction(3, 4, 2000, 60, aborted=True)
     states.aborted.append(AbortedTransaction(3, 5, 9))
     return states
 
 
-def content(states: ProducerStates) -> tuple[list[tuple[int, Producer]], list[AbortedTransaction]]:
+def content(
+    states: ProducerStates,
+) -> tuple[list[tuple[int, KnownProducer]], list[AbortedTransaction]]:
     return list(states.items()), states.aborted
 
 

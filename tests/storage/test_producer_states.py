@@ -15,8 +15,8 @@ from horolog.storage.producers.producer_states import (
     REMEMBERED_BATCHES,
     SEQUENCES,
     AbortedTransaction,
+    ProducerBatch,
     ProducerStates,
-    SentBatch,
 )
 
 ID = 7
@@ -29,11 +29,11 @@ class Sender:
         self.states = ProducerStates()
         self.next_offset = 100
 
-    def send(self, sequence: int, count: int = 1, *, epoch: int = 0) -> SentBatch | None:
+    def send(self, sequence: int, count: int = 1, *, epoch: int = 0) -> ProducerBatch | None:
         """Store a batch unless it is a retry, which is returned then."""
         found = self.states.check(ID, epoch, sequence, count)
         if found is None:
-            batch = SentBatch(sequence, count, self.next_offset, -1)
+            batch = ProducerBatch(sequence, count, self.next_offset, -1)
             self.states.add(ID, epoch, batch, seen_ms=0)
             self.next_offset += count
         return found
@@ -58,7 +58,7 @@ def test_a_retry_is_answered_with_the_offset_it_got(sender: Sender) -> None:
     for number in range(REMEMBERED_BATCHES):
         sender.send(2 * number, 2)
     for number in range(REMEMBERED_BATCHES):
-        assert sender.send(2 * number, 2) == SentBatch(2 * number, 2, 100 + 2 * number, -1)
+        assert sender.send(2 * number, 2) == ProducerBatch(2 * number, 2, 100 + 2 * number, -1)
     assert sender.send(2 * REMEMBERED_BATCHES) is None
 
 
@@ -92,7 +92,7 @@ def test_a_new_epoch_begins_at_0(sender: Sender) -> None:
     sender.send(0, 5)
     assert sender.refusal(5, epoch=1) is OutOfOrderSequenceNumber
     assert sender.send(0, epoch=1) is None
-    assert sender.send(0, epoch=1) == SentBatch(0, 1, 105, -1)
+    assert sender.send(0, epoch=1) == ProducerBatch(0, 1, 105, -1)
     assert sender.refusal(0, 5) is InvalidProducerEpoch
 
 
@@ -105,7 +105,7 @@ def test_sequence_numbers_begin_anew_after_the_largest(sender: Sender) -> None:
     sender.send(SEQUENCES - 2, 1)
     assert sender.send(SEQUENCES - 1, 3) is None
     assert sender.send(2, 2) is None
-    assert sender.send(SEQUENCES - 1, 3) == SentBatch(SEQUENCES - 1, 3, 101, -1)
+    assert sender.send(SEQUENCES - 1, 3) == ProducerBatch(SEQUENCES - 1, 3, 101, -1)
     assert sender.refusal(SEQUENCES - 3) is DuplicateSequenceNumber
     assert sender.refusal(5) is OutOfOrderSequenceNumber
 
@@ -131,7 +131,7 @@ def test_every_message_is_stored_once_and_in_its_place(
             stored.append((at, count))
         elif (at, count) in stored[-REMEMBERED_BATCHES:]:
             found = sender.send(sequence, count)
-            assert found == SentBatch(sequence, count, 100 + at, -1)
+            assert found == ProducerBatch(sequence, count, 100 + at, -1)
         elif at + count <= due:
             assert sender.refusal(sequence, count) is DuplicateSequenceNumber
         else:
@@ -141,10 +141,10 @@ def test_every_message_is_stored_once_and_in_its_place(
 
 def test_what_could_not_be_written_is_taken_back(sender: Sender) -> None:
     sender.send(0)
-    before = sender.states.add(ID, 0, SentBatch(1, 1, 101, -1), seen_ms=5)
+    before = sender.states.add(ID, 0, ProducerBatch(1, 1, 101, -1), seen_ms=5)
     sender.states.put_back(ID, before)
     assert sender.send(1) is None
-    new = sender.states.add(8, 0, SentBatch(0, 1, 102, -1), seen_ms=5)
+    new = sender.states.add(8, 0, ProducerBatch(0, 1, 102, -1), seen_ms=5)
     sender.states.put_back(8, new)
     assert sender.states.get(8) is None
 
@@ -152,7 +152,7 @@ def test_what_could_not_be_written_is_taken_back(sender: Sender) -> None:
 def test_silent_producers_are_forgotten() -> None:
     states = ProducerStates()
     for producer_id, seen_ms in ((1, 0), (2, 500), (3, 1000)):
-        states.add(producer_id, 0, SentBatch(0, 1, 0, -1), seen_ms)
+        states.add(producer_id, 0, ProducerBatch(0, 1, 0, -1), seen_ms)
     assert states.expire(1500, 1000) == 1
     assert [producer_id for producer_id, _ in states.items()] == [2, 3]
     assert states.expire(1500, 1000) == 0
@@ -161,8 +161,8 @@ def test_silent_producers_are_forgotten() -> None:
 def test_there_are_never_more_than_the_limit() -> None:
     states = ProducerStates()
     for producer_id in range(5):
-        states.add(producer_id, 0, SentBatch(0, 1, producer_id, -1), 0)
-    states.add(0, 0, SentBatch(1, 1, 5, -1), 0)
+        states.add(producer_id, 0, ProducerBatch(0, 1, producer_id, -1), 0)
+    states.add(0, 0, ProducerBatch(1, 1, 5, -1), 0)
     assert states.keep(5) == 0
     assert states.keep(3) == 2
     assert [producer_id for producer_id, _ in states.items()] == [3, 4, 0]
@@ -170,9 +170,9 @@ def test_there_are_never_more_than_the_limit() -> None:
 
 def test_self_chosen_ids_push_out_no_others() -> None:
     states = ProducerStates()
-    states.add(7, 0, SentBatch(0, 1, 0, -1), 0)
+    states.add(7, 0, ProducerBatch(0, 1, 0, -1), 0)
     for number in range(5):
-        states.add(SELF_CHOSEN | number, 0, SentBatch(0, 1, 1 + number, -1), 0)
+        states.add(SELF_CHOSEN | number, 0, ProducerBatch(0, 1, 1 + number, -1), 0)
         states.keep(3)
     assert [producer_id for producer_id, _ in states.items()] == [
         7,
@@ -187,9 +187,9 @@ def test_self_chosen_ids_push_out_no_others() -> None:
 def test_transactions_open_end_and_abort() -> None:
     states = ProducerStates()
     assert states.open_offset is None
-    states.add(1, 0, SentBatch(0, 2, 10, -1), 0, opens=True)
-    states.add(2, 0, SentBatch(0, 2, 12, -1), 0, opens=True)
-    states.add(1, 0, SentBatch(2, 2, 14, -1), 0, opens=True)
+    states.add(1, 0, ProducerBatch(0, 2, 10, -1), 0, opens=True)
+    states.add(2, 0, ProducerBatch(0, 2, 12, -1), 0, opens=True)
+    states.add(1, 0, ProducerBatch(2, 2, 14, -1), 0, opens=True)
     assert states.open_offset == 10
     assert states.expire(10**9, 1) == states.keep(1) == 0  # they have not ended
     states.end_transaction(1, 0, 16, 0, aborted=True)
@@ -207,9 +207,11 @@ def test_transactions_open_end_and_abort() -> None:
 def test_transactions_that_nobody_can_end_are_aborted() -> None:
     states = ProducerStates()
     for producer_id in (1, 2, 3):
-        states.add(producer_id, 0, SentBatch(0, 2, 10 + producer_id, -1), 0, opens=producer_id > 1)
+        states.add(
+            producer_id, 0, ProducerBatch(0, 2, 10 + producer_id, -1), 0, opens=producer_id > 1
+        )
     states.end_transaction(2, 0, 20, 0, aborted=True)
-    states.add(2, 0, SentBatch(2, 1, 21, -1), 7, opens=True)
+    states.add(2, 0, ProducerBatch(2, 1, 21, -1), 7, opens=True)
     given_up = [AbortedTransaction(3, 13, 30), AbortedTransaction(2, 21, 30)]
     assert states.abort_open(30) == given_up
     assert states.open_offset is None
@@ -218,14 +220,14 @@ def test_transactions_that_nobody_can_end_are_aborted() -> None:
     assert [producer_id for producer_id, _ in states.items()] == [1, 3, 2]
     assert states.check(2, 0, 3, 1) is None
     assert states.expire(8, 7) == 2
-    states.add(3, 0, SentBatch(0, 1, 40, -1), 0, opens=True)
+    states.add(3, 0, ProducerBatch(0, 1, 40, -1), 0, opens=True)
     assert states.open_offset == 40
 
 
 def test_those_that_sent_last_are_named_first() -> None:
     states = ProducerStates()
     for seen_ms, number in enumerate((1, 2 | SELF_CHOSEN, 3, 4 | SELF_CHOSEN, 1)):
-        states.add(number, 0, SentBatch(7, 3, 10 * seen_ms, -1), seen_ms)
+        states.add(number, 0, ProducerBatch(7, 3, 10 * seen_ms, -1), seen_ms)
     newest = states.newest(3)
     assert [number for number, _ in newest] == [1, 4 | SELF_CHOSEN, 3]
     assert [each.batches[-1].last_sequence for _, each in newest] == [9, 9, 9]

@@ -3,7 +3,8 @@
 import pytest
 
 from horolog.protocol.records.layout import Codec
-from horolog.storage.read.search import Found
+from horolog.storage.read import reader
+from horolog.storage.read.search import FoundMessage
 from horolog.testing.logs import LogFolder, timed_set
 
 SUFFIXES = (".log", ".index", ".timeindex")
@@ -42,9 +43,9 @@ def test_by_time(folder: LogFolder, in_first_read: int) -> None:
 def test_the_largest_below_a_held_watermark(folder: LogFolder, in_first_read: int) -> None:
     write_across(folder, KIB_8, in_first_read)
     folder.log.hold_high_watermark(2)
-    assert folder.log.reader.find_largest().run() == Found(1, 20)
+    assert reader.find_largest(folder.log).run() == FoundMessage(1, 20)
     folder.log.hold_high_watermark(1)
-    assert folder.log.reader.find_largest().run() == Found(0, 10)
+    assert reader.find_largest(folder.log).run() == FoundMessage(0, 10)
 
 
 @pytest.mark.parametrize("in_first_read", IN_FIRST_READ)

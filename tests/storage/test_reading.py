@@ -6,6 +6,7 @@ from horolog.protocol.errors import OffsetOutOfRange, StorageError
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import entries
 from horolog.storage.log.log import Log
+from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 from horolog.tests.followers.appending import append_copy
 
@@ -16,7 +17,7 @@ GZIP = Codec.GZIP
 
 def offsets(log: Log, offset: int, max_bytes: int = PLENTY) -> list[int]:
     """The offsets of the whole entries in a slice."""
-    return [entry.offset for entry in entries(log.reader.read(offset, max_bytes).read())]
+    return [entry.offset for entry in entries(reader.read(log, offset, max_bytes).read())]
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def five(folder: LogFolder) -> Log:
     ],
 )
 def test_inside_of_the_log(five: Log, offset: int, size: int) -> None:
-    read = five.reader.read(offset, PLENTY)
+    read = reader.read(five, offset, PLENTY)
     assert (read.size, len(read.read()), read.high_watermark) == (size, size, 15)
 
 
@@ -53,7 +54,7 @@ def test_inside_of_the_log(five: Log, offset: int, size: int) -> None:
 )
 def test_outside_of_the_log(five: Log, offset: int) -> None:
     with pytest.raises(OffsetOutOfRange, match=rf"offset {offset} .* 10 .* 15") as refused:
-        five.reader.read(offset, PLENTY)
+        reader.read(five, offset, PLENTY)
     assert refused.value.code == 1
 
 
@@ -73,7 +74,7 @@ def test_consumers_see_up_to_the_high_watermark(
 ) -> None:
     five.hold_high_watermark(high_watermark)
     assert offsets(five, offset) == expected
-    assert five.reader.read(offset, PLENTY).high_watermark == high_watermark
+    assert reader.read(five, offset, PLENTY).high_watermark == high_watermark
 
 
 @pytest.mark.parametrize(
@@ -91,9 +92,9 @@ def test_consumers_see_up_to_the_high_watermark(
     ],
 )
 def test_limits(five: Log, max_bytes: int, whole_first: bool, size: int) -> None:
-    read = five.reader.read(12, max_bytes, whole_first=whole_first)
+    read = reader.read(five, 12, max_bytes, whole_first=whole_first)
     assert len(read.read()) == read.size == size
-    assert five.reader.read(12, PLENTY).read().startswith(read.read())
+    assert reader.read(five, 12, PLENTY).read().startswith(read.read())
 
 
 def test_a_whole_first_entry_larger_than_every_chunk(folder: LogFolder) -> None:
@@ -101,7 +102,7 @@ def test_a_whole_first_entry_larger_than_every_chunk(folder: LogFolder) -> None:
     big = timed_set(NOW, value=b"x" * 500_000)
     log.appender.append(big)
     log.appender.append(timed_set(NOW))
-    assert log.reader.read(0, 1, whole_first=True).size == len(big)
+    assert reader.read(log, 0, 1, whole_first=True).size == len(big)
     assert offsets(log, 1) == [1]
 
 
@@ -112,7 +113,7 @@ def test_a_wrapper_is_returned_whole_tc71(folder: LogFolder, offset: int) -> Non
     wrapper = timed_set(100, 300, 200, codec=GZIP)
     log.appender.append(bytes(wrapper))
     folder.append(6)
-    read = log.reader.read(offset, PLENTY)
+    read = reader.read(log, offset, PLENTY)
     assert read.position == 5 * 39
     assert read.size == len(wrapper) + 39
     assert offsets(log, offset) == [7, 8]
@@ -190,7 +191,7 @@ def test_a_jump_between_two_segments(folder: LogFolder) -> None:
     assert folder.bases() == [0, far + 1 - (2**31 - 1)]
     assert offsets(log, 2) == [far]
     assert offsets(log, far - 1) == [far]
-    assert log.reader.readable_bytes(2) == 39
+    assert reader.readable_bytes(log, 2) == 39
     assert folder.found(3) == [(3, far)]
 
 
@@ -213,7 +214,7 @@ def test_readable_bytes(
     log = folder.open(segment_bytes=78)
     folder.append(*range(NOW, NOW + 5))
     log.hold_high_watermark(high_watermark)
-    assert log.reader.readable_bytes(offset) == expected
+    assert reader.readable_bytes(log, offset) == expected
 
 
 def mixed(folder: LogFolder) -> Log:
@@ -255,7 +256,7 @@ def test_a_slice_never_mixes_formats_decision_26(
         (folder.path / "index-checksums").unlink()
         log = folder.open()
         log.prepare()
-    data = log.reader.read(offset, PLENTY, whole_first=True).read()
+    data = reader.read(log, offset, PLENTY, whole_first=True).read()
     assert [(entry.offset, entry.magic) for entry in entries(data)] == expected
 
 
@@ -293,7 +294,7 @@ def test_formats_after_a_truncation(folder: LogFolder) -> None:
 @pytest.mark.parametrize(("offset", "magic"), [(0, 0), (2, 1), (4, 0), (5, 1), (6, -1)])
 def test_a_slice_tells_its_format(folder: LogFolder, offset: int, magic: int) -> None:
     log = mixed(folder)
-    assert log.reader.read(offset, PLENTY).magic == magic
+    assert reader.read(log, offset, PLENTY).magic == magic
 
 
 def test_damage_on_the_way_is_told(folder: LogFolder) -> None:
@@ -303,16 +304,16 @@ def test_damage_on_the_way_is_told(folder: LogFolder) -> None:
     with log.segments[0].log_path.open("r+b") as file:
         file.seek(39 + 8)
         file.write((5).to_bytes(4, "big"))
-    assert log.reader.read(0, 39).size == 39
+    assert reader.read(log, 0, 39).size == 39
     with pytest.raises(StorageError, match="damaged at byte 39"):
-        log.reader.read(2, PLENTY)
+        reader.read(log, 2, PLENTY)
 
 
 def test_a_slice_of_a_closed_segment_outlives_other_reads_of_its_log(folder: LogFolder) -> None:
     log = folder.open(segment_bytes=39)
     folder.append(*range(7))
     log.flusher.flush()
-    first = log.reader.read(0, PLENTY)
+    first = reader.read(log, 0, PLENTY)
     for offset in range(1, 7):
         assert offsets(log, offset) == [offset]
     assert [entry.timestamp_ms for entry in entries(first.read())] == [0]

@@ -8,9 +8,10 @@ import pytest
 
 from horolog.protocol.errors import OffsetOutOfRange
 from horolog.protocol.records.layout import Codec
-from horolog.storage.log.appended import Appended
+from horolog.storage.log.admitted import Appended
 from horolog.storage.log.log import Log
 from horolog.storage.log.trimmed import unread
+from horolog.storage.read import reader
 from horolog.testing.logs import ENTRY_BYTES, LogFolder, delete_due, timed_set, untimed_set
 from horolog.times import format_time
 
@@ -244,7 +245,7 @@ def test_deleted_files_wait_for_their_delay_tc130(folder: LogFolder) -> None:
     assert folder.names(".deleted") == deleted
     assert not any(name.startswith(f"{0:020d}") for name in folder.names(".log"))
     with pytest.raises(OffsetOutOfRange) as refused:
-        log.reader.read(0, 1000)
+        reader.read(log, 0, 1000)
     assert refused.value.code == 1
     folder.clock.advance(999)
     assert delete_due(folder.deletions) == 0

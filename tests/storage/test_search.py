@@ -13,7 +13,8 @@ from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import build_wrapper
 from horolog.storage.files import File, Files
 from horolog.storage.open_files import OpenFiles
-from horolog.storage.read.search import EARLIEST, LATEST, Found
+from horolog.storage.read import reader
+from horolog.storage.read.search import EARLIEST, LATEST, FoundMessage
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 from horolog.tests.followers.appending import append_copy
 
@@ -217,11 +218,11 @@ def test_the_log_start_inside_a_wrapper(folder: LogFolder) -> None:
 @pytest.mark.parametrize(
     ("times", "expected"),
     [
-        pytest.param([10, 30, 30, 20], Found(1, 30), id="L-2C-first-of-equals"),
-        pytest.param([30, 20, 10], Found(0, 30), id="L-2C-first"),
-        pytest.param([10, 20, 30], Found(2, 30), id="L-2C-last"),
+        pytest.param([10, 30, 30, 20], FoundMessage(1, 30), id="L-2C-first-of-equals"),
+        pytest.param([30, 20, 10], FoundMessage(0, 30), id="L-2C-first"),
+        pytest.param([10, 20, 30], FoundMessage(2, 30), id="L-2C-last"),
         pytest.param([-1, -1], None, id="L-2C-no-times"),
-        pytest.param([-1, 0], Found(1, 0), id="L-2C-zero"),
+        pytest.param([-1, 0], FoundMessage(1, 0), id="L-2C-zero"),
         pytest.param([], None, id="L-2C-empty"),
     ],
 )
@@ -230,7 +231,7 @@ def test_the_log_start_inside_a_wrapper(folder: LogFolder) -> None:
 def test_find_largest(
     folder: LogFolder,
     times: list[int],
-    expected: Found | None,
+    expected: FoundMessage | None,
     segment_bytes: int,
     again: str,
 ) -> None:
@@ -238,51 +239,51 @@ def test_find_largest(
     folder.append(*times)
     restart(folder, again)
     folder.log.prepare()
-    assert folder.log.reader.find_largest().run() == expected
+    assert reader.find_largest(folder.log).run() == expected
 
 
 @pytest.mark.parametrize(
     ("high_watermark", "expected"),
     [
-        pytest.param(6, Found(4, 50), id="L-2C-all"),
-        pytest.param(5, Found(4, 50), id="L-2C-just-visible"),
-        pytest.param(4, Found(2, 30), id="L-2C-largest-is-above"),
-        pytest.param(2, Found(0, 20), id="L-2C-inside-the-first-segment"),
+        pytest.param(6, FoundMessage(4, 50), id="L-2C-all"),
+        pytest.param(5, FoundMessage(4, 50), id="L-2C-just-visible"),
+        pytest.param(4, FoundMessage(2, 30), id="L-2C-largest-is-above"),
+        pytest.param(2, FoundMessage(0, 20), id="L-2C-inside-the-first-segment"),
         pytest.param(0, None, id="L-2C-nothing-visible"),
     ],
 )
 def test_find_largest_below_the_high_watermark(
-    folder: LogFolder, high_watermark: int, expected: Found | None
+    folder: LogFolder, high_watermark: int, expected: FoundMessage | None
 ) -> None:
     log = folder.open(index_interval_bytes=0, segment_bytes=39 * 3)
     folder.append(20, 10, 30, 5, 50, 40)
     log.hold_high_watermark(high_watermark)
-    assert log.reader.find_largest().run() == expected
+    assert reader.find_largest(log).run() == expected
 
 
 @pytest.mark.parametrize(
     ("start", "expected"),
     [
-        pytest.param(0, Found(0, 90), id="all"),
-        pytest.param(1, Found(2, 40), id="largest-is-below-the-start"),
-        pytest.param(3, Found(3, 30), id="next-segment"),
+        pytest.param(0, FoundMessage(0, 90), id="all"),
+        pytest.param(1, FoundMessage(2, 40), id="largest-is-below-the-start"),
+        pytest.param(3, FoundMessage(3, 30), id="next-segment"),
     ],
 )
 def test_find_largest_from_the_log_start(
-    folder: LogFolder, start: int, expected: Found | None
+    folder: LogFolder, start: int, expected: FoundMessage | None
 ) -> None:
     folder.open(index_interval_bytes=0, segment_bytes=39 * 3)
     folder.append(90, 10, 40, 30)
     folder.log.close()
     log = folder.open(log_start_offset=start)
     log.prepare()
-    assert log.reader.find_largest().run() == expected
+    assert reader.find_largest(log).run() == expected
 
 
 def test_find_largest_in_a_wrapper(folder: LogFolder) -> None:
     log = folder.open()
     log.appender.append(timed_set(100, 300, 200, codec=GZIP))
-    assert log.reader.find_largest().run() == Found(1, 300)
+    assert reader.find_largest(log).run() == FoundMessage(1, 300)
 
 
 def test_find_largest_behind_a_wrapper_that_is_later_than_its_messages(folder: LogFolder) -> None:
@@ -295,9 +296,9 @@ def test_find_largest_behind_a_wrapper_that_is_later_than_its_messages(folder: L
     log.appender.append(timed_set(300, 310, 310, 5))
     log.appender.append(timed_set(250, codec=GZIP))
     log.prepare()
-    assert log.reader.find_largest().run() == Found(1, 310)
+    assert reader.find_largest(log).run() == FoundMessage(1, 310)
     log.appender.append(timed_set(311))
-    assert log.reader.find_largest().run() == Found(8, 311)
+    assert reader.find_largest(log).run() == FoundMessage(8, 311)
 
 
 def test_entries_larger_than_what_is_read_at_once(folder: LogFolder) -> None:
@@ -318,7 +319,7 @@ def test_entries_larger_than_what_is_read_at_once(folder: LogFolder) -> None:
         (80, 7),
         None,
     ]
-    assert log.reader.find_largest().run() == Found(7, 80)
+    assert reader.find_largest(log).run() == FoundMessage(7, 80)
 
 
 def test_a_wrapper_that_opens_too_far_is_refused_by_name(folder: LogFolder) -> None:
@@ -326,7 +327,7 @@ def test_a_wrapper_that_opens_too_far_is_refused_by_name(folder: LogFolder) -> N
     log.appender.append(timed_set(10, codec=GZIP, value=b"\0" * 9000))
     folder.set(max_decompressed_bytes=5000)
     with pytest.raises(MessageTooLarge, match=r"max\.decompressed\.bytes"):
-        log.reader.find_time(5).run()
+        reader.find_time(log, 5).run()
 
 
 @pytest.mark.parametrize("kind", ["time", "largest", "list", "latest", "earliest"])
@@ -336,15 +337,15 @@ def test_a_log_that_is_not_prepared_is_not_searched_in_parts(folder: LogFolder, 
     folder.append(*range(10, 110, 10))
     log = folder.restart()
     results: dict[str, Callable[[], object]] = {
-        "time": lambda: log.reader.find_time(55).run(),
-        "largest": lambda: log.reader.find_largest().run(),
-        "list": lambda: log.reader.offsets_before(55, 2).run(),
-        "latest": lambda: log.reader.offsets_before(LATEST, 2).run(),
-        "earliest": lambda: log.reader.offsets_before(EARLIEST, 2).run(),
+        "time": lambda: reader.find_time(log, 55).run(),
+        "largest": lambda: reader.find_largest(log).run(),
+        "list": lambda: reader.offsets_before(log, 55, 2).run(),
+        "latest": lambda: reader.offsets_before(log, LATEST, 2).run(),
+        "earliest": lambda: reader.offsets_before(log, EARLIEST, 2).run(),
     }
     expected = {
-        "time": Found(5, 60),
-        "largest": Found(9, 100),
+        "time": FoundMessage(5, 60),
+        "largest": FoundMessage(9, 100),
         "list": [5, 4],
         "latest": [10, 8],
         "earliest": [0],
@@ -428,9 +429,9 @@ def test_a_search_that_cannot_be_prepared_says_so(folder: LogFolder) -> None:
     folder.files.fail("open", errno.EIO, name="4.log", times=-1)
     for _ in range(2):
         with pytest.raises(OSError, match="Input/output"):
-            log.reader.find_time(55)
+            reader.find_time(log, 55)
     folder.files.heal()
-    assert log.reader.find_time(55).run() == Found(5, 60)
+    assert reader.find_time(log, 55).run() == FoundMessage(5, 60)
 
 
 def test_bytes_that_are_no_entries_are_damage_not_an_answer(folder: LogFolder) -> None:
@@ -441,5 +442,5 @@ def test_bytes_that_are_no_entries_are_damage_not_an_answer(folder: LogFolder) -
         file.write(b"\0\0\0\0")
     assert folder.found(10) == [(10, 0)]
     with pytest.raises(StorageError, match=r"damaged at byte 39.*horolog repair") as damage:
-        log.reader.find_time(20).run()
+        reader.find_time(log, 20).run()
     assert damage.value.code == 56

@@ -6,6 +6,7 @@ import pytest
 
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import NewRecord, build_set
+from horolog.storage.read import reader
 from horolog.storage.read.search import Search
 from horolog.testing.logs import LogFolder, timed_set
 
@@ -35,7 +36,7 @@ def test_large_sets_are_opened_between_the_steps(folder: LogFolder, magic: int) 
     log.appender.append(heavy(magic))
     log.appender.append(timed_set(400, magic=magic, codec=Codec.GZIP))
     for target_ms, offset, opened in ((10, 0, 0), (150, 2, 1), (300, 3, 1), (301, 4, 0)):
-        found, times = steps(log.reader.find_time(target_ms))
+        found, times = steps(reader.find_time(log, target_ms))
         assert (found.offset, times) == (offset, opened)
         assert folder.found(target_ms) == [(found.timestamp_ms, offset)]
 
@@ -44,7 +45,7 @@ def test_one_look_opens_nothing_large(folder: LogFolder) -> None:
     log = folder.open()
     log.appender.append(heavy(2))
     log.prepare()
-    search = log.reader.find_time(150)
+    search = reader.find_time(log, 150)
     assert not search.step()
     assert search.opens
     assert folder.found(150) == [(200, 1)]
@@ -54,6 +55,6 @@ def test_the_largest_time_from_the_log_start_on(folder: LogFolder) -> None:
     log = folder.open()
     log.appender.append(heavy(1))
     log.expiry.trim(1)
-    found, opened = steps(log.reader.find_largest())
+    found, opened = steps(reader.find_largest(log))
     assert (found.offset, found.timestamp_ms) == (2, 300)
     assert opened >= 1

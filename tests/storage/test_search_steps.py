@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from horolog.storage.read.search import Found
+from horolog.storage.read import reader
+from horolog.storage.read.search import FoundMessage
 from horolog.testing.logs import LogFolder, delete_due, timed_set, untimed_set
 
 NOW = 1_479_144_272_509
@@ -75,11 +76,11 @@ def test_the_answer_stays_right(
     folder: LogFolder, meanwhile: Callable[[LogFolder], None], steps_before: int
 ) -> None:
     two_long_segments(folder)
-    search = folder.log.reader.find_time(1990)
+    search = reader.find_time(folder.log, 1990)
     for _ in range(steps_before):
         search.step()
     meanwhile(folder)
-    assert search.run() == Found(1989, 1990)
+    assert search.run() == FoundMessage(1989, 1990)
 
 
 @pytest.mark.parametrize("steps_before", range(6))
@@ -87,11 +88,11 @@ def test_what_is_appended_meanwhile_may_be_missed_but_not_misplaced(
     folder: LogFolder, steps_before: int
 ) -> None:
     two_long_segments(folder)
-    search = folder.log.reader.find_time(5001)
+    search = reader.find_time(folder.log, 5001)
     for _ in range(steps_before):
         search.step()
     folder.append(6000, 7000)
-    assert search.run() in (None, Found(4000, 6000))
+    assert search.run() in (None, FoundMessage(4000, 6000))
 
 
 def drop_first_by_age(folder: LogFolder) -> None:
@@ -118,18 +119,18 @@ def test_a_segment_that_is_deleted_meanwhile(
     folder: LogFolder, drop: Callable[[LogFolder], None], steps_before: int, target: int
 ) -> None:
     two_long_segments(folder)
-    search = folder.log.reader.find_time(target)
+    search = reader.find_time(folder.log, target)
     done = [search.step() for _ in range(steps_before)]
     if any(done):
         return  # it was found before anything was deleted
     drop(folder)
-    assert search.run() == Found(2000, 3001)
+    assert search.run() == FoundMessage(2000, 3001)
 
 
 @pytest.mark.parametrize("steps_before", range(3))
 def test_a_log_that_is_emptied_meanwhile(folder: LogFolder, steps_before: int) -> None:
     two_long_segments(folder)
-    search = folder.log.reader.find_time(1990)
+    search = reader.find_time(folder.log, 1990)
     assert not any(search.step() for _ in range(steps_before))
     drop_everything(folder)
     assert search.run() is None
@@ -140,7 +141,7 @@ def test_a_v0_answer_while_segments_are_deleted(folder: LogFolder, steps_before:
     two_long_segments(folder)
     folder.log.appender.roll()
     folder.log.appender.append(untimed_set())
-    search = folder.log.reader.offsets_before(1990, 10)
+    search = reader.offsets_before(folder.log, 1990, 10)
     assert not any(search.step() for _ in range(steps_before))
     drop_first_by_age_keeping_the_rest(folder)
     assert search.run()[0] in (1989, 2000)
@@ -158,12 +159,12 @@ def test_the_largest_while_segments_are_deleted(folder: LogFolder, steps_before:
     folder.log.appender.append(timed_set(*range(1, FIRST_COUNT), 2500))
     folder.log.appender.roll()
     folder.append(2400)
-    search = folder.log.reader.find_largest()
+    search = reader.find_largest(folder.log)
     assert not any(search.step() for _ in range(steps_before))
     folder.set(retention_bytes=39)
     folder.log.expiry.maintain(3501)
     assert folder.bases() == [FIRST_COUNT]
-    assert search.run() in (None, Found(2000, 2400))
+    assert search.run() in (None, FoundMessage(2000, 2400))
 
 
 @pytest.mark.parametrize("steps_before", range(4))
@@ -171,7 +172,7 @@ def test_the_tail_is_cut_off_and_written_anew_meanwhile(
     folder: LogFolder, steps_before: int
 ) -> None:
     two_long_segments(folder)
-    search = folder.log.reader.find_time(4990)
+    search = reader.find_time(folder.log, 4990)
     for _ in range(steps_before):
         search.step()
     folder.log.truncate(2010)
@@ -181,7 +182,7 @@ def test_the_tail_is_cut_off_and_written_anew_meanwhile(
 
 def steps(folder: LogFolder, search_name: str, *arguments: int) -> int:
     """How many steps a search takes; none may read more than 256 KiB and one entry."""
-    search = getattr(folder.log.reader, search_name)(*arguments)
+    search = getattr(reader, search_name)(folder.log, *arguments)
     count = 1
     before = folder.files.did("pread")
     while not search.step():
@@ -207,5 +208,5 @@ def test_finding_the_largest_below_a_held_watermark_is_bounded_too(folder: LogFo
         folder.log.appender.append(timed_set(5, *[1] * 9999))
     folder.append(6)
     folder.log.hold_high_watermark(10**5)
-    assert folder.log.reader.find_largest().run() == Found(0, 5)
+    assert reader.find_largest(folder.log).run() == FoundMessage(0, 5)
     assert steps(folder, "find_largest") >= 39 * 10**5 // (256 << 10)

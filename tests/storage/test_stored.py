@@ -14,10 +14,12 @@ from horolog.protocol.errors import (
 )
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import build_wrapper, set_append_time, set_timestamp
+from horolog.storage.log.epoch_history import EpochStart
 from horolog.storage.log.log import Log
 from horolog.storage.names import MAX_OFFSET
+from horolog.storage.read import reader
 from horolog.storage.replica.copy_facts import CopyFacts
-from horolog.storage.replica.epoch_history import EpochStart
+from horolog.storage.replica.replica import Replica
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 from horolog.tests.followers.appending import append_copy
 
@@ -54,7 +56,7 @@ def test_bytes_are_kept_tc154_v8(
         segment_bytes=600,
     )
     while log.log_end_offset < leader.log.log_end_offset:
-        chunk = leader.log.reader.read(log.log_end_offset, chunk_bytes, whole_first=True).read()
+        chunk = reader.read(leader.log, log.log_end_offset, chunk_bytes, whole_first=True).read()
         appended = append_copy(log, chunk)
         assert appended.append_time_ms == -1
         assert appended.latency is None
@@ -70,7 +72,7 @@ def test_a_copy_keeps_its_times_tc133_fo11(folder: LogFolder) -> None:
     leader.append(*range(NOW - 10 * DAY_MS, NOW, DAY_MS))
     copy = folder.open(segment_bytes=78)
     while copy.log_end_offset < 10:
-        append_copy(copy, leader.log.reader.read(copy.log_end_offset, 10**6).read())
+        append_copy(copy, reader.read(leader.log, copy.log_end_offset, 10**6).read())
     for log in (leader.log, copy):
         log.set_settings(leader.log.settings)
         log.expiry.maintain(NOW - DAY_MS + 1)
@@ -192,7 +194,7 @@ def test_only_negative_times_are_no_times(folder: LogFolder) -> None:
     assert log.segments[0].largest_timestamp_ms == -1
     assert folder.time_entries() == []
     assert folder.found(0) == [None]
-    assert log.reader.find_largest().run() is None
+    assert reader.find_largest(log).run() is None
     folder.restart()
     assert folder.found(0) == [None]
     folder.kill_and_restart(checkpointed=False)
@@ -223,7 +225,7 @@ def test_offsets_too_far_from_the_base_roll(
     assert folder.bases() == bases
     assert log.log_end_offset == offset + 1
     assert folder.found(15, 21) == [(20, offset), None]
-    assert log.reader.read(1, 100).position == (39 if bases == [0] else 0)
+    assert reader.read(log, 1, 100).position == (39 if bases == [0] else 0)
     assert folder.append(30) == [offset + 1]
 
 
@@ -306,7 +308,7 @@ def test_segments_begin_where_the_leader_s_do_whatever_the_times_fo6(
     append_copy(log, timed_set(1000))
     folder.clock.advance(DAY_MS)
     facts = CopyFacts(1, base, 0, 0, False, (EpochStart(-1, 1),), ((1, NOW),), 2)
-    assert log.replica.append(timed_set(9000, base_offset=1), facts).rolled == rolled
+    assert Replica(log).append(timed_set(9000, base_offset=1), facts).rolled == rolled
     assert folder.bases() == sorted({0, base})
 
 
@@ -330,7 +332,7 @@ def test_an_offset_index_in_kafka_s_way_leads_to_the_same_entries(
     log.truncate(6)
     assert (log.size_bytes, folder.offset_entries()) == (5 * 39, [])
     assert folder.append(9) == [6]
-    assert log.reader.read(6, 100).position == 5 * 39
+    assert reader.read(log, 6, 100).position == 5 * 39
 
 
 def test_retention_stops_at_the_high_watermark_in_front_of_a_jump(folder: LogFolder) -> None:

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from horolog.protocol.records.layout import Codec
+from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder, delete_due, timed_set, untimed_set
 from horolog.tests.followers.appending import append_copy
 
@@ -88,8 +89,8 @@ def test_the_largest_timestamp_left(
     log.truncate(offset)
     assert log.segments[-1].largest_timestamp_ms == largest
     assert folder.found(max(largest, 0)) == [found]
-    assert log.reader.find_largest().run() == (
-        log.reader.find_time(max(largest, 0)).run() if found else None
+    assert reader.find_largest(log).run() == (
+        reader.find_time(log, max(largest, 0)).run() if found else None
     )
     assert folder.append(largest + 1) == [offset]
     assert folder.found(largest + 1) == [(largest + 1, offset)]
@@ -286,7 +287,7 @@ def test_random_truncations_v7(folder: LogFolder, seed: int) -> None:
         folder.log.truncate(cut)
         del expected[cut:]
         assert [at for _, at in folder.times()] == expected
-        largest = folder.log.reader.find_largest().run()
+        largest = reader.find_largest(folder.log).run()
         assert (largest.timestamp_ms if largest else -1) == max(expected, default=-1)
         for segment, following in zip(
             folder.log.segments, [*folder.bases()[1:], len(expected)], strict=True

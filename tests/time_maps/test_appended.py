@@ -10,8 +10,10 @@ from horolog.bench.windows.shapes import SHAPES
 from horolog.protocol.records.kernel import time_blocks
 from horolog.protocol.records.layout import Codec
 from horolog.storage.index import time_map
-from horolog.storage.log import set_times, usual_admission
+from horolog.storage.log import admission
+from horolog.storage.log import admitted as set_times
 from horolog.storage.log.log import Log
+from horolog.storage.read import windows
 from horolog.testing.logs import LogFolder, timed_set
 from horolog.tests.properties.window_reading import assert_time_map_true, make_map
 
@@ -62,7 +64,7 @@ def test_byte_by_byte(
 ) -> None:
     """Where no append is noted as one span because its times are close together."""
     assert callable(times)
-    for module in (time_map, set_times, usual_admission):
+    for module in (time_map, set_times, admission):
         monkeypatch.setattr(module, "CLOSE_MS", -1)
     rng = random.Random(seed)
     log = folder.open(segment_bytes=SEGMENT_BYTES, retention_ms=-1)
@@ -90,7 +92,7 @@ def test_no_log_is_read_for_the_windows_over_them(
     append_all(log, known, rng, [1, 2], PLAIN)
     folder.files.operations.clear()
     for segment in log.segments:
-        assert not log.windows.is_unmapped(segment), shape
+        assert not windows.is_unmapped(segment), shape
         assert segment.time_map.makes == (segment is log.segments[-1])
     assert {name for what, name in folder.files.operations if what == "pread"} <= {
         segment.time_map.path.name for segment in log.segments

@@ -7,7 +7,7 @@ import pytest
 
 from horolog.storage.log.closed_times import ClosedTimes, smallest_possible_ms
 from horolog.storage.log.log import Log
-from horolog.storage.log.segment import Segment
+from horolog.storage.segment.segment import Segment
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 from horolog.tests.properties.window_reading import make_map
 

@@ -8,7 +8,7 @@ import pytest
 from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
 from horolog.storage.index import time_map, time_mapping
-from horolog.storage.log import usual_admission
+from horolog.storage.log import admission
 from horolog.storage.read import windows
 from horolog.testing.directories import DataDirectory
 from horolog.testing.logs import LogFolder
@@ -23,7 +23,7 @@ every_topic = pytest.mark.parametrize("topic", TOPICS, ids=[topic.id for topic i
 @pytest.fixture(autouse=True)
 def small_blocks(mapped_early: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """These logs are short."""
-    for module in (time_map, time_mapping, usual_admission):
+    for module in (time_map, time_mapping, admission):
         monkeypatch.setattr(module, "BLOCK_BYTES", 1_000)
     monkeypatch.setattr(windows, "UNMAPPED_BYTES", 1_000)
 
@@ -52,7 +52,7 @@ def test_windows_over_what_kafka_wrote(topic: Topic, clean: bool, tmp_path: Path
     log = folder.restart()
     log.prepare()
     for segment in log.segments[:-1]:
-        assert not log.windows.is_unmapped(segment)
+        assert not windows.is_unmapped(segment)
     if any(time_ms >= 0 for _, time_ms in times):
         assert_windows_exact(log, times)
     assert folder.events.named("time_map_dropped") == []

@@ -9,6 +9,7 @@ import pytest
 
 from horolog.storage.index.index_checksums import parse_checksums
 from horolog.storage.index.time_map import BLOCK_BYTES
+from horolog.storage.read import windows
 from horolog.testing.logs import LogFolder, delete_due
 from horolog.tests.properties.window_reading import assert_time_map_true, make_map, read_window
 
@@ -35,7 +36,7 @@ def assert_mapped(folder: LogFolder) -> None:
     folder.log.prepare()
     folder.files.operations.clear()
     for segment in folder.log.segments:
-        assert not folder.log.windows.is_unmapped(segment)
+        assert not windows.is_unmapped(segment)
         assert segment.time_map.log_bytes == segment.size_bytes
         assert segment.time_map.next_offset == segment.next_offset
     assert {name for _, name in folder.files.operations if name.endswith(".log")} == set()
@@ -127,8 +128,8 @@ def test_a_kill_after_a_flush_leaves_the_maps_of_closed_segments(folder: LogFold
     folder.kill_and_restart()
     folder.log.prepare()
     for segment in folder.log.segments[:-1]:
-        assert not folder.log.windows.is_unmapped(segment)
-    assert folder.log.windows.is_unmapped(folder.log.segments[-1])
+        assert not windows.is_unmapped(segment)
+    assert windows.is_unmapped(folder.log.segments[-1])
     assert_exact(folder)
 
 

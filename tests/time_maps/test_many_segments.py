@@ -2,8 +2,9 @@
 
 import pytest
 
-from horolog.storage.log.segment import Segment
-from horolog.storage.read.windows import TimeWindow, Windows
+from horolog.storage.read import windows
+from horolog.storage.read.windows import TimeWindow
+from horolog.storage.segment.segment import Segment
 from horolog.testing.logs import LogFolder, timed_set
 
 FIRST_MS = 1_479_144_272_509
@@ -14,13 +15,13 @@ SEGMENTS = 300
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The base offsets of the segments that are looked at one by one."""
     found: list[int] = []
-    may_hold = Windows.may_hold
+    may_hold = windows.may_hold
 
-    def noted(windows: Windows, segment: Segment, window: TimeWindow) -> bool:
+    def noted(segment: Segment, window: TimeWindow) -> bool:
         found.append(segment.base_offset)
-        return may_hold(windows, segment, window)
+        return may_hold(segment, window)
 
-    monkeypatch.setattr(Windows, "may_hold", noted)
+    monkeypatch.setattr(windows, "may_hold", noted)
     return found
 
 
@@ -37,12 +38,12 @@ def test_segments_before_and_behind_a_window_are_passed_over_together(
 ) -> None:
     filled(folder)
     window = TimeWindow.between(FIRST_MS + 1000, FIRST_MS + 1010)
-    place = folder.log.windows.place(0, window, folder.log.high_watermark)
+    place = windows.find_position(folder.log, 0, window, folder.log.high_watermark)
     assert (place.offset, place.end_offset) == (100, 101)
     assert place.skipped_bytes == sum(one.size_bytes for one in folder.log.segments[:100])
     assert looks == [100]
     looks.clear()
-    place = folder.log.windows.place(101, window, folder.log.high_watermark)
+    place = windows.find_position(folder.log, 101, window, folder.log.high_watermark)
     # What is appended last is not in a time map yet.
     assert (place.offset, place.end_offset) == (SEGMENTS - 1, SEGMENTS)
     assert place.skipped_bytes == sum(one.size_bytes for one in folder.log.segments[101:-1])
@@ -55,13 +56,13 @@ def test_what_is_known_together_is_known_again_when_segments_change(
     filled(folder)
     log = folder.log
     window = TimeWindow.between(FIRST_MS, FIRST_MS + 10)
-    assert log.windows.place(1, window, log.high_watermark).offset == SEGMENTS - 1
+    assert windows.find_position(log, 1, window, log.high_watermark).offset == SEGMENTS - 1
     log.appender.append(timed_set(FIRST_MS + 5))
     log.appender.append(timed_set(FIRST_MS + 10 * SEGMENTS))
-    place = log.windows.place(1, window, log.high_watermark)
+    place = windows.find_position(log, 1, window, log.high_watermark)
     assert (place.offset, place.end_offset) == (SEGMENTS, SEGMENTS + 1)
     log.truncate(SEGMENTS)
-    assert log.windows.place(1, window, log.high_watermark).offset == SEGMENTS
+    assert windows.find_position(log, 1, window, log.high_watermark).offset == SEGMENTS
     log.appender.append(timed_set(FIRST_MS + 10 * SEGMENTS))
     log.appender.append(timed_set(FIRST_MS + 10 * SEGMENTS + 10))
-    assert log.windows.place(1, window, log.high_watermark).offset == SEGMENTS + 1
+    assert windows.find_position(log, 1, window, log.high_watermark).offset == SEGMENTS + 1

@@ -11,8 +11,8 @@ from ....storage.directory.cluster_id import load_cluster_id
 from ....storage.directory.known_files import IDENTITY_FILE
 from ....storage.directory.lock import DirectoryLock
 from ....storage.files import SystemFiles
+from ....storage.log.epoch_history import NO_EPOCH, MalformedEpochs, decode_epochs
 from ....storage.names import LEADER_EPOCHS
-from ....storage.replica.epoch_history import NO_EPOCH, MalformedEpochs, decode_epochs
 from ....values import value_class
 from ..identity_file import IdentityFile, decode_identity
 from ..stored_directory import HIGHEST_ADOPTED

@@ -19,7 +19,7 @@ from ....replication.effects import (
 )
 from ....replication.messages import Hello
 from ....replication.settings import Incarnation
-from ....storage.replica.epoch_history import NO_EPOCH
+from ....storage.log.epoch_history import NO_EPOCH
 from ..channel import Known
 from ..followers import reachable
 from ..stored_log import StoredLog

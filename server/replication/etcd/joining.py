@@ -4,7 +4,7 @@ from ....protocol.errors import HorologError
 from ....replication.cluster_state import ClusterState
 from ....replication.settings import Incarnation, Member
 from ....storage.directory.log_directory import LogDirectory
-from ....storage.replica.epoch_history import NO_EPOCH
+from ....storage.log.epoch_history import NO_EPOCH
 from ..stored_directory import StoredDirectory
 from .store import Seen
 

@@ -32,7 +32,7 @@ from typing import Any, Final
 
 from ....replication.cluster_state import ClusterState, Halt, Kept, MemberInfo, Reach
 from ....replication.settings import Incarnation, Member
-from ....storage.replica.epoch_history import NO_EPOCH
+from ....storage.log.epoch_history import NO_EPOCH
 from ....values import value_class
 from .errors import BadValue
 

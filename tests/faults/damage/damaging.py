@@ -9,6 +9,7 @@ from pathlib import Path
 from horolog.protocol.errors import HorologError, StorageError
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import entries, records
+from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-0.10.2"
@@ -143,7 +144,7 @@ def read_all(folder: LogFolder) -> tuple[list[Message], list[int]]:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         try:
-            data = log.reader.read(offset, 1, whole_first=True).read()
+            data = reader.read(log, offset, 1, whole_first=True).read()
         except HorologError as error:
             check_refusal(error)
             refused.append(offset)

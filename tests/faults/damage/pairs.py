@@ -9,6 +9,7 @@ from typing import Final
 from horolog.protocol.records.layout import ENTRY_OVERHEAD, MAGIC_AT, SIZE_AT, Codec
 from horolog.protocol.records.messages.message import records
 from horolog.storage.log.log import Log
+from horolog.storage.read import reader
 from horolog.testing.directories import DataDirectory
 from horolog.testing.logs import timed_set
 from horolog.tests.followers.appending import append_copy
@@ -239,7 +240,7 @@ def read(log: Log) -> dict[int, Message]:
     found: dict[int, Message] = {}
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        data = log.reader.read(offset, 1, whole_first=True).read()
+        data = reader.read(log, offset, 1, whole_first=True).read()
         inside = [
             (record.offset, record.timestamp_ms, record.value)
             for record in records(data, max_decompressed_bytes=MAX_BYTES, from_offset=offset)

@@ -6,11 +6,12 @@ from pathlib import Path
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import entries, records
 from horolog.storage.check.repair import Repair
-from horolog.storage.check.repair_plan import Step
+from horolog.storage.check.repair_plan import RepairStep
 from horolog.storage.check.verify import verify
 from horolog.storage.directory.positions import Position
 from horolog.storage.events import ignore_events
 from horolog.storage.files import Files, SystemFiles
+from horolog.storage.read import reader
 from horolog.testing.clock import ManualClock
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.logs import timed_set, untimed_set
@@ -64,7 +65,7 @@ def places(folder: Path) -> list[Place]:
     return found
 
 
-def repair(path: Path, files: Files | None = None) -> list[Step]:
+def repair(path: Path, files: Files | None = None) -> list[RepairStep]:
     """Repair a data directory or a partition; the steps that were planned."""
     repairing = Repair(files or QuickFiles(), path, clock=ManualClock(), observe=ignore_events)
     try:
@@ -104,7 +105,7 @@ def check_served(data: DataDirectory, expected: list[Message], end_offset: int) 
     assert [event for event, _ in data.events.seen if event in UNEXPECTED] == []
     for target_ms in range(985, 1090, 7):
         first = next(((ms, offset) for offset, ms, _ in found if ms >= target_ms), None)
-        searched = log.reader.find_time(target_ms).run()
+        searched = reader.find_time(log, target_ms).run()
         assert (searched and (searched.timestamp_ms, searched.offset)) == first
     data.append("t", 7)
     data.restart()

@@ -8,6 +8,7 @@ import pytest
 from horolog.storage.check.verify import verify
 from horolog.storage.directory.positions import Position
 from horolog.storage.files import SystemFiles
+from horolog.storage.read import reader
 from horolog.testing.directories import DataDirectory
 
 RECOVERY = "recovery-point-offset-checkpoint"
@@ -72,7 +73,7 @@ def test_31_every_content_of_every_file(
         assert copy.times("t") == TIMES, content
         log = directory.log("t", 0)
         assert (log.log_start_offset, log.log_end_offset) == (0, 5)
-        found = log.reader.find_time(45).run()
+        found = reader.find_time(log, 45).run()
         assert found is not None
         assert found.offset == 3
         copy.append("t", 60)

@@ -15,9 +15,10 @@ from horolog.protocol.records.batches.batch import read_header, write_header
 from horolog.protocol.records.kernel.terms import Problem
 from horolog.protocol.records.layout import RECORD_COUNT_AT, Codec
 from horolog.protocol.records.messages.sets import build_wrapper, set_offset
-from horolog.storage.check.entry_rules import RULES
 from horolog.storage.check.verify import verify
+from horolog.storage.entries.entry_rules import RULES
 from horolog.storage.log.log import Log
+from horolog.storage.read import reader
 from horolog.testing.directories import DataDirectory
 from horolog.testing.logs import LogFolder, timed_set
 from horolog.tests.followers.appending import append_copy
@@ -72,10 +73,10 @@ def test_a_closed_segment(folder: LogFolder, found_by: str) -> None:
     found, lost = read_all(folder)
     assert [offset for offset, _ in found] == [0, 1, 2, 3, 4, 8, 9]
     assert lost == [5, 6, 7]
-    assert log.reader.read(3, 1 << 20).size == ENTRY
-    assert log.reader.read(4, 1 << 20).size == ENTRY
-    assert log.reader.readable_bytes(4) == 3 * ENTRY
-    refused(log.reader.readable_bytes, 5)
+    assert reader.read(log, 3, 1 << 20).size == ENTRY
+    assert reader.read(log, 4, 1 << 20).size == ENTRY
+    assert reader.readable_bytes(log, 4) == 3 * ENTRY
+    refused(reader.readable_bytes, log, 5)
     assert log.appender.append(timed_set(110)).first_offset == 10
     # Described, for people to see.
     damage = [segment.damage for segment in log.expiry.describe(0).segments]
@@ -100,12 +101,12 @@ def test_searches_around_a_damaged_segment(folder: LogFolder) -> None:
     ]
     # From here on the answer may be in what cannot be read.
     for target_ms in (51, 60, 80, 81, 95, 100, 101, 10**12):
-        refused(lambda ms: log.reader.find_time(ms).run(), target_ms)
-    refused(lambda: log.reader.find_largest().run())
-    assert log.reader.offsets_before(-2, 9).run() == [0]
-    assert log.reader.offsets_before(-1, 9).run() == [12, 8, 4, 0]
-    assert log.reader.offsets_before(35, 9).run() == [3, 0]
-    refused(lambda: log.reader.offsets_before(55, 9).run())
+        refused(lambda ms: reader.find_time(log, ms).run(), target_ms)
+    refused(lambda: reader.find_largest(log).run())
+    assert reader.offsets_before(log, -2, 9).run() == [0]
+    assert reader.offsets_before(log, -1, 9).run() == [12, 8, 4, 0]
+    assert reader.offsets_before(log, 35, 9).run() == [3, 0]
+    refused(lambda: reader.offsets_before(log, 55, 9).run())
 
 
 def test_searches_go_past_damage_whose_times_are_known(folder: LogFolder) -> None:
@@ -113,12 +114,12 @@ def test_searches_go_past_damage_whose_times_are_known(folder: LogFolder) -> Non
     fill(folder, [10, 20, 30, 40, 50, 60, 70, 80, 90, 100])
     overwrite(folder.path / f"{4:020d}.log", ENTRY + 8, bytes(4))
     log = reopened(folder, lose_indexes=False)
-    assert log.reader.read(6, 100).size == 2 * ENTRY  # nobody has met the damage yet
-    refused(log.reader.read, 5, 100)
-    refused(log.reader.read, 6, 100)
+    assert reader.read(log, 6, 100).size == 2 * ENTRY  # nobody has met the damage yet
+    refused(reader.read, log, 5, 100)
+    refused(reader.read, log, 6, 100)
     assert folder.found(50, 81, 90, 95, 101) == [(50, 4), (90, 8), (90, 8), (100, 9), None]
-    refused(lambda: log.reader.find_time(60).run())
-    found = log.reader.find_largest().run()
+    refused(lambda: reader.find_time(log, 60).run())
+    found = reader.find_largest(log).run()
     assert found is not None
     assert found.offset == 9
     (told,) = folder.events.named("segment_damaged")
@@ -133,7 +134,7 @@ def test_the_log_start_may_be_behind_the_damage(folder: LogFolder) -> None:
     log = folder.open(clean=True, log_start_offset=4)
     log.prepare()
     assert folder.found(10, 55, 100) == [(50, 4), (60, 5), (100, 9)]
-    found = log.reader.find_largest().run()
+    found = reader.find_largest(log).run()
     assert found is not None
     assert found.offset == 9
 
@@ -145,7 +146,7 @@ def test_the_active_segment(folder: LogFolder) -> None:
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 6, 6)
     found, lost = read_all(folder)
     assert (found[-1], lost) == ((3, 40), [4, 5])
-    assert log.reader.read(6, 100).size == 0
+    assert reader.read(log, 6, 100).size == 0
     refused(log.appender.append, timed_set(70))
     refused(partial(append_copy, log), timed_set(70, base_offset=6))
     assert log.expiry.maintain(folder.clock.now_ms()).delete_count == 0
@@ -174,9 +175,9 @@ def test_damage_that_reading_meets_keeps_appends_out(folder: LogFolder) -> None:
     folder.open(index_interval_bytes=0)
     folder.append(10, 20, 30)
     overwrite(folder.log.segments[0].log_path, ENTRY + 8, b"\0\0\0\1")
-    refused(folder.log.reader.read, 1, 100)
-    assert folder.log.reader.read(0, 100).size == ENTRY
-    refused(folder.log.reader.read, 2, 100)
+    refused(reader.read, folder.log, 1, 100)
+    assert reader.read(folder.log, 0, 100).size == ENTRY
+    refused(reader.read, folder.log, 2, 100)
     refused(folder.log.appender.append, timed_set(40))
     (told,) = folder.events.named("segment_damaged")
     assert told["position"] == ENTRY
@@ -189,9 +190,9 @@ def test_a_first_message_whole_is_checked_when_it_seems_large(folder: LogFolder)
     folder.log.appender.append(timed_set(20, value=bytes(1 << 21)))
     folder.log.appender.append(timed_set(30))
     end = folder.log.size_bytes
-    assert folder.log.reader.read(1, 1, whole_first=True).size == end - 2 * ENTRY
+    assert reader.read(folder.log, 1, 1, whole_first=True).size == end - 2 * ENTRY
     overwrite(folder.log.segments[0].log_path, 8, (end - 12).to_bytes(4, "big"))
-    refused(partial(folder.log.reader.read, 0, 1, whole_first=True))
+    refused(partial(reader.read, folder.log, 0, 1, whole_first=True))
 
 
 @pytest.mark.parametrize("found_by", ["preparing", "recovery"])
@@ -302,11 +303,11 @@ def test_a_later_format_in_a_closed_segment_is_no_damage(folder: LogFolder) -> N
     content = {p.name: p.read_bytes() for p in folder.path.iterdir()}
     log = folder.open(clean=True)
     log.prepare()
-    assert log.reader.read(0, 100).size == 2 * ENTRY
-    for action in (partial(log.reader.read, 2, 100), log.reader.find_time(25).run):
+    assert reader.read(log, 0, 100).size == 2 * ENTRY
+    for action in (partial(reader.read, log, 2, 100), reader.find_time(log, 25).run):
         with pytest.raises(UnsupportedForMessageFormat, match="magic byte"):
             action()
-    assert log.reader.read(4, 100).size == 2 * ENTRY
+    assert reader.read(log, 4, 100).size == 2 * ENTRY
     assert log.appender.append(timed_set(70)).first_offset == 6
     assert path.read_bytes() == content[path.name]
     for kind in ("index", "timeindex"):
@@ -333,7 +334,7 @@ def test_indexes_of_a_damaged_segment_are_not_believed_after_a_restart(folder: L
         folder.events.seen.clear()
         log = reopened(folder, lose_indexes=_ == 0)
         assert len(folder.events.named("segment_damaged")) == 1
-        refused(log.reader.find_time(85).run)
+        refused(reader.find_time(log, 85).run)
         log.appender.append(timed_set(100))
         log.close()
 
@@ -353,7 +354,7 @@ def test_retention_of_a_damaged_segment(folder: LogFolder) -> None:
     log.expiry.drop_expired()
     assert log.log_start_offset >= 4
     log.prepare()
-    assert log.reader.find_time(1).run() is None or log.log_start_offset == 4
+    assert reader.find_time(log, 1).run() is None or log.log_start_offset == 4
 
 
 def test_lower_limits_make_nothing_damage_tc145(folder: LogFolder) -> None:
@@ -415,7 +416,7 @@ def test_a_batch_that_was_written_so_that_it_cannot_be_opened_is_no_damage(
     log = folder.open(clean=False, gaps=True, retention_ms=-1)
     log.prepare()
     for act in (
-        lambda: log.reader.find_time(20).run(),
+        lambda: reader.find_time(log, 20).run(),
         lambda: count_window(log, 0, 100, 1, 100),
         lambda: make_map(log, log.segments[0]),
     ):

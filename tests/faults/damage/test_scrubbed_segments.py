@@ -10,8 +10,9 @@ from horolog.protocol.records.batches.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import Codec
 from horolog.storage.check.scrub import SegmentScrub
-from horolog.storage.damage import Damage
-from horolog.storage.log.segment import Segment
+from horolog.storage.entries.damage import Damage
+from horolog.storage.read import reader
+from horolog.storage.segment.segment import Segment
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 ENTRY_BYTES = 39
@@ -65,10 +66,10 @@ def test_a_changed_byte_is_found_in_every_format(
     damage = found(folder, number)
     assert damage is not None
     assert damage.position == len(one)
-    segment.note_damage(damage)
+    segment.record_damage(damage)
     assert [one["position"] for one in folder.events.named("segment_damaged")] == [len(one)]
     with pytest.raises(StorageError, match=f"damaged at byte {len(one)}"):
-        log.reader.read(damage.offset, 1 << 20)
+        reader.read(log, damage.offset, 1 << 20)
     assert found(folder, number) is None  # What is known is not found again.
 
 
@@ -153,7 +154,7 @@ def test_a_cut_takes_a_damaged_segment_as_a_whole(folder: LogFolder, number: int
     flip(log.segments[number].log_path, (at + 1) * ENTRY_BYTES - 1)
     damage = found(folder, number)
     assert damage is not None
-    log.segments[number].note_damage(damage)
+    log.segments[number].record_damage(damage)
     log.truncate(damage.offset)
     base = 2 * number
     assert (log.log_end_offset, folder.bases()) == (base, [0, 2, 4][: number + 1])

@@ -6,10 +6,12 @@ from horolog.storage.check.verify import verify
 from horolog.storage.directory.log_directory import LogDirectory
 from horolog.storage.files import SystemFiles
 from horolog.storage.log.log import Log
-from horolog.storage.log.segment import Segment
 from horolog.storage.names import folder_name, parse_folder_name
 from horolog.storage.producers.producer_scan import numbered_batches, take_batch
 from horolog.storage.producers.producer_states import ProducerStates
+from horolog.storage.read import reader
+from horolog.storage.segment.index_loading import apply_scan, scan_segment
+from horolog.storage.segment.segment import Segment
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.events import RecordedEvents
 from horolog.testing.quick_files import QuickFiles
@@ -50,7 +52,7 @@ def check_survivor(path: Path, promise: Promise, *, use: bool = True) -> None:
         log = directory.log(*key)
         messages[key] = _check_log(log, promise.logs[key])
         if promise.clean and not promise.recovered:
-            assert all(log.reader.append_time_ms(offset) > 0 for offset in messages[key])
+            assert all(reader.append_time_ms(log, offset) > 0 for offset in messages[key])
         _check_producers(log, promise.logs[key])
         _check_indexes(log, messages[key], promise.logs[key], promise.stopped)
         _check_searches(log, messages[key])
@@ -109,7 +111,7 @@ def _check_log(log: Log, promise: LogPromise) -> dict[int, Message]:
         assert list(found) == list(range(log.log_start_offset, log.log_end_offset))
     for offset, message in found.items():
         assert message in promise.sent[offset], f"offset {offset}: this was never sent"
-        told_ms = log.reader.append_time_ms(offset)
+        told_ms = reader.append_time_ms(log, offset)
         assert told_ms in (-1, promise.append_times.get(message)), f"offset {offset}: {told_ms}"
     for offset, message in promise.safe.items():
         assert found.get(offset) == message, f"offset {offset}: synced, and lost"
@@ -159,7 +161,7 @@ def _check_indexes(
         rebuilt = Segment.existing(log.path, segment.base_offset, log.settings, log.seams)
         rebuilt.next_offset = segment.next_offset
         closed = segment is not log.segments[-1]
-        rebuilt.take_scan(rebuilt.scan_whole(gaps=log.gaps), closed=closed)
+        apply_scan(rebuilt, scan_segment(rebuilt, gaps=log.gaps), closed=closed)
         assert [path.read_bytes() for path in segment.paths[:2]] == on_disk[:2]
         segment.paths[2].write_bytes(on_disk[2])
         assert rebuilt.largest[0] == segment.largest_timestamp_ms
@@ -179,7 +181,7 @@ def _check_searches(log: Log, messages: dict[int, Message]) -> None:
     times = {ms for ms, _ in messages.values()}
     for target_ms in {at for ms in times for at in (ms - 1, ms, ms + 1)}:
         first = next((o for o, (ms, _) in messages.items() if ms >= target_ms), None)
-        found = log.reader.find_time(target_ms).run()
+        found = reader.find_time(log, target_ms).run()
         assert (None if found is None else found.offset) == first
 
 

@@ -15,8 +15,9 @@ from horolog.server.dispatch import Dispatcher
 from horolog.server.handlers import HANDLERS
 from horolog.server.network.sending import Answer, AnswerInParts
 from horolog.server.requests import PendingAnswer
+from horolog.storage.log.log import Log
+from horolog.storage.read import reader
 from horolog.storage.read.file_range import FileRange
-from horolog.storage.read.reader import Reader
 from horolog.storage.read.slices import Slice
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
@@ -172,13 +173,13 @@ async def test_partitions_in_memory_and_in_files_in_one_answer(
 async def test_a_log_is_looked_at_once(client: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     await client.call(create_topic("a"))
     looks: list[int] = []
-    read = Reader.read
+    read = reader.read
 
-    def counted(reader: Reader, offset: int, *arguments: Any, **options: Any) -> Slice:
+    def counted(log: Log, offset: int, *arguments: Any, **options: Any) -> Slice:
         looks.append(offset)
-        return read(reader, offset, *arguments, **options)
+        return read(log, offset, *arguments, **options)
 
-    monkeypatch.setattr(Reader, "read", counted)
+    monkeypatch.setattr(reader, "read", counted)
     await client.call(produce("a", message_set(NOW, NOW)))
     for offset in (0, 1):
         assert result(await client.call(fetch("a", (0, offset), min_bytes=1))).records

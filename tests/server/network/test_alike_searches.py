@@ -18,8 +18,8 @@ from horolog.server.broker import Broker
 from horolog.server.dispatch import Dispatcher
 from horolog.server.handlers import HANDLERS
 from horolog.server.requests import PendingAnswer
-from horolog.storage.log.segment import Segment
 from horolog.storage.read import reader, search
+from horolog.storage.segment.segment import Segment
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import (
     create_topic,
@@ -123,7 +123,7 @@ async def test_a_segment_is_looked_at_once(client: Wire, monkeypatch: pytest.Mon
     for number in range(5):
         await client.call(produce("a", message_set(NOW + number)))
     for module in (reader, search):
-        monkeypatch.setattr(module, "look_for_time", counted)
+        monkeypatch.setattr(module, "find_time_at_once", counted)
     for number in range(5):
         found = result(await client.call(list_offsets("a", (0, NOW + number))))
         assert found.offset == number

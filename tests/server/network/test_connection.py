@@ -33,6 +33,7 @@ from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.broker import Broker
 from horolog.server.network import connections
 from horolog.server.network.deadline import LAST_CHANCE_SECONDS
+from horolog.storage.read import reader
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
@@ -229,7 +230,7 @@ async def test_the_memory_of_a_large_request_is_used_again(
     assert len(memory) >= 3
     assert len(set(map(id, memory))) <= SPARE_FRAMES
     log = broker.services.logs.find("a", 0)
-    stored = records(log.reader.read(0, 1 << 23).read(), max_decompressed_bytes=1)
+    stored = records(reader.read(log, 0, 1 << 23).read(), max_decompressed_bytes=1)
     values = [one.value for one in stored]
     sent = [one.value for part in sets for one in records(part, max_decompressed_bytes=1)]
     assert values == sent
@@ -259,7 +260,7 @@ async def test_what_is_received_behind_requests_that_wait_is_stored_as_it_was_se
             for _ in values:
                 assert result((await client.receive())[1]).error_code == 0
         log = broker.services.logs.find("a", 0)
-        stored = records(log.reader.read(0, 1 << 30).read(), max_decompressed_bytes=1)
+        stored = records(reader.read(log, 0, 1 << 30).read(), max_decompressed_bytes=1)
         found = [one.value for one in stored]
     assert len(found) == 40
     for values in sent.values():

@@ -13,13 +13,14 @@ from horolog.protocol.records.batches.batch import (
 )
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import NewRecord
-from horolog.storage.check.dump import DumpedMessage, Remark, dump
+from horolog.storage.check.dump import DumpedMessage, DumpNote, dump
 from horolog.storage.check.repair import Repair
 from horolog.storage.check.verify import verify
+from horolog.storage.entries.segment_scan import scan_log_file
 from horolog.storage.events import ignore_events
 from horolog.storage.files import Buffer, SystemFiles
 from horolog.storage.log.log import Log
-from horolog.storage.log.segment_scan import scan_log_file
+from horolog.storage.read import reader
 from horolog.testing.clock import ManualClock
 from horolog.testing.logs import LogFolder, empty_batch
 from horolog.tests.properties.window_reading import read_window
@@ -58,7 +59,7 @@ def errors(path: Path) -> list[str]:
 
 def largest(log: Log) -> tuple[int, int] | None:
     log.prepare()
-    found = log.reader.find_largest().run()
+    found = reader.find_largest(log).run()
     return None if found is None else (found.timestamp_ms, found.offset)
 
 
@@ -188,8 +189,8 @@ def test_dump_says_that_a_batch_has_no_record(folder: LogFolder) -> None:
     assert isinstance(message, DumpedMessage)
     assert message.offset == 5
     assert (first, last) == (
-        Remark(0, "offsets 0 to 4 have no message: a batch without records", False),
-        Remark(
+        DumpNote(0, "offsets 0 to 4 have no message: a batch without records", False),
+        DumpNote(
             EMPTY_BYTES + message.size_bytes,
             "offsets 6 to 6 have no message: a batch without records",
             False,

@@ -10,6 +10,7 @@ from horolog.storage.check.repair import Repair
 from horolog.storage.check.verify import verify
 from horolog.storage.events import ignore_events
 from horolog.storage.files import SystemFiles
+from horolog.storage.read import reader
 from horolog.testing.clock import ManualClock
 from horolog.testing.logs import LogFolder, timed_set
 
@@ -52,7 +53,7 @@ def check(folder: LogFolder, messages: Messages) -> None:
     for offset, _ in messages:
         for start in (offset, offset + 1):
             left = [at for at, _ in messages if at >= start]
-            found = log.reader.read(start, 1 << 20)
+            found = reader.read(log, start, 1 << 20)
             assert bool(found.size) == bool(left)
             if left and found.segment is not None:
                 assert found.position == found.segment.locate(left[0])

@@ -13,7 +13,8 @@ from horolog.protocol.records.batches.batch import set_producer
 from horolog.storage.files import SystemFile
 from horolog.storage.log import appender
 from horolog.storage.log.admitted import Admitted
-from horolog.storage.log.segment import WriteAhead
+from horolog.storage.replica.replica import Replica
+from horolog.storage.segment.write_ahead import WriteAhead
 from horolog.testing.logs import LogFolder, timed_set
 
 NOW = 1_479_144_272_509
@@ -198,12 +199,12 @@ def test_after_a_kill_all_of_the_set_is_there_or_nothing(folder: LogFolder) -> N
 def test_the_bytes_are_stamped_again_in_another_epoch(folder: LogFolder, twin: LogFolder) -> None:
     for one in (folder, twin):
         opened(one)
-        one.log.replica.lead(3)
+        Replica(one.log).lead(3)
     admitted, ahead = begun(folder)
     ahead.write()
     for one in (folder, twin):
-        one.log.replica.follow()
-        one.log.replica.lead(4)
+        Replica(one.log).follow()
+        Replica(one.log).lead(4)
     folder.log.appender.end_append(admitted)
     twin.log.appender.append(bytearray(large()))
     assert folder.content(SUFFIXES) == twin.content(SUFFIXES)

@@ -29,9 +29,9 @@ from ...protocol.records.layout import (
 )
 from ...protocol.records.messages.message import entries, open_wrapper
 from ..files import File
-from ..index.index_file import RELATIVE_OFFSET_MAX
-from ..log.segment_scan import scan_log_file
+from ..names import RELATIVE_OFFSET_MAX
 from .entry_rules import MAX_DECOMPRESSED_BYTES, first_offset_inside
+from .segment_scan import scan_log_file
 
 _CHUNK_BYTES = 1 << 20
 _HEAD = Struct(">qi")
@@ -63,7 +63,7 @@ def has_wrong_size(file: File, position: int, size_bytes: int) -> bool:
     return crc32(data[MAGIC_AT:]) == int.from_bytes(data[CRC_AT:MAGIC_AT], "big")
 
 
-class _Found(NamedTuple):
+class _GoodEntry(NamedTuple):
     """A good entry."""
 
     first_offset: int
@@ -73,7 +73,7 @@ class _Found(NamedTuple):
     """Without the 12 bytes in front of it."""
 
 
-def _entry_at(file: File, position: int, size_bytes: int) -> _Found | None:
+def _entry_at(file: File, position: int, size_bytes: int) -> _GoodEntry | None:
     """The entry at `position` if there is a whole one whose CRC is right."""
     head = file.pread(ENTRY_OVERHEAD, position)
     if position + ENTRY_OVERHEAD > size_bytes or len(head) < ENTRY_OVERHEAD:
@@ -86,14 +86,14 @@ def _entry_at(file: File, position: int, size_bytes: int) -> _Found | None:
         return None
     if data[MAGIC_AT] == BATCH_MAGIC:
         header = read_header(data)
-        return _Found(header.base_offset, header.last_offset, size)
+        return _GoodEntry(header.base_offset, header.last_offset, size)
     (entry,) = entries(data, verify_crc=False)
     first_offset = entry.offset
     if entry.codec is not Codec.NONE:
         with suppress(HorologError):
             inner = open_wrapper(entry, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
             first_offset = first_offset_inside(entry, inner)
-    return _Found(first_offset, entry.offset, size)
+    return _GoodEntry(first_offset, entry.offset, size)
 
 
 class _Unit(NamedTuple):
@@ -104,11 +104,11 @@ class _Unit(NamedTuple):
     fewest: int
     """How many offsets it takes at least."""
     most: int
-    entry: _Found | None = None
+    entry: _GoodEntry | None = None
     """`None` for bytes."""
 
 
-class _Reading(NamedTuple):
+class _Interpretation(NamedTuple):
     """One way to tell right from wrong, up to an entry that it believes. The least is the best."""
 
     contradicted: int
@@ -128,7 +128,7 @@ class _Reading(NamedTuple):
 
     def after_skipping(
         self, skipped: Sequence[_Unit], offset: int | None, *, gaps: bool, jumps: bool
-    ) -> "_Reading":
+    ) -> "_Interpretation":
         """The reading on, with nothing believed in `skipped`. Then comes `offset`, if it is known;
         `gaps` says whether more may be missing in front of it, `jumps` whether offsets of the log
         may jump."""
@@ -190,8 +190,8 @@ class EntrySearch:
             position = units[-1].end
         return None
 
-    def _best_reading(self, units: Sequence[_Unit]) -> _Reading:
-        readings = [_Reading(0, 0, 0, 0, 0, self._due_offset)]
+    def _best_reading(self, units: Sequence[_Unit]) -> _Interpretation:
+        readings = [_Interpretation(0, 0, 0, 0, 0, self._due_offset)]
         for number, unit in enumerate(units):
             if unit.entry is None:
                 continue

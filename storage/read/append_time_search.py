@@ -4,10 +4,10 @@ from bisect import bisect_left
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 
-from ..log.segment import Segment
-from ..read.search import Found, SearchView
-from ..read.slices import Slice
-from .append_time_lookup import KnownTimes, first_since, known_times
+from ..index.append_time_lookup import KnownTimes, first_since, known_times
+from ..segment.segment import Segment
+from .search import FoundMessage, SearchView
+from .slices import Slice
 
 
 def append_times_of(found: Slice, offset: int, sets_max: int) -> tuple[Slice, KnownTimes]:
@@ -37,9 +37,9 @@ def offset_behind(segment: Segment, position: int) -> int:
     return segment.next_offset
 
 
-def find_append_time(
+def search_append_time(
     view: SearchView, closed_max_ms: Sequence[int], target_ms: int
-) -> Generator[None, None, Found | None]:
+) -> Generator[None, None, FoundMessage | None]:
     """The first message, in offset order, that was appended at or after `target_ms`, or `None`.
 
     `closed_max_ms` is, for each closed segment, the largest append time in it and all before it, or
@@ -59,7 +59,7 @@ def find_append_time(
 
 def _find_in_segment(
     view: SearchView, segment: Segment, target_ms: int
-) -> Generator[None, None, Found | None]:
+) -> Generator[None, None, FoundMessage | None]:
     steps = first_since(segment.append_times, target_ms, view.log_start_offset, view.high_watermark)
     while not segment.dropped:
         try:
@@ -67,7 +67,7 @@ def _find_in_segment(
         except StopIteration as stop:
             if stop.value is None:
                 return None
-            found = Found(*stop.value)
+            found = FoundMessage(*stop.value)
             if segment.damaged is not None and found.offset >= segment.damaged.offset:
                 raise segment.damaged.error(segment.log_path) from None
             return found

@@ -61,7 +61,7 @@ class EpochHistory:
         """The greatest epoch that is not above `epoch`, and where that one ends, in a log between
         these offsets (KIP-101, KIP-279). `NO_EPOCH` stands for the messages in front of the first
         epoch of the log. An epoch that ended below the log start is none of the log, as in Kafka:
-        whoever has messages of it has to know that nothing of it is left."""
+        a log with messages of it has to learn that nothing of it is left."""
         number = bisect_right(self.starts, epoch, key=attrgetter("epoch"))
         found = self.starts[number - 1].epoch if number else NO_EPOCH
         if number == len(self.starts):

@@ -9,8 +9,7 @@ from ...protocol.records.kernel.terms import NO_MORE, RECORD, Offsets, Problem
 from ...protocol.records.layout import BATCH_MAGIC, MAGIC_AT, NO_TIMESTAMP, SIZE_AT, Buffer
 from ...protocol.records.messages.message import Entry
 from ...values import value_class
-from ..index.index_file import RELATIVE_OFFSET_MAX
-from ..names import MAX_OFFSET
+from ..names import MAX_OFFSET, RELATIVE_OFFSET_MAX
 
 RULES: Final = {
     Problem.PARTIAL: "an entry goes on past the end of the file",
@@ -74,7 +73,7 @@ def beyond_rule(offset: int, limit_offset: int) -> str:
 
 
 @value_class
-class Reach:
+class OffsetLimit:
     """Range of the offsets in the last segment of a log."""
 
     limit_offset: int
@@ -84,11 +83,11 @@ class Reach:
     no good entry below the limit follows."""
 
 
-ANY_REACH: Final = Reach(MAX_OFFSET, True)
+ANY_REACH: Final = OffsetLimit(MAX_OFFSET, True)
 
 
-def last_reach(base_offset: int, end_offset: int | None) -> Reach:
-    """Reach of the last segment of a log whose end is `end_offset`, if that is known.
+def last_reach(base_offset: int, end_offset: int | None) -> OffsetLimit:
+    """OffsetLimit of the last segment of a log whose end is `end_offset`, if that is known.
 
     No CRC covers an offset. An offset that is too far for an index, and not below the log end, is
     damaged. If the log end is not known, as after a kill, Kafka's cleaner may have left a message
@@ -96,8 +95,8 @@ def last_reach(base_offset: int, end_offset: int | None) -> Reach:
     """
     near_offset = base_offset + RELATIVE_OFFSET_MAX
     if end_offset is None:
-        return Reach(near_offset, False)
-    return Reach(max(near_offset, end_offset), True)
+        return OffsetLimit(near_offset, False)
+    return OffsetLimit(max(near_offset, end_offset), True)
 
 
 def inner_offsets_rule(entry: Entry, inner: list[Entry], *, gaps: bool) -> str | None:

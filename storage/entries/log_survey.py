@@ -5,10 +5,10 @@ from collections.abc import Generator, Iterator
 from ...protocol.records.kernel.terms import Problem
 from ...values import value_class
 from ..files import File
-from ..log.segment_scan import LogScan, SegmentScan, scan_log_file
 from .entry_check import CheckedEntry, EntryCheck
-from .entry_rules import ANY_REACH, Reach
+from .entry_rules import ANY_REACH, OffsetLimit
 from .salvage import EntrySearch, offsets_at
+from .segment_scan import LogScan, SegmentScan, scan_log_file
 
 
 @value_class
@@ -55,7 +55,7 @@ class LogSurvey:
         gaps: bool,
         start: int = 0,
         end_offset: int | None = None,
-        reach: Reach = ANY_REACH,
+        reach: OffsetLimit = ANY_REACH,
     ) -> None:
         self._file = file
         self._size_bytes = size_bytes
@@ -175,7 +175,7 @@ def goes_on_far(file: File, scan: SegmentScan, size_bytes: int, limit_offset: in
 
 
 def good_after(
-    file: File, scan: SegmentScan, size_bytes: int, reach: Reach, *, gaps: bool
+    file: File, scan: SegmentScan, size_bytes: int, reach: OffsetLimit, *, gaps: bool
 ) -> int | None:
     """The offset after the last good entry behind the one that stopped `scan`; `None` without.
 

@@ -2,19 +2,14 @@
 
 from pathlib import Path
 
-from ..protocol.errors import (
-    CodedError,
-    CorruptMessage,
-    StorageError,
-    UnsupportedForMessageFormat,
-)
-from ..protocol.records.kernel import walk
-from ..protocol.records.kernel.terms import Problem
-from ..protocol.records.layout import BATCH_MAGIC
-from ..values import value_class
-from .check.salvage import offsets_at
-from .files import Buffer, File
-from .log.segment_scan import SegmentScan, scan_log_file
+from ...protocol.errors import CodedError, CorruptMessage, StorageError, UnsupportedForMessageFormat
+from ...protocol.records.kernel import walk
+from ...protocol.records.kernel.terms import Problem
+from ...protocol.records.layout import BATCH_MAGIC
+from ...values import value_class
+from ..files import Buffer, File
+from .salvage import offsets_at
+from .segment_scan import SegmentScan, scan_log_file
 
 LOOK_BACK_BYTES = 4 << 20
 """How far a reader that met damage reads again to find where it begins."""

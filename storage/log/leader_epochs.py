@@ -17,16 +17,10 @@ from ...protocol.errors import StorageError
 from ..files import Files, replace_file
 from ..names import LEADER_EPOCHS
 from ..seams import Seams
-from .epoch_history import (
-    NO_EPOCH,
-    EpochHistory,
-    MalformedEpochs,
-    decode_epochs,
-    encode_epochs,
-)
+from .epoch_history import NO_EPOCH, EpochHistory, MalformedEpochs, decode_epochs, encode_epochs
 
 
-class _Place:
+class _EpochFile:
     """Where the file is, for one write at a time."""
 
     __slots__ = ("begun", "files", "lock", "path", "written")
@@ -46,7 +40,7 @@ class EpochWrite:
 
     __slots__ = ("_number", "_place", "history")
 
-    def __init__(self, place: _Place, history: EpochHistory) -> None:
+    def __init__(self, place: _EpochFile, history: EpochHistory) -> None:
         place.begun += 1
         self._number = place.begun
         self._place = place
@@ -72,7 +66,7 @@ class LeaderEpochs:
 
     def __init__(self, folder: Path, seams: Seams, log_name: Mapping[str, object]) -> None:
         """Without a file: see `load`. `log_name` goes with every event."""
-        self._place = _Place(seams.files, folder / LEADER_EPOCHS)
+        self._place = _EpochFile(seams.files, folder / LEADER_EPOCHS)
         self._observe = seams.observe
         self._log_name = log_name
         self._history = EpochHistory()

@@ -9,8 +9,8 @@ from contextlib import closing
 from itertools import count
 from pathlib import Path
 
-from ..files import File, Files, replacing
-from ..names import BROKEN_SUFFIX
+from .files import File, Files, replacing
+from .names import BROKEN_SUFFIX
 
 _CHUNK_BYTES = 1 << 20
 

@@ -161,8 +161,8 @@ class EntryCheck:
             position = following
         return None
 
-    def look(self, stored: StoredEntry) -> Inside:
-        """What is in an entry by itself, whatever its offset; it does not count as checked."""
+    def check_alone(self, stored: StoredEntry) -> Inside:
+        """What is in one entry by itself, whatever its offset; it does not count as checked."""
         entry = stored.entry
         if not stored.crc_ok:
             unknown = isinstance(entry, Entry) and entry.codec is not Codec.NONE

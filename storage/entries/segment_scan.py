@@ -16,10 +16,10 @@ from ...protocol.records.layout import (
     MESSAGE_OVERHEAD,
 )
 from ...protocol.records.marks import Marks
-from ..check.entry_check import Breach, EntryCheck
-from ..check.entry_rules import RULES, ZEROS_RULE
-from ..check.log_reader import is_zero
 from ..files import File
+from .entry_check import Breach, EntryCheck
+from .entry_rules import RULES, ZEROS_RULE
+from .log_reader import is_zero
 
 _CHUNK_BYTES = 1 << 20
 _OLDEST_UNREADABLE_MAGIC = 3

@@ -12,8 +12,8 @@ from horolog.protocol.errors import HorologError, InvalidRecord, MessageTooLarge
 from horolog.protocol.records.batches.batch import build_batch
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.record import NewRecord
-from horolog.storage.log.appended import Appended
-from horolog.storage.log.light_sets import is_light
+from horolog.storage.log.admission import takes_long
+from horolog.storage.log.admitted import Appended
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 
 NOW = 1_479_144_272_509
@@ -146,9 +146,9 @@ def test_a_large_message_is_refused_in_its_turn(folder: LogFolder) -> None:
 def test_which_sets_are_light(folder: LogFolder) -> None:
     settings = folder.open().settings
     batch = bytes(build_batch([NewRecord(b"x" * 100)]))
-    assert is_light(batch * 128, settings)
-    assert not is_light(batch * 129, settings)
-    assert is_light(bytes(timed_set(NOW, value=bytes(200_000))), settings)
-    assert not is_light(bytes(timed_set(NOW, value=bytes(300_000))), settings)
+    assert not takes_long(batch * 128, settings)
+    assert takes_long(batch * 129, settings)
+    assert not takes_long(bytes(timed_set(NOW, value=bytes(200_000))), settings)
+    assert takes_long(bytes(timed_set(NOW, value=bytes(300_000))), settings)
     folder.set(compression_type="gzip")
-    assert not is_light(bytes(timed_set(NOW, value=bytes(200_000))), folder.log.settings)
+    assert takes_long(bytes(timed_set(NOW, value=bytes(200_000))), folder.log.settings)

@@ -1,0 +1,1 @@
+"""One segment: a log file with its indexes and append times."""
