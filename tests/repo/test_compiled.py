@@ -121,7 +121,8 @@ def test_a_cut_file_is_passed_over(copy: Path) -> None:
 def test_in_a_zip_file_the_reference_runs(copy: Path) -> None:
     archive = shutil.make_archive(str(copy.parent / "packed"), "zip", copy.parent, "horolog")
     shutil.rmtree(copy)
-    assert form(copy, PYTHONPATH=archive) == "reference"
+    libraries = sysconfig.get_path("purelib")
+    assert form(copy, PYTHONPATH=f"{archive}{os.pathsep}{libraries}") == "reference"
     assert "not compiled for this Python" in form(
         copy, PYTHONPATH=archive, HOROLOG_KERNEL="compiled"
     )
