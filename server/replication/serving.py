@@ -28,15 +28,12 @@ from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS
 from ...protocol.api.log.init_producer_id import INIT_PRODUCER_ID
 from ...protocol.api.log.list_transactions import LIST_TRANSACTIONS
 from ...protocol.api.schema import replaced
-from ...protocol.api.security.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
+from ...protocol.api.security.acls import DESCRIBE_ACLS
 from ...protocol.api.security.authenticate import AUTHENTICATE
-from ...protocol.api.security.client_quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
+from ...protocol.api.security.client_quotas import DESCRIBE_CLIENT_QUOTAS
 from ...protocol.api.security.sasl_authenticate import SASL_AUTHENTICATE
 from ...protocol.api.security.sasl_handshake import SASL_HANDSHAKE
-from ...protocol.api.security.scram_credentials import (
-    ALTER_USER_SCRAM_CREDENTIALS,
-    DESCRIBE_USER_SCRAM_CREDENTIALS,
-)
+from ...protocol.api.security.scram_credentials import DESCRIBE_USER_SCRAM_CREDENTIALS
 from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
 from ...protocol.api.topics.elect_leaders import ELECT_LEADERS
 from ...protocol.api.topics.list_partition_reassignments import LIST_PARTITION_REASSIGNMENTS
@@ -61,9 +58,7 @@ EVERYWHERE: Final = frozenset(
         *(REPLICATE.key, DESCRIBE_REPLICAS.key, PROMOTE.key),
         *(AUTHENTICATE.key, SASL_AUTHENTICATE.key, SASL_HANDSHAKE.key),
         *(DESCRIBE_BROKER.key, DESCRIBE_CONFIGS.key, DESCRIBE_LOG.key, DESCRIBE_LOG_DIRS.key),
-        *(DESCRIBE_ACLS.key, CREATE_ACLS.key, DELETE_ACLS.key),
-        *(DESCRIBE_USER_SCRAM_CREDENTIALS.key, ALTER_USER_SCRAM_CREDENTIALS.key),
-        *(DESCRIBE_CLIENT_QUOTAS.key, ALTER_CLIENT_QUOTAS.key),
+        *(DESCRIBE_ACLS.key, DESCRIBE_USER_SCRAM_CREDENTIALS.key, DESCRIBE_CLIENT_QUOTAS.key),
         *(DESCRIBE_CLUSTER.key, LIST_PARTITION_REASSIGNMENTS.key, LIST_TRANSACTIONS.key),
         *(DESCRIBE_QUORUM.key, ELECT_LEADERS.key),  # Which every broker refuses.
     }

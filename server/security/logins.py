@@ -20,11 +20,12 @@ from ...protocol.sasl.plain import MAX_PASSWORD_BYTES, read_plain
 from ...protocol.sasl.scram import password_matches
 from ...protocol.sasl.scram_server import ScramServer
 from ...storage.events import Observer
+from ...storage.metadata.access_records import MAX_USER_NAME_BYTES
 from ...values import value_class
 from ..metrics.figures import Figures
 from .session import LoginState, Session, principal_of
 from .slowing import Slowing
-from .users import MAX_USER_NAME_BYTES, Users
+from .users import Users
 
 if TYPE_CHECKING:
     from .tokens import Tokens, Verified

@@ -31,6 +31,7 @@ from horolog.server.broker import Broker
 from horolog.server.security.logins import FAILED_SECONDS
 from horolog.server.security.slowing import FIRST_SECONDS
 from horolog.server.security.users import Removal
+from horolog.testing.access import change_access
 from horolog.testing.broker import running_broker
 from horolog.testing.events import RecordedEvents
 from horolog.testing.logins import log_in, log_in_to_kafka, sasl_client
@@ -330,7 +331,7 @@ class TestReauthentication:
         async with wire(broker.addresses.native) as client:
             await log_in(client, "alice", PASSWORD)
             removals = [[Removal("alice", each)] for each in SCRAM_MECHANISMS.values()]
-            broker.security.users.change_each(removals)
+            change_access(broker, lambda: broker.security.users.planned(removals))
             await client.call(MetadataRequest())
             with pytest.raises(SaslAuthenticationFailed):
                 await log_in(client, "alice", PASSWORD)
