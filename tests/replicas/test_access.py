@@ -229,8 +229,7 @@ async def test_a_follower_of_a_silent_leader_reads_nothing_by_old_rules(place: P
         assert result(await leader.call(produce("t", message_set(5), acks=-1))).error_code == 0
         await eventually(
             lambda: (
-                "t" in follower.broker.directory.topics()  # type: ignore[union-attr]
-                and follower.log("t").high_watermark == 1
+                "t" in follower.broker.directory.topics() and follower.log("t").high_watermark == 1
             )
         )
         read = allowed(fetch("t", (0, 0)))
