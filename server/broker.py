@@ -199,7 +199,7 @@ class Broker:
             groups=services.groups.figures(),
             positions_bytes=self.positions_bytes(),
             producer_states_bytes=self.producer_states_bytes(),
-            replicas=None if cluster is None else cluster.people.figures(),
+            replicas=None if cluster is None else cluster.admin.figures(),
         )
         return metrics_lines(self.figures, gauges)
 

@@ -1,4 +1,4 @@
-"""Topics that are made because a client produces to them or asks about them."""
+"""Topics that are created because a client produces to them or asks for their metadata."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -15,8 +15,8 @@ from .metadata_store import MetadataStore
 from .security.audit import DONE, Audit
 
 
-class Asker(Protocol):
-    """Who sent the requests that are handled now."""
+class CreationContext(Protocol):
+    """The principal whose requests are handled now, and its host."""
 
     @property
     def principal(self) -> str: ...
@@ -42,7 +42,7 @@ class Creations:
         self._settings = settings
         self._changes = changes
         self._audit = audit
-        self.asker: Asker | None = None
+        self.asker: CreationContext | None = None
         """Set before requests are handled that may have topics made: for the audit."""
         self.allowed: Callable[[], bool] | None = None
         """Whether topics may be made now; `None` for always."""
@@ -87,7 +87,7 @@ class Creations:
 
 
 def _outcome(change: TopicChange) -> str:
-    """What became of a topic, as the audit says it."""
+    """The outcome of a creation, as the audit log writes it."""
     if not change.done:
         return "not done"
     try:

@@ -1,7 +1,8 @@
-"""Topics and positions of a broker that is one of several: records of the metadata log.
+"""The store of a cluster member: topics, positions, users, rules and quotas as records of the
+metadata log.
 
 A change is appended, and answered once it is applied, which is after all brokers in sync have it.
-Who moves the watermark is no matter of this: what is applied follows it.
+What is applied follows the high watermark; something else moves that.
 """
 
 import asyncio
@@ -107,7 +108,7 @@ class Waiting:
 
 
 class ReplicatedStore:
-    """The store of a broker that is one of several; see `MetadataStore`."""
+    """The `MetadataStore` of a cluster member."""
 
     def __init__(
         self,
@@ -270,7 +271,7 @@ class ReplicatedStore:
     # Waiting
 
     def _answer_waiting(self) -> None:
-        """Answer those whose records are applied, or never will be."""
+        """Answer the waits whose records are applied, or never will be."""
         waiting = self._waiting
         applied = -1 if self._access_changed else self.metadata.applied
         self._caught_up = self._caught_up or applied >= self._serves_from
@@ -297,7 +298,7 @@ class ReplicatedStore:
         return waiting
 
     def _settled(self, waiting: Waiting, error: CodedError | None) -> None:
-        """It is known what became of a record at the others."""
+        """Complete the wait for a record: the in-sync replicas have it, or `error` says why not."""
         waiting.settled = True
         if error is not None:
             waiting.fail(error)
@@ -324,7 +325,7 @@ class ReplicatedStore:
         turns = self._work.turns()
         for change in changes:
             async with self._turn:
-                # Of one that was not waited for to its end it must be known what became of it.
+                # A change that timed out may still be applied: what this one is checked against.
                 await self._changes_applied()
                 change.begin()
                 while not change.done:

@@ -192,11 +192,11 @@ def _metadata_store(
     if directory.metadata is None:
         security.open(documents.state)
         return DirectStore(directory, work, documents, security)
-    from .alone import Alone
     from .replicated_store import ReplicatedStore
+    from .single_node import SingleNode
 
     def gone(topic: str, partitions: int) -> None:
         figures.forget(topic)
         logs.went_away(topic, partitions)
 
-    return ReplicatedStore(directory, work, commits, observe, Alone(), security, gone)
+    return ReplicatedStore(directory, work, commits, observe, SingleNode(), security, gone)

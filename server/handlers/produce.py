@@ -21,7 +21,7 @@ from ...protocol.errors import (
     UnsupportedVersion,
 )
 from ...storage.log.log import Log
-from ..creations import Asker
+from ..creations import CreationContext
 from ..late_appends import Sender
 from ..outcomes import CloseConnection
 from ..parking import Partition, Wait
@@ -115,7 +115,7 @@ def _handled(
 def handle_in_bulk(
     services: Services,
     sources: Sequence[Sequence[ProduceRequest]],
-    askers: Sequence[Asker],
+    askers: Sequence[CreationContext],
 ) -> Sequence[Sequence[Outcome]]:
     """Answer the requests of several connections, of each as `handle_many`.
 
@@ -135,7 +135,7 @@ def handle_in_bulk(
 
 
 def _handle_of(
-    services: Services, requests: Sequence[ProduceRequest], asker: Asker
+    services: Services, requests: Sequence[ProduceRequest], asker: CreationContext
 ) -> Sequence[Outcome]:
     services.creations.asker = asker
     return handle_many(services, 0, requests)

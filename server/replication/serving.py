@@ -44,9 +44,9 @@ from ...replication.leader import Leader
 from ...storage.log.appended import Appended
 from ...storage.log.log import Log
 from ..handlers.base import Call, Handler, HandlerOfMany, Later, Services, in_turns, then
-from .asked_topics import with_failures
 from .commits import Commit, error_of
 from .reading import READS, FollowerReads
+from .topic_forwarding import with_failures
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -133,11 +133,11 @@ class Serving:
         return gated
 
     def _metadata(self, handler: Handler) -> Handler:
-        """Only a leader makes topics for who asks about them, once it knows what there are; a
-        follower asks it to."""
+        """Only a leader creates topics that a client asks for, once it knows which exist; a
+        follower has its leader create them."""
 
         def handle(services: Services, request: Any, call: Call) -> Any:
-            store, asked = self._cluster.store, self._cluster.asked_topics
+            store, asked = self._cluster.store, self._cluster.forwarded_creation
             if not self._cluster.leads:
                 missing = asked.missing(services, request, call)
                 request = replaced(request, allow_auto_topic_creation=False)

@@ -1,4 +1,4 @@
-"""A broker that has `broker.id` becomes one of several."""
+"""A broker that has `broker.id` becomes a cluster member."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -54,7 +54,7 @@ class DirectoryParts:
     startup: Startup
     registry: TopicRegistry
     replicated: bool
-    """Whether it is of a broker that is one of several."""
+    """Whether it is a cluster member's."""
     stopped_cleanly: bool
     """Whether the stop before this start was a clean one, or there was none."""
 
@@ -78,7 +78,7 @@ class LogDirectory:
         self.missing: frozenset[Partition] = frozenset(parts.startup.missing)
         """Partitions whose folders were not there at the start."""
         self.ends_at_start: Mapping[Partition, int] = {}
-        """Where the logs of a broker that is one of several ended at least, before this start."""
+        """Where the logs of a cluster member ended at least, before this start."""
         self.deletions = parts.deletions
         self.positions = parts.positions
         """The positions of a broker that is one by itself; closed by `open_metadata`."""

@@ -72,7 +72,7 @@ def _migrate(
     if METADATA_TOPIC in names:
         raise StorageError(
             f"there is a topic {METADATA_TOPIC!r}, whose name is kept for the metadata log: a "
-            "broker with it cannot be one of several; copy its messages to a topic of another "
+            "broker with it cannot be a cluster member; copy its messages to a topic of another "
             "name and delete it first"
         )
     held = ((name, stored.of(name)) for name in stored.names())

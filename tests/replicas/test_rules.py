@@ -236,7 +236,7 @@ async def test_what_is_missing_is_not_known_before_a_leader_has_answered(place: 
         await first.produce(TOPIC, *"ab")
         await all_.in_sync(first)
         await second.stop()
-        await eventually(lambda: first.cluster.people.describe().in_sync == [1])
+        await eventually(lambda: first.cluster.admin.describe().in_sync == [1])
         await first.produce(TOPIC, *"cdefg")
         await first.stop()
         await second.start(follow=first)
