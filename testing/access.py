@@ -14,8 +14,18 @@ Plan = Callable[[], tuple[R, Sequence[AccessRecord]]]
 def change_access(broker: Broker, plan: Plan[R]) -> R:
     """Change users, rules or quotas of a running broker; they hold when this returns."""
     store: Any = broker.services.metadata
-    outcome: R = store._documents.change(plan)
-    taking = broker.security.take(store._documents.state, _never)
+    metadata = broker.directory.metadata
+    if metadata is None:
+        outcome: R = store._documents.change(plan)
+        access = store._documents.state
+    else:
+        outcome, records = plan()
+        for record in records:
+            metadata.append(record)
+        metadata.log.flusher.flush()
+        metadata.apply()
+        access = store._access = metadata.state.access
+    taking = broker.security.take(access, _never)
     try:
         taking.send(None)
     except StopIteration:
