@@ -26,6 +26,7 @@ from ..protocol.api.security.acls import AclFilter
 from ..server.security.acl_filters import Filter, as_creation, asked_acl
 from ..server.security.acl_store import Acls, problem_of, problem_of_host, written
 from ..server.security.acls import Acl, AclTable, Decision, Reason, Resource
+from ..server.security.documents import AccessDocuments
 from .broker_requests import ask
 from .errors import CommandFailed, WrongUsage
 from .options import DEFAULT_SERVER, Json, Server, check_text, check_texts, group
@@ -309,18 +310,29 @@ class _BrokerAcls:
         return ask(AclAdmin, self._server, AclAdmin.authorization)
 
 
-class _StoredAcls(OfflineDirectory[Acls]):
+class _StoredAcls(OfflineDirectory):
     """Those in the data directory of a broker that does not run."""
 
     def acls(self) -> Sequence[Acl]:
-        return self.use(lambda store: store.table.acls)
+        return self.use(lambda documents: Acls(documents.state.rules).table.acls)
 
     def add(self, acls: Sequence[Acl]) -> None:
-        self.use(lambda store: store.add(acls))
+        def change(documents: AccessDocuments) -> None:
+            stored = Acls(documents.state.rules)
+            documents.change(lambda: stored.plan_adding(acls))
+
+        self.use(change)
 
     def remove(self, filters: Sequence[AclFilter]) -> Sequence[Acl]:
         wanted = [Filter(each) for each in filters]
-        return self.use(lambda store: store.remove(lambda a: any(f.means(a) for f in wanted)))
+
+        def change(documents: AccessDocuments) -> Sequence[Acl]:
+            stored = Acls(documents.state.rules)
+            return documents.change(
+                lambda: stored.plan_removing(lambda acl: any(each.means(acl) for each in wanted))
+            )
+
+        return self.use(change)
 
     def authorization(self) -> tuple[str, str] | None:
         return None
@@ -331,4 +343,4 @@ def _target(
 ) -> _BrokerAcls | _StoredAcls:
     if data_dir is None:
         return _BrokerAcls(server)
-    return _StoredAcls(data_dir, Acls, makes=makes)
+    return _StoredAcls(data_dir, makes=makes)

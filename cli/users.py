@@ -16,11 +16,12 @@ import typer
 from ..client.administer.users import UserAdmin
 from ..client.cluster.servers import Servers
 from ..protocol.api.security.scram_credentials import ScramUpsertion
-from ..protocol.errors import DuplicateResource, ResourceNotFound
+from ..protocol.errors import CodedError, DuplicateResource, ResourceNotFound
 from ..protocol.limits import MAX_SCRAM_ITERATIONS, MIN_SCRAM_ITERATIONS
 from ..protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from ..protocol.sasl.plain import MAX_PASSWORD_BYTES
 from ..protocol.sasl.scram import credential_of, salted_password
+from ..server.security.documents import AccessDocuments
 from ..server.security.users import (
     DEFAULT_ITERATIONS,
     CredentialChange,
@@ -28,7 +29,6 @@ from ..server.security.users import (
     Removal,
     Users,
 )
-from ..storage.files import SystemFiles
 from .broker_requests import ask
 from .errors import WrongUsage
 from .options import DEFAULT_SERVER, Json, Server, check_text, group, unreadable
@@ -146,15 +146,14 @@ class _BrokerUsers:
         ask(UserAdmin, self._server, lambda admin: admin.alter_users(upsertions, removed))
 
 
-class _StoredUsers(OfflineDirectory[Users]):
+class _StoredUsers(OfflineDirectory):
     """Those in the data directory of a broker that does not run."""
 
     def users(self) -> Found:
         return self.use(
-            lambda table: {
-                name: {each.mechanism.number: each.iterations for each in found.values()}
-                for name in table.names()
-                if (found := table.credentials(name))
+            lambda documents: {
+                name: {SCRAM_MECHANISMS[each].number: its.iterations for each, its in held.items()}
+                for name, held in sorted(documents.state.users.items())
             }
         )
 
@@ -169,7 +168,12 @@ class _StoredUsers(OfflineDirectory[Users]):
             mechanism = _BY_NUMBER[each.mechanism]
             made = credential_of(mechanism, each.salted_password, each.salt, each.iterations)
             changes.append([Entry(each.name, made)])
-        outcomes = self.use(lambda table: table.change_each(changes))
+
+        def change(documents: AccessDocuments) -> Sequence[CodedError | None]:
+            users = Users(lambda: documents.state, os.urandom)
+            return documents.change(lambda: users.planned(changes))
+
+        outcomes = self.use(change)
         for outcome in outcomes:
             if outcome is not None:
                 raise outcome
@@ -180,11 +184,7 @@ def _target(
 ) -> _BrokerUsers | _StoredUsers:
     if data_dir is None:
         return _BrokerUsers(server)
-    return _StoredUsers(data_dir, _open_users, makes=makes)
-
-
-def _open_users(files: SystemFiles, data_dir: Path) -> Users:
-    return Users(files, data_dir, os.urandom)
+    return _StoredUsers(data_dir, makes=makes)
 
 
 def _existing(target: _BrokerUsers | _StoredUsers, name: str) -> Mapping[int, int]:

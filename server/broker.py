@@ -90,7 +90,6 @@ class Broker:
         self._log_stream = log_stream
         self._settled = settled
         self._replicated = replicated
-        self._given_files = files
         self._files = files or SystemFiles(int(settings.data_file_mode, 8))
         self._cleanups = AsyncExitStack()
         self._serving = False
@@ -112,16 +111,12 @@ class Broker:
                 self._files.keep_spare()
                 cleanups.callback(self._files.drop_spare)
             self.security = Security(
-                *(self.settings, ports, self._given_files, self.figures, self.observe),
+                *(self.settings, ports, self.figures, self.observe),
                 clock=self.clock,
             )
             cleanups.callback(self.security.stop)
             await make_room(self.settings, self._files, self.clock, self.observe)
             shares = self._open_storage(cleanups)
-            if ports.any_guarded:
-                _ = self.security.users  # raises what is wrong with them
-            if self.security.authorization:
-                _ = self.security.acls
             ports.listen()
             self.addresses = ports.addresses
             self._make_services(cleanups)
@@ -204,7 +199,7 @@ class Broker:
             groups=services.groups.figures(),
             positions_bytes=self.positions_bytes(),
             producer_states_bytes=self.producer_states_bytes(),
-            replicas=None if cluster is None else cluster.people.figures(),
+            replicas=None if cluster is None else cluster.admin.figures(),
         )
         return metrics_lines(self.figures, gauges)
 

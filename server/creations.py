@@ -1,4 +1,4 @@
-"""Topics that are made because a client produces to them or asks about them."""
+"""Topics that are created because a client produces to them or asks for their metadata."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -16,7 +16,7 @@ from .security.audit import DONE, Audit
 
 
 class CreationContext(Protocol):
-    """The client for which topics are created, as the audit names it."""
+    """The principal whose requests are handled now, and its host."""
 
     @property
     def principal(self) -> str: ...
@@ -87,7 +87,7 @@ class Creations:
 
 
 def _outcome(change: TopicChange) -> str:
-    """The outcome of creating a topic, as the audit says it."""
+    """The outcome of a creation, as the audit log writes it."""
     if not change.done:
         return "not done"
     try:

@@ -3,15 +3,24 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.positions import Position
 from ..storage.directory.topics import TopicEntry
 from ..storage.log.log import Log
+from ..storage.metadata.access_records import AccessRecord
 from ..storage.stepped_change import Steps
 from .changes import Changes, TopicChange
+from .security.documents import AccessDocuments
+from .security.service import Security
 from .work import Work
+
+R = TypeVar("R")
+
+AccessPlan = Callable[[], tuple[R, Sequence[AccessRecord]]]
+"""Looks at users, rules or quotas: the outcome of a request, and the records that it needs. May
+raise a `CodedError` instead. Runs in a thread while no other change of them is made."""
 
 
 class TopicSteps(Protocol):
@@ -74,6 +83,11 @@ class MetadataStore(Protocol):
         """As `Positions.expire`."""
         ...
 
+    def change_access(self, plan: AccessPlan[R]) -> asyncio.Future[R]:
+        """Change users, rules or quotas as `plan` says. Done when the change holds, here and
+        wherever else it has to."""
+        ...
+
     async def trimmed(self, logs: Sequence[Log]) -> Mapping[Log, Exception]:
         """Wait until others know too where `logs` begin now, which is on stable storage here; the
         logs of which they do not, and why."""
@@ -83,8 +97,13 @@ class MetadataStore(Protocol):
 class DirectStore(Changes):
     """The store of a broker by itself."""
 
-    def __init__(self, directory: LogDirectory, work: Work) -> None:
+    def __init__(
+        self, directory: LogDirectory, work: Work, documents: AccessDocuments, security: Security
+    ) -> None:
         super().__init__(directory, work)
+        self._documents = documents
+        self._security = security
+        self._access_turn = asyncio.Lock()
         self._positions = directory.positions
         self.topics: TopicSteps = directory.changes
 
@@ -109,6 +128,16 @@ class DirectStore(Changes):
     def expire(self, group: str, retention_ms: int, now_ms: int) -> asyncio.Future[int]:
         expire = partial(self._positions.expire, group, retention_ms, now_ms)
         return self._work.in_positions_thread(expire)
+
+    def change_access(self, plan: AccessPlan[R]) -> asyncio.Future[R]:
+        return asyncio.shield(self._work.start(self._change_access(plan)))
+
+    async def _change_access(self, plan: AccessPlan[R]) -> R:
+        work = self._work
+        async with self._access_turn:
+            outcome = await work.in_storage_thread(lambda: self._documents.change(plan))
+            await self._security.take(self._documents.state, work.in_storage_thread)
+        return outcome
 
     async def trimmed(self, logs: Sequence[Log]) -> Mapping[Log, Exception]:
         return {}

@@ -1,4 +1,4 @@
-"""What a data directory is opened as: by a broker that is alone, or by one of several."""
+"""What a data directory is opened as: a single broker's, or a cluster member's."""
 
 from typing import TYPE_CHECKING
 
@@ -25,11 +25,11 @@ async def make_room(
 
 
 def check_alone(settings: BrokerSettings, files: Files) -> None:
-    """Refuse, with `StorageError`, that a broker alone opens what belongs to one of several."""
+    """Refuse, with `StorageError`, that a single broker opens the directory of a cluster member."""
     if not settings.broker_id and files.exists(settings.data_dir / IDENTITY_FILE):
         raise StorageError(
-            f"{settings.data_dir} is of a broker that is one of several, and what it takes "
-            "alone would not be known for that by the others: start it with its broker.id, 1 to 999"
+            f"{settings.data_dir} is of a cluster member, and the other members would not know "
+            "what it takes as a single broker: start it with its broker.id, 1 to 999"
         )
 
 
@@ -47,11 +47,11 @@ def open_replica_files(
         return open_as_one(settings, directory, files)
     if given := settings.of_several:
         raise InvalidConfig(
-            f"{', '.join(given)}: only for one of several brokers, and broker.id, its number among "
-            "them, must be 1 to 999; it is 0, which is a broker that is alone"
+            f"{', '.join(given)}: only for a cluster member, and broker.id, its number in the "
+            "cluster, must be 1 to 999; it is 0, which is a broker that is alone"
         )
     if replicated:
-        from .alone import lead_alone
+        from .single_node import lead_alone
 
         lead_alone(directory)
     return None

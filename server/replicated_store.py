@@ -1,7 +1,8 @@
-"""Topics and positions of a broker that is one of several: records of the metadata log.
+"""The store of a cluster member: topics, positions, users, rules and quotas as records of the
+metadata log.
 
 A change is appended, and answered once it is applied, which is after all brokers in sync have it.
-Who moves the watermark is no matter of this: what is applied follows it.
+What is applied follows the high watermark; something else moves that.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from ..protocol.cluster_errors import (
     CoordinatorNotAvailable,
@@ -43,7 +44,11 @@ from ..storage.metadata.records import (
 from ..storage.metadata.state_write import StateWrite
 from ..storage.stepped_change import SteppedChange, Steps
 from .changes import TopicChange
+from .metadata_store import AccessPlan
+from .security.service import Security
 from .work import Work
+
+R = TypeVar("R")
 
 TOPIC_SECONDS: Final = 30.0
 """How long a change of a topic is waited for; Kafka's default for a request."""
@@ -103,7 +108,7 @@ class Waiting:
 
 
 class ReplicatedStore:
-    """The store of a broker that is one of several; see `MetadataStore`."""
+    """The `MetadataStore` of a cluster member."""
 
     def __init__(
         self,
@@ -112,6 +117,7 @@ class ReplicatedStore:
         commits: GroupCommit,
         observe: Observer,
         leadership: Leadership,
+        security: Security,
         gone: Callable[[str, int], None],
     ) -> None:
         """`gone` is called with each topic, and its partitions, that is deleted here."""
@@ -122,6 +128,10 @@ class ReplicatedStore:
         self._commits = commits
         self._observe = observe
         self.leadership = leadership
+        self._security = security
+        self._access = self.metadata.state.access
+        """Users, rules and quotas that hold. They follow those of the metadata log."""
+        security.open(self._access)
         self.changed: Callable[[], None] = _nothing
         """Called when topics are not what they were."""
         self._waiting: deque[Waiting] = deque()
@@ -132,11 +142,13 @@ class ReplicatedStore:
         self._applying: asyncio.Task[None] | None = None
         self._writing: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
-        self._topics_to = 0
-        """The last record of a topic that was appended here, and one."""
+        self._changes_to = 0
+        """Behind the last record appended here that is not about positions."""
         self._last_topic: Waiting | None = None
         self._serves_from = self.metadata.log.log_end_offset
         self._known = asyncio.Event()
+        self._caught_up = False
+        """Whether all that there was when this broker began to lead is applied and holds."""
         self._stuck = False
         """Whether a change of a topic could not be made, for want of room perhaps."""
         self.topics = ProposedChanges(self._changes, self._check_topics, self._propose)
@@ -148,8 +160,8 @@ class ReplicatedStore:
     def leads(self) -> None:
         """This broker begins to lead: it answers once it has applied all that there is."""
         self._serves_from = self.metadata.log.log_end_offset
-        self._topics_to = 0
-        self._stuck = False
+        self._changes_to = 0
+        self._stuck = self._caught_up = False
         self._known.clear()
         self.moved()
 
@@ -162,10 +174,9 @@ class ReplicatedStore:
 
     @property
     def knows(self) -> bool:
-        """Whether topics and positions are those that an earlier leader may have shown, as far as
-        they can be."""
-        known = self.metadata.applied >= self._serves_from
-        return known or self._stuck or self.metadata.failure is not None
+        """Whether topics, positions, users and rules are those that an earlier leader may have
+        shown, as far as they can be."""
+        return self._caught_up or self._stuck or self.metadata.failure is not None
 
     async def known(self, seconds: float) -> None:
         """Wait until `knows` is so, but no longer than this."""
@@ -198,13 +209,24 @@ class ReplicatedStore:
         if self._applying is None:
             change = self.metadata.next_change()
             self._answer_waiting()
-            if change is None:
+            if change is None and not self._access_changed:
                 self._settle()
             else:
                 self._applying = self._work.start(self._apply(change))
                 self._applying.add_done_callback(self._applied)
 
+    @property
+    def _access_changed(self) -> bool:
+        return self._access is not self.metadata.state.access
+
+    async def _take_access(self) -> None:
+        while self._access_changed:
+            access = self.metadata.state.access
+            await self._security.take(access, self._work.in_storage_thread)
+            self._access = access
+
     async def _apply(self, change: SteppedChange[TopicEntry] | None) -> None:
+        await self._take_access()
         while change is not None:
             change.begin()
             while not change.done:
@@ -220,6 +242,7 @@ class ReplicatedStore:
                 self._fail_next(error)
                 await asyncio.sleep(RETRY_SECONDS)
             change = self.metadata.next_change()
+            await self._take_access()
             self._answer_waiting()
 
     def _applied(self, task: asyncio.Task[None]) -> None:
@@ -248,8 +271,10 @@ class ReplicatedStore:
     # Waiting
 
     def _answer_waiting(self) -> None:
-        """Answer those whose records are applied, or never will be."""
-        applied, waiting = self.metadata.applied, self._waiting
+        """Answer the waits whose records are applied, or never will be."""
+        waiting = self._waiting
+        applied = -1 if self._access_changed else self.metadata.applied
+        self._caught_up = self._caught_up or applied >= self._serves_from
         while waiting and waiting[0].settled and waiting[0].offset < applied:
             done = waiting.popleft().done
             if not done.done():
@@ -273,7 +298,7 @@ class ReplicatedStore:
         return waiting
 
     def _settled(self, waiting: Waiting, error: CodedError | None) -> None:
-        """It is known what became of a record at the others."""
+        """Complete the wait for a record: the in-sync replicas have it, or `error` says why not."""
         waiting.settled = True
         if error is not None:
             waiting.fail(error)
@@ -300,8 +325,8 @@ class ReplicatedStore:
         turns = self._work.turns()
         for change in changes:
             async with self._turn:
-                # Of one that was not waited for to its end it must be known what became of it.
-                await self._topics_applied()
+                # A change that timed out may still be applied: what this one is checked against.
+                await self._changes_applied()
                 change.begin()
                 while not change.done:
                     step = change.step
@@ -313,15 +338,16 @@ class ReplicatedStore:
                     change.advance(step)
             await turns.give_way()
 
-    async def _topics_applied(self) -> None:
-        if self.metadata.applied < self._topics_to:
-            waiting = Waiting(self._topics_to - 1, settled=True)
+    async def _changes_applied(self) -> None:
+        """Wait for a change that was not waited for to its end."""
+        if self.metadata.applied < self._changes_to:
+            waiting = Waiting(self._changes_to - 1, settled=True)
             self._waiting.append(waiting)
             self._commits.request(self.metadata.log.flusher)
             try:
                 await self._within(TOPIC_SECONDS, waiting)
             except CodedError:
-                self._topics_to = min(self._topics_to, self.metadata.log.log_end_offset)
+                self._changes_to = min(self._changes_to, self.metadata.log.log_end_offset)
 
     def _propose(self, record: MetadataRecord) -> int:
         self._last_topic = waiting = self._append(record)
@@ -331,12 +357,29 @@ class ReplicatedStore:
         proposal, waiting = change.work, self._last_topic
         if not isinstance(proposal, Proposal) or waiting is None:
             return
-        self._topics_to = proposal.offset + 1
+        self._changes_to = proposal.offset + 1
         try:
             await self._within(TOPIC_SECONDS, waiting)
             proposal.applied = True
         except CodedError as error:
             proposal.failure = error
+
+    # Users, rules and quotas
+
+    def change_access(self, plan: AccessPlan[R]) -> asyncio.Future[R]:
+        # A client that goes away leaves no change half done: the next one is planned upon it.
+        return asyncio.shield(self._work.start(self._change_access(plan)))
+
+    async def _change_access(self, plan: AccessPlan[R]) -> R:
+        async with self._turn:
+            await self._changes_applied()
+            self._check_topics()
+            outcome, records = await self._work.in_storage_thread(plan)
+            waits = [self._append(record) for record in records]
+            if waits:
+                self._changes_to = waits[-1].offset + 1
+                await self._within(TOPIC_SECONDS, waits[-1])
+            return outcome
 
     # Positions
 

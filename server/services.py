@@ -26,6 +26,7 @@ from .metrics.lags import Lags
 from .outcomes import Outcomes
 from .parking import ParkingLot
 from .scrubbing import SCRUB_INTERVAL_MS, Scrubber
+from .security.documents import AccessDocuments, access_documents
 from .security.service import Security
 from .time_maps import TimeMaps
 from .trusted_time import TrustedTime
@@ -77,7 +78,16 @@ def make_services(
     scrubber = _scrubber(settings, directory, files, logs, work, clock, figures, observe)
     maintenance.add("scrub", scrubber.run_pass, SCRUB_INTERVAL_MS)
     maintenance.tasks["scrub"].first_after(settings.log_initial_task_delay_ms)
-    metadata = _metadata_store(directory, logs, work, commits, figures, observe)
+    metadata = _metadata_store(
+        directory,
+        access_documents(files, settings),
+        security,
+        logs=logs,
+        work=work,
+        commits=commits,
+        figures=figures,
+        observe=observe,
+    )
     services = Services(
         settings=settings,
         directory=directory,
@@ -170,6 +180,9 @@ async def _commits_done(commits: GroupCommit) -> None:
 
 def _metadata_store(
     directory: LogDirectory,
+    documents: AccessDocuments,
+    security: Security,
+    *,
     logs: Logs,
     work: Work,
     commits: GroupCommit,
@@ -177,12 +190,13 @@ def _metadata_store(
     observe: Observer,
 ) -> MetadataStore:
     if directory.metadata is None:
-        return DirectStore(directory, work)
-    from .alone import Alone
+        security.open(documents.state)
+        return DirectStore(directory, work, documents, security)
     from .replicated_store import ReplicatedStore
+    from .single_node import SingleNode
 
     def gone(topic: str, partitions: int) -> None:
         figures.forget(topic)
         logs.went_away(topic, partitions)
 
-    return ReplicatedStore(directory, work, commits, observe, Alone(), gone)
+    return ReplicatedStore(directory, work, commits, observe, SingleNode(), security, gone)

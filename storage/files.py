@@ -125,8 +125,9 @@ class Files(Protocol):
         link."""
         ...
 
-    def restrict(self, path: Path) -> None:
-        """Take the permissions away that a file or folder made here would not have."""
+    def restrict(self, path: Path, *, private: bool = False) -> None:
+        """Take the permissions away that a file or folder made here would not have; with `private`
+        all but the owner's."""
         ...
 
     def rename(self, source: Path, target: Path) -> None:
@@ -367,11 +368,13 @@ class SystemFiles:
         if self._owner is not None:
             os.chown(path, *self._owner)
 
-    def restrict(self, path: Path) -> None:
+    def restrict(self, path: Path, *, private: bool = False) -> None:
         if path.is_symlink():
             return  # What it names may be somebody else's.
         status = os.stat(path)
         mode = directory_mode(self._mode) if stat.S_ISDIR(status.st_mode) else self._mode
+        if private:
+            mode &= stat.S_IRWXU
         present = stat.S_IMODE(status.st_mode)
         allowed = present & (mode | ~0o777)
         if allowed != present:

@@ -196,8 +196,8 @@ class FaultyFiles:
     def free_bytes(self, directory: Path) -> int:
         return self.perform("free_bytes", directory, lambda: self._files.free_bytes(directory))
 
-    def restrict(self, path: Path) -> None:
-        self.perform("restrict", path, lambda: self._files.restrict(path))
+    def restrict(self, path: Path, *, private: bool = False) -> None:
+        self.perform("restrict", path, lambda: self._files.restrict(path, private=private))
 
     def rename(self, source: Path, target: Path) -> None:
         self.perform("rename", source, lambda: self._files.rename(source, target))

@@ -41,5 +41,5 @@ class WrappedFiles:
     def free_bytes(self, directory: Path) -> int:
         return self._files.free_bytes(directory)
 
-    def restrict(self, path: Path) -> None:
-        self._files.restrict(path)
+    def restrict(self, path: Path, *, private: bool = False) -> None:
+        self._files.restrict(path, private=private)

@@ -24,7 +24,7 @@ from ...server.quotas.rules import Entity, Quota
 from ...server.quotas.store import QuotaChange, Quotas
 from ...server.security.acl_store import Acls
 from ...server.security.acls import Acl
-from ...server.security.documents import FILE_MODE
+from ...server.security.documents import FILE_MODE, AccessDocuments
 from ...storage.files import SystemFiles
 from ...testing.requests import create_topic, message_set, produce_to
 from ..brokers import MIB, data_folder
@@ -162,7 +162,9 @@ def _add_rules(data: Path, size: Size) -> None:
         )
         for number in range(size.rules)
     ]
-    Acls(files, data).add(rules)
+    documents = AccessDocuments(files, data)
+    documents.change(lambda: Acls({}).plan_adding(rules))
     values = {Quota.PRODUCER_BYTE_RATE: 1e9}
     entities = [Entity(user=f"u{number}") for number in range(size.rules)]
-    Quotas(files, data).change([QuotaChange(entity, values) for entity in entities])
+    changes = [QuotaChange(entity, values) for entity in entities]
+    documents.change(lambda: Quotas({}).planned(changes))

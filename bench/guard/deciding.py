@@ -14,7 +14,7 @@ from ...server.network.endpoint import Caller
 from ...server.rights.guard import Guard
 from ...server.security.acl_store import Acls
 from ...server.security.acls import Acl
-from ...server.security.documents import FILE_MODE
+from ...server.security.documents import FILE_MODE, AccessDocuments
 from ...storage.files import SystemFiles
 from ...testing.broker import running_broker
 from ...testing.requests import create_topic, produce
@@ -145,7 +145,8 @@ def add_rules(data: Path) -> None:
     ]
     assert len(found) == RULES
     data.mkdir()
-    Acls(SystemFiles(FILE_MODE), data).add(found)
+    documents = AccessDocuments(SystemFiles(FILE_MODE), data)
+    documents.change(lambda: Acls(documents.state.rules).plan_adding(found))
 
 
 def _rule(

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
-from ...server.security.documents import FILE_MODE
+from ...server.security.documents import FILE_MODE, AccessDocuments
 from ...storage.directory.lock import DirectoryLock
 from ...storage.files import SystemFiles, make_directory_safely
+from ...storage.names import METADATA_FOLDER
 from ..errors import CommandFailed
 
 DataDir = Annotated[
@@ -20,23 +21,20 @@ DataDir = Annotated[
     ),
 ]
 
-S = TypeVar("S")
 T = TypeVar("T")
 
 
-class OfflineDirectory(Generic[S]):
-    """The data directory of a broker that does not run, and a store of changes in it. With `makes`
+class OfflineDirectory:
+    """The data directory of a broker that does not run: its users, rules and quotas. With `makes`
     the directory is made when it is missing."""
 
-    def __init__(
-        self, path: Path, store: Callable[[SystemFiles, Path], S], *, makes: bool = False
-    ) -> None:
+    def __init__(self, path: Path, *, makes: bool = False) -> None:
         self._path = path
-        self._store = store
         self._makes = makes
 
-    def use(self, work: Callable[[S], T]) -> T:
-        """Do work on the store while the lock of the directory is held. Raises CommandFailed."""
+    def use(self, work: Callable[[AccessDocuments], T]) -> T:
+        """Do work on what is stored while the lock of the directory is held. Raises
+        `CommandFailed`."""
         files = SystemFiles(FILE_MODE)
         if not files.is_directory(self._path):
             if not self._makes:
@@ -44,6 +42,11 @@ class OfflineDirectory(Generic[S]):
             make_directory_safely(files, self._path)
         lock = DirectoryLock(files, self._path, advice="stop that broker, or ask it with --server")
         try:
-            return work(self._store(files, self._path))
+            if files.exists(self._path / METADATA_FOLDER):
+                raise CommandFailed(
+                    f"--data-dir: {self._path} is of a cluster member, whose users, rules and "
+                    "quotas are the cluster's: ask a running member with --server"
+                )
+            return work(AccessDocuments(files, self._path))
         finally:
             lock.release()

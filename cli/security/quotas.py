@@ -4,7 +4,7 @@ With --data-dir the file of a broker that does not run is changed; else a runnin
 and what it says holds from the next request on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -23,6 +23,7 @@ from ...server.quotas.rules import (
     problem_of_value,
 )
 from ...server.quotas.store import QuotaChange, Quotas
+from ...server.security.documents import AccessDocuments
 from ..broker_requests import ask
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server, check_text, check_texts, group
@@ -211,14 +212,18 @@ class _BrokerQuotas:
         ask(QuotaAdmin, self._server, lambda admin: admin.alter_quotas([alteration]))
 
 
-class _StoredQuotas(OfflineDirectory[Quotas]):
+class _StoredQuotas(OfflineDirectory):
     """Those in the data directory of a broker that does not run."""
 
     def quotas(self) -> Quotas_:
-        return self.use(lambda store: store.table.quotas)
+        return self.use(lambda documents: Quotas(documents.state.quotas).table.quotas)
 
     def change(self, change: QuotaChange) -> None:
-        for outcome in self.use(lambda store: store.change([change])):
+        def alter(documents: AccessDocuments) -> Sequence[CodedError | bool]:
+            stored = Quotas(documents.state.quotas)
+            return documents.change(lambda: stored.planned([change]))
+
+        for outcome in self.use(alter):
             if isinstance(outcome, CodedError):
                 raise outcome
 
@@ -228,4 +233,4 @@ def _target(
 ) -> _BrokerQuotas | _StoredQuotas:
     if data_dir is None:
         return _BrokerQuotas(server)
-    return _StoredQuotas(data_dir, Quotas, makes=makes)
+    return _StoredQuotas(data_dir, makes=makes)

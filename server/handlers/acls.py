@@ -12,6 +12,7 @@ delete-acls (key 31): versions 0 to 1, native 0 to 1 (KIP-140)
 Left out: rules for transactional ids, delegation tokens and users.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...protocol.api.pieces import Pieces
@@ -32,6 +33,7 @@ from ...protocol.api.security.acls import (
     DescribedAcls,
 )
 from ...protocol.errors import CodedError, SecurityDisabled
+from ...storage.metadata.access_records import AccessRecord
 from ..outcomes import error_name
 from ..requests import PendingAnswer
 from ..security.audit import DONE
@@ -116,7 +118,8 @@ def _creating(services: Services, request: CreateAclsRequest, call: Call) -> Pie
         results.append(result)
         yield
     acls = services.security.acls
-    ready = services.work.in_storage_thread(lambda: acls.add([acl for acl, _ in wanted]))
+    added = [acl for acl, _ in wanted]
+    ready = services.metadata.change_access(lambda: acls.plan_adding(added))
 
     def answering() -> Pieces[CreateAclsResponse]:
         error = ready.exception()
@@ -165,12 +168,12 @@ def _deleting(services: Services, request: DeleteAclsRequest, call: Call) -> Pie
         yield
     filters, acls = [each for each, _ in good], services.security.acls
 
-    def remove() -> "list[tuple[Acl, int]]":
+    def plan() -> "tuple[list[tuple[Acl, int]], Sequence[AccessRecord]]":
         first = Filters(filters).first
-        gone = acls.remove(lambda acl: first(acl) is not None)
-        return [(acl, number) for acl in gone if (number := first(acl)) is not None]
+        gone, records = acls.plan_removing(lambda acl: first(acl) is not None)
+        return [(acl, number) for acl in gone if (number := first(acl)) is not None], records
 
-    ready = services.work.in_storage_thread(remove)
+    ready = services.metadata.change_access(plan)
 
     def answering() -> Pieces[DeleteAclsResponse]:
         for acl, number in ready.result():

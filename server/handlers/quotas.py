@@ -86,8 +86,8 @@ def _altering(
         yield
     quotas = services.security.quotas
     changes = [change for change, _ in wanted]
-    ready = services.work.in_storage_thread(
-        lambda: quotas.change(changes, validate_only=request.validate_only)
+    ready = services.metadata.change_access(
+        lambda: quotas.planned(changes, validate_only=request.validate_only)
     )
 
     def answering() -> Pieces[AlterClientQuotasResponse]:
@@ -103,8 +103,6 @@ def _altering(
             if outcome is not False and not request.validate_only:
                 _audit(services, call, change, result.error_code)
             yield
-        if not request.validate_only:
-            services.security.quotas_changed()
         return AlterClientQuotasResponse(entries=results)
 
     return PendingAnswer(ready, lambda: in_turns(services, answering()), alone=True)

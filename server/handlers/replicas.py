@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 def replicate(services: Services, request: Any, call: Call) -> Any:
     cluster = _cluster(services)
     if request.says == Says.MAKE:
-        return cluster.asked_topics.make_for_others(services, request)
+        return cluster.forwarded_creation.make_for_others(services, request)
     return cluster.followers.handle(request, call)
 
 
 @handles(DESCRIBE_REPLICAS)
 def describe(services: Services, request: Any, call: Call) -> Any:
     cluster = _cluster(services)
-    response = cluster.people.describe()
+    response = cluster.admin.describe()
     if response.leader == NOT_KNOWN:
         response.log_ends = log_ends(cluster.stored.logs, response.contested_epoch)
     return response
@@ -42,7 +42,7 @@ def describe(services: Services, request: Any, call: Call) -> Any:
 
 @handles(PROMOTE)
 def promote(services: Services, request: Any, call: Call) -> Any:
-    return _cluster(services).people.promote(request)
+    return _cluster(services).admin.promote(request)
 
 
 def _cluster(services: Services) -> "Cluster":

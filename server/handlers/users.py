@@ -96,7 +96,7 @@ def _altering(
             wrong.setdefault(each.name, error)
         yield
     groups = [of_user for user, of_user in changes.items() if user not in wrong]
-    made = services.work.in_storage_thread(lambda: users.change_each(groups))
+    made = services.metadata.change_access(lambda: users.planned(groups))
 
     def answering() -> Pieces[AlterUserScramCredentialsResponse]:
         outcomes = iter(made.result())

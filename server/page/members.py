@@ -17,7 +17,7 @@ async def members(services: Services, query: Query) -> dict[str, object]:
     hidden = cluster is not None and not query.access.cluster()
     if cluster is None or hidden:
         return {"now_ms": services.clock.now_ms(), "members": [], "hidden": hidden}
-    found = cluster.people.describe()
+    found = cluster.admin.describe()
     return {
         "now_ms": services.clock.now_ms(),
         "cluster": found.cluster_id,

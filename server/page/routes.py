@@ -121,9 +121,14 @@ class Page:
         return Viewer(peer.principal if known else None, peer.has_session)
 
     def _access(self, name: str, request: web.Request, peer: HttpPeer) -> PageAccess:
-        """What the viewer may see. Raises `PageRefusal` for a topic that is not in it."""
+        """What the viewer may see. Raises `PageRefusal` for a topic that is not in it, and where it
+        cannot be known."""
         if not self._services.security.authorization:
             return Everything()
+        cluster = self._services.cluster
+        old = "" if cluster is None else cluster.standing.rules_may_be_old()
+        if old:
+            raise PageRefusal(503, old)
         allowed = Allowed(self._services, peer.principal, peer.address)
         topic = request.query.get("topic", "")
         if topic:

@@ -15,7 +15,7 @@ class Mutation:
 
     def __init__(self, by_topic: Mapping[str, int], answers: str) -> None:
         """`by_topic` is how many partitions each topic gets or loses; `answers` the field of the
-        response with what became of each."""
+        response with the outcome of each."""
         self._by_topic = by_topic
         self._answers = answers
 

@@ -2,21 +2,23 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+from ...protocol.api.security.quota_terms import Quota
 from ...protocol.limits import MAX_QUOTA_NAME_BYTES
 from ...values import value_class
 
-
-class Quota(StrEnum):
-    """What there are quotas of."""
-
-    PRODUCER_BYTE_RATE = "producer_byte_rate"
-    CONSUMER_BYTE_RATE = "consumer_byte_rate"
-    REQUEST_PERCENTAGE = "request_percentage"
-    CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+__all__ = [
+    "DEFAULT",
+    "Bound",
+    "Entity",
+    "Quota",
+    "QuotaTable",
+    "Values",
+    "problem_of_name",
+    "problem_of_value",
+]
 
 
 DEFAULT: Final = ""

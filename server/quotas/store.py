@@ -1,24 +1,13 @@
-"""The quotas in a file: `quotas.json` in the data directory.
-
-    {"format": 1,
-     "quotas": [{"user": "alice", "client_id": null, "values": {"producer_byte_rate": 1048576.0}}]}
-
-A name that is null is not looked at; an empty one is the default. The file is replaced as a whole
-and readable by the broker's account alone.
-"""
+"""The quotas, as they are applied: made of the quotas that are stored."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from threading import Lock
-from typing import Any
 
 from ...protocol.errors import CodedError, InvalidRequest
 from ...protocol.limits import MAX_QUOTA_ENTITIES
-from ...storage.directory.known_files import QUOTAS_FILE
-from ...storage.files import Files
+from ...storage.metadata.access_records import AccessRecord, QuotaEntity, QuotasAltered
+from ...storage.metadata.access_state import IN_RECORD
 from ...values import value_class
-from ..security.documents import Document
-from .rules import DEFAULT, Entity, Quota, QuotaTable, problem_of_name, problem_of_value
+from .rules import Entity, Quota, QuotaTable
 
 
 @value_class
@@ -30,37 +19,45 @@ class QuotaChange:
 
 
 class Quotas:
-    """The quotas as they are now. They may be read while another thread changes them."""
+    """The quotas as they are now. May be read by any thread."""
 
-    def __init__(self, files: Files, data_dir: Path) -> None:
-        """Raises `StorageError` for a file that cannot be understood, and `OSError`."""
-        self._document = Document(files, data_dir / QUOTAS_FILE, "set the quotas")
-        self._changing = Lock()
-        self.table = QuotaTable(self._document.read(_entries) or {})
+    def __init__(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        self.table = QuotaTable()
         """Another object after each change."""
+        self.use(quotas)
 
-    def change(
+    def use(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """Apply these quotas from now on. For any thread."""
+        self.table = QuotaTable(
+            {
+                Entity(*entity): {Quota(name): value for name, value in values.items()}
+                for entity, values in quotas.items()
+            }
+        )
+
+    def planned(
         self, changes: Sequence[QuotaChange], *, validate_only: bool = False
-    ) -> list[CodedError | bool]:
-        """Make changes, in their order and in one write, and say of each what kept it from being
-        made, or whether anything is different now. Raises `OSError`; then nothing has changed. For
-        a thread."""
-        with self._changing:
-            wanted = {entity: dict(values) for entity, values in self.table.quotas.items()}
-            outcomes = [_change(wanted, change) for change in changes]
-            if not validate_only:
-                self._replace(QuotaTable(wanted))
-            return outcomes
-
-    def _replace(self, table: QuotaTable) -> None:
-        if table.quotas == self.table.quotas:
-            return
-        quotas = [
-            {"user": entity.user, "client_id": entity.client_id, "values": values}
-            for entity, values in table.quotas.items()
+    ) -> tuple[list[CodedError | bool], list[AccessRecord]]:
+        """Says of each change, in their order, what keeps it from being made, or whether anything
+        is different then; and gives the records that make them. For any thread."""
+        before = self.table.quotas
+        wanted = {entity: dict(values) for entity, values in before.items()}
+        outcomes = [_change(wanted, change) for change in changes]
+        if validate_only:
+            return outcomes, []
+        changed = [
+            ((entity.user, entity.client_id), _stored(wanted.get(entity, {})))
+            for entity in dict.fromkeys(change.entity for change in changes)
+            if wanted.get(entity, {}) != before.get(entity, {})
         ]
-        self._document.write(quotas=quotas)
-        self.table = table
+        return outcomes, [
+            QuotasAltered(changed[start : start + IN_RECORD])
+            for start in range(0, len(changed), IN_RECORD)
+        ]
+
+
+def _stored(values: Mapping[Quota, float]) -> dict[str, float]:
+    return {quota.value: float(value) for quota, value in values.items()}
 
 
 def _change(quotas: dict[Entity, dict[Quota, float]], change: QuotaChange) -> CodedError | bool:
@@ -83,25 +80,3 @@ def _change(quotas: dict[Entity, dict[Quota, float]], change: QuotaChange) -> Co
     if not of_entity:
         del quotas[change.entity]
     return of_entity != before
-
-
-def _entries(document: Mapping[str, Any]) -> dict[Entity, Mapping[Quota, float]]:
-    return dict(map(_entry, document["quotas"]))
-
-
-def _entry(found: Mapping[str, Any]) -> tuple[Entity, Mapping[Quota, float]]:
-    entity = Entity(found["user"], found["client_id"])
-    if entity == Entity():
-        raise ValueError("a quota is of no user and of no client")
-    for kind, name in (("user", entity.user), ("client", entity.client_id)):
-        if name is not None and not isinstance(name, str):
-            raise TypeError(f"the name of a {kind} is {name!r}")
-        problem = None if name in (None, DEFAULT) else problem_of_name(kind, name)
-        if problem is not None:
-            raise ValueError(problem)
-    values = {Quota(key): float(value) for key, value in found["values"].items()}
-    for quota, value in values.items():
-        problem = problem_of_value(quota, value)
-        if problem is not None:
-            raise ValueError(problem)
-    return entity, values

@@ -29,9 +29,9 @@ from ..replicated_store import ReplicatedStore
 from ..scrubbing import Scrubber
 from ..syncing import synced_to
 from ..work import Work
-from .asked_topics import AskedTopics
 from .broker_addresses import BrokerAddresses
 from .channel import Channel
+from .cluster_admin import ClusterAdmin
 from .commits import Commit
 from .damage import DamageWatch
 from .deciding import Decider
@@ -40,12 +40,12 @@ from .epoch_owners_file import EpochOwnersFile
 from .followers import Followers
 from .identity_file import IdentityFile
 from .leadership import ClusterLeadership
-from .people import People
 from .replica_fetcher import ReplicaFetcher
 from .serving import Serving
 from .standing import Standing
 from .stored_directory import StoredDirectory
 from .stored_metadata import METADATA
+from .topic_forwarding import ForwardedTopicCreation
 from .wire import merged
 
 TICK_S: Final = 0.1
@@ -118,9 +118,9 @@ class Cluster:
         self._watch_metadata()
         self.followers = Followers(self)
         self.fetcher = ReplicaFetcher(self)
-        self.asked_topics = AskedTopics(self)
+        self.forwarded_creation = ForwardedTopicCreation(self)
         self.serving = Serving(self)
-        self.people = People(self)
+        self.admin = ClusterAdmin(self)
         self.addresses = BrokerAddresses(self)
         self.standing = Standing(self)
         self.damage = DamageWatch(self, scrubber)
@@ -367,7 +367,7 @@ class Cluster:
         """Know of the partitions that were added and removed."""
         if not self.stored.topics_changed:
             return
-        self.asked_topics.look()
+        self.forwarded_creation.look()
         added, removed = self.stored.changed()
         for partition in removed:
             self.node.remove_partition(partition)

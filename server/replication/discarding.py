@@ -15,7 +15,7 @@ from ...storage.files import Files
 from ...storage.log.epoch_history import NO_EPOCH
 from ...storage.names import METADATA_FOLDER, parse_folder_name
 from .identity_file import decode_identity
-from .leader_connection import LetsIn
+from .leader_connection import AcceptsFollower
 from .replica_fetcher import given_addresses
 
 ASK_WITHIN_MS: Final = 10_000
@@ -87,16 +87,16 @@ async def _asked(settings: BrokerSettings) -> str:
     """The id of the cluster that is to be joined; empty where there is none yet."""
     if settings.cluster_etcd:
         return await _in_etcd(settings)
-    lets_in = LetsIn(settings.cluster_credentials, settings.cluster_ca)
+    accepts = AcceptsFollower(settings.cluster_credentials, settings.cluster_ca)
     *others, last = given_addresses(settings.cluster_follow)
     for address in others:
         with suppress(HorologError, OSError):
-            return await _asked_at(address, lets_in)
-    return await _asked_at(last, lets_in)
+            return await _asked_at(address, accepts)
+    return await _asked_at(last, accepts)
 
 
-async def _asked_at(address: str, lets_in: LetsIn) -> str:
-    connection = await lets_in.connect(address, ASK_WITHIN_MS)
+async def _asked_at(address: str, accepts: AcceptsFollower) -> str:
+    connection = await accepts.connect(address, ASK_WITHIN_MS)
     try:
         found = await connection.submit(METADATA, MetadataRequest(topics=[]))
     finally:

@@ -22,11 +22,11 @@ Incoming = ReplicateResponse | Exception
 
 
 @value_class
-class LetsIn:
-    """Where it is said how a follower is let in at its leader."""
+class AcceptsFollower:
+    """What a follower logs in with at its leader."""
 
     credentials: str
-    """File with user and password; empty where none is asked for."""
+    """Path of a file with user and password; empty where the leader asks for none."""
     ca: str
 
     def security(self, *, tls: bool) -> Security | None:
@@ -65,7 +65,7 @@ class LeaderConnection:
         number: int,
         address: str,
         timeout_ms: int,
-        lets_in: LetsIn,
+        accepts: AcceptsFollower,
         takes: Callable[["LeaderConnection", ReplicateResponse], bool],
     ) -> None:
         """`number` is what the leader knows it by. `takes` is offered an answer that nothing waits
@@ -75,7 +75,7 @@ class LeaderConnection:
         self.address = address
         self.closed = False
         self._timeout_ms = timeout_ms
-        self._lets_in = lets_in
+        self._accepts = accepts
         self._connection: Connection | None = None
         self._takes = takes
         self._waits = False
@@ -83,9 +83,9 @@ class LeaderConnection:
         self._incoming: asyncio.Queue[Incoming] = asyncio.Queue()
 
     async def open(self) -> None:
-        """Connect. Raises what `LetsIn.connect` does, and `UnsupportedVersion` where there is no
+        """Connect. Raises as `AcceptsFollower.connect`, and `UnsupportedVersion` where there is no
         version of the request that both have."""
-        self._connection = await self._lets_in.connect(self.address, self._timeout_ms)
+        self._connection = await self._accepts.connect(self.address, self._timeout_ms)
         try:
             self._connection.version(REPLICATE)
         except UnsupportedVersion as error:

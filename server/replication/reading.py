@@ -3,6 +3,8 @@
 A follower answers up to its own high watermark, to who allows it. It gives nothing of a partition
 before it has had, since it began to follow, all that was committed there: what it had before may
 be cut off, and less than others have shown. Nor does it give what was read while a log was cut.
+Where access rules count, it gives nothing once its leader has been silent for too long: the rules
+may have changed meanwhile.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,6 +43,7 @@ class FollowerReads:
         """
         follower = self._cluster.node.follower
         assert follower is not None
+        self.check_rules()
         read = []
         for one in _asked(request):
             read.append(self._read(follower, *one))
@@ -54,10 +57,17 @@ class FollowerReads:
             for stored, cuts in read:
                 if stored.cuts != cuts:
                     raise self._not_now(stored.partition, "was cut while it was read")
+            self.check_rules()
             body.follower_heard_ms = self._heard_ms()
             return body
 
         return then(handle(), end)
+
+    def check_rules(self) -> None:
+        """Raise `ReplicaNotAvailable` where the access rules that are known here may be old."""
+        problem = self._cluster.standing.rules_may_be_old()
+        if problem:
+            raise ReplicaNotAvailable(problem)
 
     def _read(
         self, follower: Follower, partition: Partition, seen_offset: int

@@ -20,7 +20,7 @@ from ...storage.log.log import Log
 from .channel import Known
 from .epoch_lines import write_lines_of
 from .followers import reachable
-from .leader_connection import LeaderConnection, LetsIn
+from .leader_connection import AcceptsFollower, LeaderConnection
 from .missing import Missing, not_known
 from .stored_log import StoredLog
 from .stored_metadata import METADATA
@@ -100,9 +100,9 @@ class ReplicaFetcher:
         known = cluster.followers.known.get(broker_id)
         self.address = self._next_given() if known is None else known.address
         timeout_ms = cluster.settings.replica_lag_time_max_ms
-        lets_in = LetsIn(cluster.settings.cluster_credentials, cluster.settings.cluster_ca)
+        accepts = AcceptsFollower(cluster.settings.cluster_credentials, cluster.settings.cluster_ca)
         connection = LeaderConnection(
-            cluster.new_number(), self.address, timeout_ms, lets_in, self._take_at_once
+            cluster.new_number(), self.address, timeout_ms, accepts, self._take_at_once
         )
         self._connections[connection] = cluster.start_work(self._run(connection))
 

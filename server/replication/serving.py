@@ -18,9 +18,9 @@ from ...storage.log.admitted import Appended
 from ...storage.log.log import Log
 from ..handlers.base import Call, Handler, HandlerOfMany, Services, in_turns, then
 from ..requests import PendingAnswer
-from .asked_topics import with_failures
 from .commits import Commit, error_of
 from .reading import FollowerReads
+from .topic_forwarding import with_failures
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -95,7 +95,7 @@ class Serving:
         follower forwards that to the leader."""
 
         def handle(services: Services, request: Any, call: Call) -> Any:
-            store, asked = self._cluster.store, self._cluster.asked_topics
+            store, asked = self._cluster.store, self._cluster.forwarded_creation
             if not self._cluster.leads:
                 missing = asked.missing(services, request, call)
                 request = replaced(request, allow_auto_topic_creation=False)

@@ -1,4 +1,4 @@
-"""A broker that has `broker.id` becomes one of several."""
+"""A broker that has `broker.id` becomes a cluster member."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,13 +7,15 @@ from random import SystemRandom
 from ...clock import boot_time_s
 from ...config.broker import BrokerSettings
 from ...config.cluster_table import LISTENS, NOT_FOLLOWING
-from ...protocol.errors import InvalidConfig
+from ...protocol.errors import InvalidConfig, StorageError
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.events import Observer
 from ...storage.files import Files
+from ...storage.names import METADATA_FOLDER
 from ...values import value_class
 from ..handlers.base import Services
 from ..replicated_store import ReplicatedStore
+from ..security.documents import ACCESS_FILES, access_documents
 from .by_hand import ByHand
 from .cluster import Cluster
 from .deciding import Decider
@@ -64,7 +66,18 @@ def open_as_one(settings: BrokerSettings, directory: LogDirectory, files: Files)
             "topics aside, or with --create-cluster if there is no such cluster yet and these count"
         )
     owners = EpochOwnersFile(files, settings.data_dir)
-    directory.open_metadata()
+    documents = access_documents(files, settings)
+    if documents.exist:
+        # Those of a broker that was not a member until now.
+        access = directory.open_metadata(documents.state).state.access
+        if tuple(access) != tuple(documents.state):
+            raise StorageError(
+                f"{settings.data_dir} has users, rules or quotas in files, and others in "
+                f"{METADATA_FOLDER}, which count: move {', '.join(ACCESS_FILES)} elsewhere"
+            )
+        documents.remove()
+    else:
+        directory.open_metadata()
     return ReplicaFiles(identity, owners)
 
 

@@ -106,13 +106,27 @@ class Standing:
         silent_s = cluster.now_s - cluster.fetcher.answered_s
         return silent_s * 1000 > cluster.settings.replica_lag_time_max_ms
 
+    def rules_may_be_old(self) -> str:
+        """Why clients are not to be served by the access rules that are known here; empty where
+        they are the leader's, or where none count."""
+        cluster = self._cluster
+        if cluster.settings.authorization != "on" or cluster.node.leader is not None:
+            return ""
+        if cluster.node.follower is not None and not self.leader_is_silent:
+            return ""
+        return (
+            f"{self.silence}, and replica.lag.time.max.ms is "
+            f"{cluster.settings.replica_lag_time_max_ms}: the access rules that broker "
+            f"{cluster.broker_id} knows may be old; ask the leader"
+        )
+
     def leads_not(self) -> str:
         """Why this broker does not lead, and who does; empty for the leader."""
         cluster = self._cluster
         if cluster.leads:
             return ""
         if cluster.node.follower is not None and self.leader_is_silent:
-            return self._silence
+            return self.silence
         known = cluster.node.follower is not None and cluster.fetcher.leader_id
         who = f"broker {cluster.fetcher.leader_id} leads: " if known else ""
         return f"{who}{cluster.leader_hint}"
@@ -134,7 +148,7 @@ class Standing:
                 f"{self._obstacles}"
             )
         if self.leader_is_silent:
-            return self._silence
+            return self.silence
         if cluster.broker_id not in fetcher.in_sync:
             lacks = "has heard nothing of it since it started"
             if fetcher.behind_messages is not None:
@@ -151,7 +165,8 @@ class Standing:
         return f"{found}; the leader cannot read {unreadable}" if unreadable else found
 
     @property
-    def _silence(self) -> str:
+    def silence(self) -> str:
+        """Says for how long the leader has not answered."""
         fetcher = self._cluster.fetcher
         silent_s = self._cluster.now_s - fetcher.answered_s
         return f"the leader at {fetcher.address} has said nothing for {silent_s:.1f} s"

@@ -1,17 +1,8 @@
-"""The rules in a file: `acls.json` in the data directory.
-
-    {"format": 1,
-     "acls": [{"principal": "User:alice", "host": "*", "operation": "READ", "permission": "ALLOW",
-               "resource_type": "TOPIC", "pattern_type": "LITERAL", "resource_name": "clicks"}]}
-
-It is replaced as a whole and readable by the broker's account alone.
-"""
+"""The access rules, as they are decided by: made of the rules that are stored."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import ip_address
-from pathlib import Path
-from threading import Lock
-from typing import Any, Final
+from typing import Final
 
 from ...protocol.api.security.acl_terms import (
     CLUSTER_NAME,
@@ -23,10 +14,14 @@ from ...protocol.api.security.acl_terms import (
 )
 from ...protocol.errors import InvalidRequest
 from ...protocol.limits import MAX_ACL_TEXT_BYTES, MAX_ACLS
-from ...storage.directory.known_files import ACLS_FILE
-from ...storage.files import Files
+from ...storage.metadata.access_records import (
+    AccessRecord,
+    RulesAdded,
+    RulesRemoved,
+    StoredRule,
+)
+from ...storage.metadata.access_state import IN_RECORD
 from .acls import Acl, AclTable
-from .documents import Document
 
 RESOURCE_TYPES: Final = (
     ResourceType.TOPIC,
@@ -38,44 +33,39 @@ RESOURCE_TYPES: Final = (
 
 
 class Acls:
-    """The rules as they are now. They may be read while another thread changes them."""
+    """The rules as they are now. May be read by any thread."""
 
-    def __init__(self, files: Files, data_dir: Path, super_users: Iterable[str] = ()) -> None:
-        """Raises `StorageError` for a file that cannot be understood, and `OSError`."""
-        self._document = Document(files, data_dir / ACLS_FILE, "add the rules")
+    def __init__(self, rules: Mapping[StoredRule, None], super_users: Iterable[str] = ()) -> None:
         self._super_users = tuple(super_users)
-        self._changing = Lock()
-        self.table = AclTable(self._document.read(_acls) or (), self._super_users)
+        self.table = AclTable((), self._super_users)
         """Another object after each change."""
+        self.use(rules)
 
-    def add(self, acls: Sequence[Acl]) -> set[Acl]:
-        """Add rules, in one write, and say which there were not before. Raises `InvalidRequest`
-        when there would be too many, and `OSError`; then nothing has changed. For a thread."""
-        with self._changing:
-            new = set(acls).difference(self.table.acls)
-            wanted = dict.fromkeys((*self.table.acls, *acls))
-            if len(wanted) > MAX_ACLS:
-                raise InvalidRequest(
-                    f"there would be {len(wanted)} rules; allowed are {MAX_ACLS}. Prefixed rules "
-                    "and * take fewer"
-                )
-            self._replace(list(wanted))
-            return new
+    def use(self, rules: Mapping[StoredRule, None]) -> None:
+        """Decide by these rules from now on. For any thread."""
+        self.table = AclTable(map(acl_of, rules), self._super_users)
 
-    def remove(self, doomed: Callable[[Acl], bool]) -> list[Acl]:
-        """Take rules away, in one write, and say which. Raises `OSError`. For a thread."""
-        with self._changing:
-            gone = [acl for acl in self.table.acls if doomed(acl)]
-            if gone:
-                kept = set(self.table.acls) - set(gone)
-                self._replace([acl for acl in self.table.acls if acl in kept])
-            return gone
+    def plan_adding(self, acls: Sequence[Acl]) -> tuple[set[Acl], list[AccessRecord]]:
+        """The rules that there are not yet, and the records that add them. Raises `InvalidRequest`
+        when there would be too many. For any thread."""
+        new = dict.fromkeys(acl for acl in acls if acl not in self.table)
+        count = len(self.table.acls) + len(new)
+        if count > MAX_ACLS:
+            raise InvalidRequest(
+                f"there would be {count} rules; allowed are {MAX_ACLS}. Prefixed rules "
+                "and * take fewer"
+            )
+        return set(new), [RulesAdded(part) for part in _parts(list(new))]
 
-    def _replace(self, acls: Sequence[Acl]) -> None:
-        if list(self.table.acls) == list(acls):
-            return
-        self._document.write(acls=[written(acl) for acl in acls])
-        self.table = AclTable(acls, self._super_users)
+    def plan_removing(self, doomed: Callable[[Acl], bool]) -> tuple[list[Acl], list[AccessRecord]]:
+        """The rules that are to go, and the records that remove them. For any thread."""
+        gone = [acl for acl in self.table.acls if doomed(acl)]
+        return gone, [RulesRemoved(part) for part in _parts(gone)]
+
+
+def _parts(acls: Sequence[Acl]) -> Iterable[Sequence[StoredRule]]:
+    for start in range(0, len(acls), IN_RECORD):
+        yield [StoredRule(**written(acl)) for acl in acls[start : start + IN_RECORD]]
 
 
 def problem_of(acl: Acl) -> str | None:
@@ -128,21 +118,14 @@ def written(acl: Acl) -> dict[str, str]:
     }
 
 
-def _acls(document: Mapping[str, Any]) -> list[Acl]:
-    return [_acl(each) for each in document["acls"]]
-
-
-def _acl(found: Mapping[str, Any]) -> Acl:
-    acl = Acl(
-        resource_type=ResourceType[found["resource_type"]],
-        pattern_type=PatternType[found["pattern_type"]],
-        resource_name=str(found["resource_name"]),
-        principal=str(found["principal"]),
-        host=str(found["host"]),
-        operation=Operation[found["operation"]],
-        permission=Permission[found["permission"]],
+def acl_of(rule: StoredRule) -> Acl:
+    """A stored rule as it is decided by."""
+    return Acl(
+        resource_type=ResourceType[rule.resource_type],
+        pattern_type=PatternType[rule.pattern_type],
+        resource_name=rule.resource_name,
+        principal=rule.principal,
+        host=rule.host,
+        operation=Operation[rule.operation],
+        permission=Permission[rule.permission],
     )
-    problem = problem_of(acl)
-    if problem is not None:
-        raise ValueError(problem)
-    return acl

@@ -153,7 +153,8 @@ class AclTable:
     """All rules, as they are at one time. It does not change."""
 
     def __init__(self, acls: Iterable[Acl], super_users: Iterable[str] = ()) -> None:
-        self.acls: Sequence[Acl] = tuple(dict.fromkeys(acls))
+        self._acls = dict.fromkeys(acls)
+        self.acls: Sequence[Acl] = tuple(self._acls)
         self._super_users = frozenset(super_users)
         self._rules: dict[tuple[str, str], _Rules] = {}
         """By principal and host, each as a rule names it: a decision looks at four of them,
@@ -161,6 +162,9 @@ class AclTable:
         for acl in self.acls:
             host = acl.host if acl.host == WILDCARD else plain_host(acl.host)
             self._rules.setdefault((acl.principal, host), _Rules()).add(acl)
+
+    def __contains__(self, acl: Acl) -> bool:
+        return acl in self._acls
 
     def decide(
         self, principal: str, host: str, operation: Operation, resource: Resource

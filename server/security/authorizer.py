@@ -83,7 +83,7 @@ class Rights:
 
 
 class Authorizer:
-    """Keeps the decisions of those who ask, as long as the rules are the same."""
+    """Keeps the decisions for each principal while the rules are the same."""
 
     def __init__(self, acls: "Acls", refused: Callable[..., None]) -> None:
         self._acls = acls

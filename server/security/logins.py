@@ -20,11 +20,12 @@ from ...protocol.sasl.plain import MAX_PASSWORD_BYTES, read_plain
 from ...protocol.sasl.scram import password_matches
 from ...protocol.sasl.scram_server import ScramServer
 from ...storage.events import Observer
+from ...storage.metadata.access_records import MAX_USER_NAME_BYTES
 from ...values import value_class
 from ..metrics.figures import Figures
+from .login_throttle import LoginThrottle
 from .session import LoginState, Session, principal_of
-from .slowing import Slowing
-from .users import MAX_USER_NAME_BYTES, Users
+from .users import Users
 
 if TYPE_CHECKING:
     from .tokens import Tokens, Verified
@@ -60,7 +61,7 @@ class Logins:
         self._users = users
         self._figures = figures
         self._observe = observe
-        self._slowing = Slowing(loop.time)
+        self._throttle = LoginThrottle(loop.time)
         self._hashing = ThreadPoolExecutor(1, "passwords")
         """One thread: passwords in clear are hashed, and signatures of tokens checked, one after
         the other, beside everything else."""
@@ -111,7 +112,7 @@ class Logins:
         """The principal of a user with its password, in clear. Raises
         `SaslAuthenticationFailed`."""
         began = self._loop.time()
-        await asyncio.sleep(self._slowing.seconds(host))
+        await asyncio.sleep(self._throttle.seconds(host))
         if 0 < len(password.encode("utf-8", "replace")) <= MAX_PASSWORD_BYTES:
             credential = self._users.any_credential(name)
             check = partial(password_matches, credential, password)
@@ -128,7 +129,7 @@ class Logins:
     async def token(self, host: str, token: str) -> str:
         """The principal of who a token is for. Raises `SaslAuthenticationFailed`."""
         began = self._loop.time()
-        await asyncio.sleep(self._slowing.seconds(host))
+        await asyncio.sleep(self._throttle.seconds(host))
         try:
             found = await self._verified(token)
         except SaslAuthenticationFailed as error:
@@ -164,7 +165,7 @@ class Logins:
         self, session: Session, exchange: ScramServer, content: bytes
     ) -> "Step | asyncio.Future[Step]":
         session.exchange = None
-        if self._slowing.seconds(session.host):
+        if self._throttle.seconds(session.host):
             return self._later(partial(self._scram, session, exchange, content))
         try:
             answer = self._proven(session, exchange, content)
@@ -180,7 +181,7 @@ class Logins:
 
     async def _scram(self, session: Session, exchange: ScramServer, content: bytes) -> Step:
         began = self._loop.time()
-        await asyncio.sleep(self._slowing.seconds(session.host))
+        await asyncio.sleep(self._throttle.seconds(session.host))
         try:
             return Step(self._proven(session, exchange, content), True)
         except SaslAuthenticationFailed as error:
@@ -189,7 +190,7 @@ class Logins:
 
     async def _plain(self, session: Session, content: bytes) -> Step:
         began = self._loop.time()
-        await asyncio.sleep(self._slowing.seconds(session.host))
+        await asyncio.sleep(self._throttle.seconds(session.host))
         name = ""
         try:
             sent = read_plain(content)
@@ -208,7 +209,7 @@ class Logins:
         """A token that is not taken is answered as RFC 7628 says; the client answers that, and
         then the login has failed."""
         began = self._loop.time()
-        await asyncio.sleep(self._slowing.seconds(session.host))
+        await asyncio.sleep(self._throttle.seconds(session.host))
         name, is_json_error = "", False
         try:
             sent = read_bearer(content)
@@ -267,12 +268,12 @@ class Logins:
         self, host: str, name: str, mechanism: str, cause: str, began: float
     ) -> None:
         """Take note of a login that failed, and wait until it may be answered."""
-        self._slowing.failed(host)
+        self._throttle.failed(host)
         self._count(mechanism, "failed")
         shown = name.encode()[:MAX_USER_NAME_BYTES].decode("utf-8", "ignore")
         self._observe("login_failed", peer=host, user=shown, mechanism=mechanism, cause=cause)
         waited = self._loop.time() - began
-        longest = self._slowing.seconds(host)
+        longest = self._throttle.seconds(host)
         await asyncio.sleep(max(FAILED_SECONDS + longest - waited, 0.0))
 
     def _succeeded(self, mechanism: str) -> None:

@@ -3,7 +3,7 @@ brokers have no user, and start sooner."""
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Final
 from ...clock import Clock, SystemClock
 from ...config.broker import BrokerSettings
 from ...protocol.errors import CodedError
-from ...storage.directory.known_files import QUOTAS_FILE
 from ...storage.events import Observer
-from ...storage.files import Files, SystemFiles
+from ...storage.metadata.access_state import AccessState
 from ..metrics.figures import Figures
 from ..network.ports import Port, Ports
 from .audit import DONE, Audit
-from .documents import FILE_MODE
 
 if TYPE_CHECKING:
     from ..network.tls import TlsPort
@@ -32,6 +30,9 @@ if TYPE_CHECKING:
 
 WARNING_SECONDS: Final = 24 * 60 * 60.0
 """So often the log says which ports are open to everybody."""
+
+INLINE: Final = 200
+"""Up to so many rules or quotas become a table in the thread of the loop."""
 
 _PLAIN: Final = "PLAIN"
 _TOKENS: Final = "OAUTHBEARER"
@@ -48,17 +49,16 @@ class Security:
         self,
         settings: BrokerSettings,
         ports: Ports,
-        files: Files | None,
         figures: Figures,
         observe: Observer,
         clock: Clock | None = None,
     ) -> None:
-        """`files` is where users are stored, the system's own by default.
+        """Without users, rules and quotas, before `open`.
 
         Raises `InvalidConfig` for files of TLS, or of keys of tokens, that cannot be used.
         """
         self._settings = settings
-        self._files = files or SystemFiles(FILE_MODE)
+        self._access = AccessState()
         self._figures = figures
         self._observe = observe
         self.audit = Audit(observe)
@@ -78,12 +78,36 @@ class Security:
 
             self._token_keys = key_source(settings, observe)
 
+    def open(self, access: AccessState) -> None:
+        """Use these users, rules and quotas. To be called before any request is served."""
+        self._access = access
+
+    async def take(
+        self, access: AccessState, in_thread: Callable[[Callable[[], None]], Awaitable[None]]
+    ) -> None:
+        """Use other users, rules and quotas from now on; they hold when this returns."""
+        before = self._access
+        tables: list[Callable[[], None]] = []
+        if access.rules is not before.rules and "acls" in self.__dict__:
+            acls, rules = self.acls, access.rules
+            tables.append(lambda: acls.use(rules))
+        if access.quotas is not before.quotas and "quotas" in self.__dict__:
+            quotas, stored = self.quotas, access.quotas
+            tables.append(lambda: quotas.use(stored))
+        for table in tables:
+            if max(len(access.rules), len(access.quotas)) > INLINE:
+                await in_thread(table)
+            else:
+                table()
+        self._access = access
+        if access.quotas is not before.quotas:
+            self.quotas_changed()
+
     @cached_property
     def users(self) -> "Users":
-        """Read when first asked for. Raises `StorageError` and `OSError`."""
         from .users import Users
 
-        return Users(self._files, self._settings.data_dir, os.urandom)
+        return Users(lambda: self._access, os.urandom)
 
     @property
     def authorization(self) -> bool:
@@ -92,11 +116,10 @@ class Security:
 
     @cached_property
     def acls(self) -> "Acls":
-        """Read when first asked for. Raises `StorageError` and `OSError`."""
         from .acl_store import Acls
 
         super_users = self._settings.super_users.split(";")
-        return Acls(self._files, self._settings.data_dir, filter(None, super_users))
+        return Acls(self._access.rules, filter(None, super_users))
 
     @cached_property
     def authorizer(self) -> "Authorizer":
@@ -106,18 +129,14 @@ class Security:
 
     @property
     def any_quotas(self) -> bool:
-        """Whether there are quotas; where none were ever set this costs next to nothing."""
-        path = self._settings.data_dir / QUOTAS_FILE
-        if "quotas" not in self.__dict__ and not self._files.exists(path):
-            return False
-        return bool(self.quotas.table)
+        """Whether there are quotas."""
+        return bool(self._access.quotas)
 
     @cached_property
     def quotas(self) -> "Quotas":
-        """Read when first asked for. Raises `StorageError` and `OSError`."""
         from ..quotas.store import Quotas
 
-        return Quotas(self._files, self._settings.data_dir)
+        return Quotas(self._access.quotas)
 
     def check_sees_broker(self, principal: str, host: str, asked: str) -> bool:
         """Look whether `principal` may see figures of all topics together; a refusal goes into the

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from ...protocol.sasl.scram_server import ScramServer
 
 ANONYMOUS: Final = "User:ANONYMOUS"
-"""The principal of those who did not log in, as Kafka calls it."""
+"""The principal of clients that did not log in, as Kafka calls it."""
 
 
 def principal_of(name: str) -> str:

@@ -14,9 +14,9 @@ import jwt
 from jwt.types import Options
 
 from ...config.broker import BrokerSettings
+from ...storage.metadata.access_records import MAX_USER_NAME_BYTES
 from ...values import value_class
 from .token_keys import ALGORITHMS, Keys, KeySource
-from .users import MAX_USER_NAME_BYTES
 
 MAX_TOKEN_CHARS: Final = 16 * 1024
 """Longest token that is looked at."""

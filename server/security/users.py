@@ -1,43 +1,40 @@
-"""The users: `users.json` in the data directory.
+"""The users, as logins and requests need them: read from the users that are stored.
 
-    {"format": 1,
-     "decoy_key": BASE64,
-     "users": {NAME: {MECHANISM: {"salt": BASE64, "iterations": N,
-                                  "stored_key": BASE64, "server_key": BASE64}}}}
+What is stored of a user is a salted key for each mechanism (`StoredCredential`). No password is in
+it, and nothing to log in with; a client that has a copy can try passwords against it.
 
-It is replaced as a whole and readable by the broker's account alone. No password is in it, and
-nothing to log in with; who has it can try passwords against it.
-
-For a name that no user has there is a credential all the same, made of the name and `decoy_key`:
-so a login of such a name goes as one with a wrong password, message for message.
+For a name that no user has there is a credential all the same, made of the name and a key: so a
+login of such a name goes as one with a wrong password, message for message. The key is stored with
+the first user, and is the same at all members of a cluster.
 """
 
 import hmac
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from threading import Lock
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 from ...protocol.errors import CodedError, ResourceNotFound, UnacceptableCredential
 from ...protocol.limits import MAX_SCRAM_ITERATIONS, MIN_SCRAM_ITERATIONS
 from ...protocol.sasl.mechanisms import SCRAM_MECHANISMS, ScramMechanism
 from ...protocol.sasl.scram import ScramCredential
-from ...storage.directory.known_files import USERS_FILE
-from ...storage.files import Files
+from ...storage.metadata.access_records import (
+    DECOY_KEY_BYTES,
+    MAX_USER_NAME_BYTES,
+    AccessRecord,
+    CredentialsAltered,
+    DecoyKeySet,
+    StoredCredential,
+)
+from ...storage.metadata.access_state import IN_RECORD, AccessState
 from ...values import value_class
-from .documents import Document
 
 DEFAULT_ITERATIONS: Final = 16_384
 """Rounds over a password where the caller gives no number."""
 
 MAX_USERS_STORED: Final = 100_000
 """As many as are held: some 100 MB."""
-MAX_USER_NAME_BYTES: Final = 255
 _SALT_BYTES: Final = 16
-_DECOY_KEY_BYTES: Final = 32
 
-Credentials = Mapping[str, ScramCredential]
+Credentials = Mapping[str, StoredCredential]
 """By mechanism."""
 
 
@@ -61,64 +58,88 @@ CredentialChange = Removal | Entry
 
 
 class Users:
-    """The table, as it is in memory. It may be read while another thread changes it."""
+    """The users that are stored. May be read by any thread."""
 
-    def __init__(self, files: Files, data_dir: Path, random_bytes: Callable[[int], bytes]) -> None:
-        """Raises `StorageError` for a file that cannot be understood, and `OSError`."""
-        self._document = Document(files, data_dir / USERS_FILE, "add the users")
-        self._changing = Lock()
-        found = self._document.read(_stored)
-        self._decoy_key, self._users = found or (random_bytes(_DECOY_KEY_BYTES), {})
+    def __init__(
+        self, access: Callable[[], AccessState], random_bytes: Callable[[int], bytes]
+    ) -> None:
+        """`access` gives what is stored now."""
+        self._access = access
+        self._own_decoy_key = random_bytes(DECOY_KEY_BYTES)
+        """While none is stored."""
 
     def __len__(self) -> int:
-        return len(self._users)
+        return len(self._access().users)
 
     def names(self) -> list[str]:
-        return sorted(self._users)
+        return sorted(self._access().users)
 
-    def credentials(self, name: str) -> Credentials:
-        """A user's passwords. Raises `ResourceNotFound`."""
-        found = self._users.get(name)
+    def credentials(self, name: str) -> Mapping[str, ScramCredential]:
+        """A user's passwords by mechanism. Raises `ResourceNotFound`."""
+        found = self._access().users.get(name)
         if found is None:
             raise ResourceNotFound(f"there is no user {name[:100]!r}")
-        return found
+        return {
+            mechanism: ScramCredential(SCRAM_MECHANISMS[mechanism], *stored)
+            for mechanism, stored in found.items()
+        }
 
     def credential(self, name: str, mechanism: ScramMechanism) -> ScramCredential:
-        """A user's password; one that nothing matches for who has none."""
+        """A user's password; for a name without one, a credential that no password matches."""
         # Made for every name: the time does not show which exist.
-        decoy = self._decoy(name, mechanism)
-        return self._users.get(name, {}).get(mechanism.name) or decoy
+        access = self._access()
+        decoy = self._decoy(access, name, mechanism)
+        stored = access.users.get(name, {}).get(mechanism.name) or decoy
+        return ScramCredential(mechanism, *stored)
 
     def any_credential(self, name: str) -> ScramCredential:
         """A password of the user of any mechanism, to be checked against one in clear."""
-        decoy = self._decoy(name, SCRAM_MECHANISMS[max(SCRAM_MECHANISMS)])
-        found = self._users.get(name)
-        return found[max(found)] if found else decoy
+        access = self._access()
+        mechanism = max(SCRAM_MECHANISMS)
+        decoy = self._decoy(access, name, SCRAM_MECHANISMS[mechanism])
+        held = access.users.get(name) or {mechanism: decoy}
+        mechanism = max(held)
+        return ScramCredential(SCRAM_MECHANISMS[mechanism], *held[mechanism])
 
-    def change_each(self, groups: Sequence[Sequence[CredentialChange]]) -> list[CodedError | None]:
-        """Make the changes, all in one write, those of a group together or not at all; says of each
-        group what was wrong with it.
+    def planned(
+        self, groups: Sequence[Sequence[CredentialChange]]
+    ) -> tuple[list[CodedError | None], list[AccessRecord]]:
+        """Says of each group of changes what is wrong with it, and gives the records that make the
+        others. The changes of a group are made together or not at all. For any thread."""
+        access = self._access()
+        users: dict[str, Credentials] = dict(access.users)
+        outcomes: list[CodedError | None] = []
+        changes: list[tuple[str, str, StoredCredential | None]] = []
+        for group in groups:
+            problem = _make_all(users, group)
+            outcomes.append(problem)
+            if problem is None:
+                changes += map(_stored, group)
+        if not changes:
+            return outcomes, []
+        key = [] if access.decoy_key else [DecoyKeySet(self._own_decoy_key)]
+        return outcomes, [*key, *_records(changes)]
 
-        Raises `OSError`; then nothing has changed. For a thread.
-        """
-        with self._changing:
-            users: dict[str, Credentials] = dict(self._users)
-            outcomes = [_make_all(users, group) for group in groups]
-            if any(outcome is None for outcome in outcomes):
-                self._document.write(
-                    decoy_key=b64encode(self._decoy_key).decode(),
-                    users={
-                        name: {each.mechanism.name: _written(each) for each in credentials.values()}
-                        for name, credentials in sorted(users.items())
-                    },
-                )
-                self._users = users
-            return outcomes
+    def _decoy(self, access: AccessState, name: str, mechanism: ScramMechanism) -> StoredCredential:
+        decoy_key = access.decoy_key or self._own_decoy_key
+        made = hmac.digest(decoy_key, f"{mechanism.name} {name}".encode(), "sha512")
+        key = hmac.digest(decoy_key, made, mechanism.hash_name)
+        return StoredCredential(made[:_SALT_BYTES], DEFAULT_ITERATIONS, key, key)
 
-    def _decoy(self, name: str, mechanism: ScramMechanism) -> ScramCredential:
-        made = hmac.digest(self._decoy_key, f"{mechanism.name} {name}".encode(), "sha512")
-        key = hmac.digest(self._decoy_key, made, mechanism.hash_name)
-        return ScramCredential(mechanism, made[:_SALT_BYTES], DEFAULT_ITERATIONS, key, key)
+
+def _records(
+    changes: Sequence[tuple[str, str, StoredCredential | None]],
+) -> Iterator[CredentialsAltered]:
+    for start in range(0, len(changes), IN_RECORD):
+        yield CredentialsAltered(changes[start : start + IN_RECORD])
+
+
+def _stored(change: CredentialChange) -> tuple[str, str, StoredCredential | None]:
+    if isinstance(change, Removal):
+        return change.name, change.mechanism.name, None
+    made = change.credential
+    stored = StoredCredential(made.salt, made.iterations, made.stored_key, made.server_key)
+    return change.name, made.mechanism.name, stored
 
 
 def _make_all(
@@ -153,7 +174,9 @@ def _make(users: dict[str, Credentials], change: CredentialChange) -> CodedError
             problem = f"there are {MAX_USERS_STORED} users, as many as there may be"
         if problem is not None:
             return UnacceptableCredential(problem)
-        credentials[change.credential.mechanism.name] = change.credential
+        _, mechanism, stored = _stored(change)
+        assert stored is not None
+        credentials[mechanism] = stored
     if credentials:
         users[change.name] = credentials
     else:
@@ -177,37 +200,3 @@ def name_problem(name: str) -> str | None:
     if not name.isprintable():
         return "a user's name must be printable"
     return None
-
-
-def _stored(document: Mapping[str, Any]) -> tuple[bytes, Mapping[str, Credentials]]:
-    """The key of the decoys, and the users."""
-    return b64decode(document["decoy_key"], validate=True), {
-        str(name): {
-            each: _credential(SCRAM_MECHANISMS[each], written)
-            for each, written in credentials.items()
-        }
-        for name, credentials in document["users"].items()
-    }
-
-
-def _written(credential: ScramCredential) -> dict[str, Any]:
-    return {
-        "salt": b64encode(credential.salt).decode(),
-        "iterations": credential.iterations,
-        "stored_key": b64encode(credential.stored_key).decode(),
-        "server_key": b64encode(credential.server_key).decode(),
-    }
-
-
-def _credential(mechanism: ScramMechanism, written: Mapping[str, Any]) -> ScramCredential:
-    iterations = written["iterations"]
-    if type(iterations) is not int or not (
-        MIN_SCRAM_ITERATIONS <= iterations <= MAX_SCRAM_ITERATIONS
-    ):
-        raise ValueError(f"iterations is {iterations!r}")
-    salt, stored, server = (
-        b64decode(written[name], validate=True) for name in ("salt", "stored_key", "server_key")
-    )
-    if not salt or {len(stored), len(server)} != {mechanism.hash_bytes}:
-        raise ValueError("a salt or a key does not have its length")
-    return ScramCredential(mechanism, salt, iterations, stored, server)

@@ -22,6 +22,7 @@ from ..entries.log_reader import Stop, StoredEntry, read_log_file
 from ..files import File, Files
 from ..index.append_time_blocks import ENTRY as APPEND_TIME_ENTRY
 from ..index.index_reader import OFFSET_ENTRY, TIME_ENTRY, entries_end, index_entries
+from ..metadata.access_records import shown_value
 from ..names import parse_segment_file
 from ..producers.producer_scan import ABORT, COMMIT, control_mark
 from .index_rules import (
@@ -247,7 +248,7 @@ def _message(item: StoredEntry, record: Record) -> DumpedMessage:
         len(item.data),
         item.crc_ok,
         record.key,
-        record.value,
+        shown_value(record.value),
         record.headers,
     )
 
@@ -289,5 +290,5 @@ def _as_stored(item: StoredEntry) -> DumpedMessage:
         len(item.data),
         item.crc_ok,
         key,
-        value,
+        shown_value(value),
     )

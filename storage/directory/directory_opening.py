@@ -36,7 +36,7 @@ def open_directory(
 ) -> LogDirectory:
     """Open the data directory, making it when it is missing.
 
-    `replicated` is for a broker that is one of several: every log is opened as a follower's,
+    `replicated` is for a cluster member: every log is opened as a follower's,
     with its high watermark where it was last or at the log start (`Replica`).
     Raises `StorageError` when another process holds it, when a later version wrote it, or when
     it cannot be read and written; nothing is held then. A log that cannot be opened does not
@@ -87,9 +87,9 @@ def _open_locked(
     has_metadata_log = files.exists(path / METADATA_FOLDER)
     if has_metadata_log and not replicated:
         raise StorageError(
-            f"the data directory {path} is of a broker that is one of several: its "
-            f"topics and positions are in {METADATA_FOLDER}, and would part from those of the "
-            "others if it went on alone; start it as one of several again"
+            f"the data directory {path} is of a cluster member: its topics and positions are in "
+            f"{METADATA_FOLDER}, and would part from those of the other members if it went on "
+            "without them; start it with its broker.id again"
         )
     # The marker goes first: from here on a crash at any point is an unclean stop.
     unclean = take_marker(files, path)

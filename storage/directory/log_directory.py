@@ -35,6 +35,7 @@ from .topic_registry import TopicRegistry
 from .topics import TopicEntry
 
 if TYPE_CHECKING:
+    from ..metadata.access_state import AccessState
     from ..metadata.metadata_log import MetadataLog
 
 
@@ -53,7 +54,7 @@ class DirectoryParts:
     startup: Startup
     registry: TopicRegistry
     replicated: bool
-    """Whether it is of a broker that is one of several."""
+    """Whether it is a cluster member's."""
     stopped_cleanly: bool
     """Whether the stop before this start was a clean one, or there was none."""
 
@@ -77,7 +78,7 @@ class LogDirectory:
         self.missing: frozenset[Partition] = frozenset(parts.startup.missing)
         """Partitions whose folders were not there at the start."""
         self.ends_at_start: Mapping[Partition, int] = {}
-        """Where the logs of a broker that is one of several ended at least, before this start."""
+        """Where the logs of a cluster member ended at least, before this start."""
         self.deletions = parts.deletions
         self.positions = parts.positions
         """The positions of a broker that is one by itself; closed by `open_metadata`."""
@@ -139,18 +140,24 @@ class LogDirectory:
             except OSError as error:
                 self._observe("checkpoint_failed", error=str(error))
 
-    def open_metadata(self) -> "MetadataLog":
-        """Open the log of topics and positions of a broker that is one of several, making it of
-        what there is where there is none.
+    def open_metadata(self, access: "AccessState | None" = None) -> "MetadataLog":
+        """Open the metadata log of a cluster member. Where there is none it is made of the topics
+        and positions that there are, and of `access`.
 
         Nothing is applied yet (`MetadataLog.next_change`). Raises `StorageError`, `OSError`.
         """
+        from ..metadata.access_state import AccessState
         from ..metadata.metadata_opening import open_metadata
 
         assert self._replicated
         assert self.metadata is None
         self.metadata = open_metadata(
-            self._path, self._seams, self._changes, self.positions, self._startup
+            self._path,
+            self._seams,
+            self._changes,
+            self.positions,
+            self._startup,
+            access or AccessState(),
         )
         self.committed = self.metadata.positions
         return self.metadata

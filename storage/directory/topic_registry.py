@@ -37,7 +37,7 @@ class TopicRegistry:
         self._settings = settings
         self._entries = dict(entries)
         self.metadata_offset: int | None = None
-        """Of a broker that is one of several: an offset of its metadata log below which all was
+        """Of a cluster member: an offset of its metadata log below which all was
         committed; written with the topics."""
         self._visible: dict[str, TopicEntry] = {}
         self._topic_settings: dict[str, TopicSettings | InvalidConfig] = {}

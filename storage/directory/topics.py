@@ -8,13 +8,13 @@
                            "overrides": {"retention.ms": "-1"},
                            "gaps": true,          only when its offsets may have gaps
                            "deleting": true}},    only while it is being deleted
-     "metadata_offset": 17}                       only of a broker that is one of several
+     "metadata_offset": 17}                       only of a cluster member
 
 Folders are made before a topic is written here, and renamed before it is removed, so a start can
 tell an unfinished creation from an unfinished deletion. Topics of older files have no
 id until a start gives them one.
 
-What the topics of a broker that is one of several are is in its metadata log (`storage/metadata`);
+The topics of a cluster member are in its metadata log (`storage/metadata`);
 the file is what was made true of that here, and `metadata_offset` an offset of the log below which
 all records were committed when it was written.
 """

@@ -7,13 +7,16 @@
     replication-offset-checkpoint, .kafka_cleanshutdown
                      as beside the partitions of topics
 
+Only the broker's own account may enter the folder, whatever `data.file.mode` says: salted keys of
+users are in it.
+
 The log is in none of the lists of partitions, so no request finds it. The folder comes into being
 whole, under another name, and is renamed then: a directory has one, with its topics and positions
 in it, or none.
 """
 
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -79,6 +82,7 @@ class MetadataFolder:
         files, path = self._files, self.path.with_name(METADATA_FOLDER + ".tmp")
         remove(files, path)
         files.make_directory(path)
+        self._close_to_others(path)
         files.make_directory(path / folder_name(*METADATA_PARTITION))
         checkpoints = Checkpoints(files, path, self._seams.observe, replicated=True)
         starts = {METADATA_PARTITION: offset}
@@ -88,12 +92,18 @@ class MetadataFolder:
         files.rename(path, self.path)
         files.sync_directory(self.path.parent)
 
+    def _close_to_others(self, path: Path) -> None:
+        # Another account may own it, or the file system know no permissions: the start says so.
+        with suppress(OSError):
+            self._files.restrict(path, private=True)
+
     def open(self) -> Log:
         """Open the log, with its high watermark where it was last or at its start.
 
         Raises `OSError`, `StorageError`.
         """
         path = self.path / folder_name(*METADATA_PARTITION)
+        self._close_to_others(self.path)
         unclean = take_marker(self._files, self.path)
         left = self.path / (STATE_FILE + COPY_SUFFIX)
         if self._files.exists(left):

@@ -37,7 +37,7 @@ MIN_LOG_BYTES: Final = 1 << 20
 
 
 class MetadataLog:
-    """What a broker that is one of several knows of topics and positions."""
+    """Topics, positions, users, rules and quotas as one cluster member knows them."""
 
     def __init__(
         self,
@@ -301,7 +301,7 @@ class MetadataLog:
         except OSError as error:
             self._seams.observe("segment_deletion_failed", path=str(self.log.path), error=error)
 
-    # As one of several copies
+    # As one of the copies in a cluster
 
     def reading_state(self) -> StateReading:
         """What a copy of the log needs that begins where the log begins, in parts.

@@ -11,6 +11,7 @@ from ..directory.startup import Startup
 from ..directory.topic_changes import TopicChanges
 from ..names import METADATA_TOPIC
 from ..seams import Seams
+from .access_state import AccessState
 from .folder import MetadataFolder
 from .metadata_log import MetadataLog
 from .metadata_state import records_of
@@ -25,15 +26,16 @@ def open_metadata(
     changes: TopicChanges,
     stored: Positions,
     startup: Startup,
+    access: AccessState,
 ) -> MetadataLog:
-    """The metadata log of a data directory that has been opened as one of several.
+    """The metadata log of a data directory that has been opened as a cluster member's.
 
-    Where there is none, the present topics and positions become its first state, once; from then on
-    the file of positions is not needed. Raises `OSError`, `StorageError`.
+    Where there is none, the present topics and positions, and `access`, become its first state,
+    once; from then on the file of positions is not needed. Raises `OSError`, `StorageError`.
     """
     folder = MetadataFolder(directory, seams)
     if not folder.exists:
-        _migrate(folder, changes, stored, seams.random)
+        _migrate(folder, changes, stored, access, seams.random)
         seams.observe("metadata_log_made", topics=len(changes.names()), positions=len(stored))
     stored.close()
     stored.go_by(PositionTable())
@@ -55,9 +57,13 @@ def open_metadata(
 
 
 def _migrate(
-    folder: MetadataFolder, changes: TopicChanges, stored: Positions, random: Random
+    folder: MetadataFolder,
+    changes: TopicChanges,
+    stored: Positions,
+    access: AccessState,
+    random: Random,
 ) -> None:
-    """Make the log of the topics and positions that a single broker has.
+    """Make the log of the topics and positions that a single broker has, and of `access`.
 
     A log that begins with something begins at a random offset: two that were made apart from each
     other agree nowhere, so neither goes on with what the other has. An empty one begins at 0.
@@ -66,11 +72,11 @@ def _migrate(
     if METADATA_TOPIC in names:
         raise StorageError(
             f"there is a topic {METADATA_TOPIC!r}, whose name is kept for the metadata log: a "
-            "broker with it cannot be one of several; copy its messages to a topic of another "
+            "broker with it cannot be a cluster member; copy its messages to a topic of another "
             "name and delete it first"
         )
     held = ((name, stored.of(name)) for name in stored.names())
     entries = [changes.entry(name) for name in names]
-    offset = 1 + random.getrandbits(_FIRST_OFFSETS_BITS) if entries else 0
+    offset = 1 + random.getrandbits(_FIRST_OFFSETS_BITS) if entries or access else 0
     changes.keep_metadata(offset)  # So that there is a topics file: one that is missing is lost.
-    folder.make(offset, encode_state(offset, records_of(entries, held)))
+    folder.make(offset, encode_state(offset, records_of(entries, held, access)))

@@ -1,4 +1,4 @@
-"""What the records say so far: the topics, and the positions in them. No I/O."""
+"""What the records say so far: topics, the positions in them, and who may do what. No I/O."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -15,6 +15,8 @@ from ..directory.position_records import (
 )
 from ..directory.position_table import PositionTable
 from ..directory.topics import TopicEntry
+from .access_records import AccessRecord
+from .access_state import AccessState
 from .records import (
     MetadataRecord,
     PartitionsAdded,
@@ -33,7 +35,8 @@ POSITIONS_IN_RECORD = 200
 
 
 class MetadataState:
-    """Topics and positions. Equal records in equal order make equal states, on every broker.
+    """Topics, positions, users, rules and quotas. Equal records in equal order make equal states,
+    on every broker.
 
     A record that does not fit the state says nothing: a topic's name that is taken, a topic's id
     that is another one's.
@@ -42,11 +45,15 @@ class MetadataState:
     def __init__(self) -> None:
         self.topics: dict[str, TopicEntry] = {}
         self.positions = PositionTable()
+        self.access = AccessState()
 
     def apply(self, record: MetadataRecord) -> str | None:
         """Take in a record; the topic that is not what it was, if one is."""
         if isinstance(record, PositionRecord):
             self._move(record)
+            return None
+        if isinstance(record, AccessRecord):
+            self.access = self.access.after(record)
             return None
         if isinstance(record, TopicCreated):
             if record.entry.name in self.topics:
@@ -104,9 +111,13 @@ _NO_TOPIC = TopicEntry(name="", partitions=0)
 
 
 def records_of(
-    topics: Iterable[TopicEntry], positions: Iterable[tuple[str, list[Position]]]
+    topics: Iterable[TopicEntry],
+    positions: Iterable[tuple[str, list[Position]]],
+    access: AccessState,
 ) -> Iterator[MetadataRecord]:
-    """Records that make a state of nothing: its topics, and its positions by their names."""
+    """Records that make a state of nothing: its topics, its positions by their names, and who may
+    do what."""
+    yield from access.records()
     ids: dict[str, str] = {}
     for entry in topics:
         ids[entry.name] = entry.topic_id

@@ -10,10 +10,12 @@
     "forgotten"    group                                         all positions of a group are gone
     "some gone"    group, [[topic, topic id, partition], ...]    these positions of a group are gone
 
+Those about users, access rules and quotas are in `access_records`.
+
 A position is `[topic, topic id, partition, offset, time of the last message read, leader epoch of
 that message, commit time, text, retention, time of the last use]`; times in ms. The leader epoch is
 -1 where it is not known. What a record says is all or nothing. A record of "some gone" has version
-2, all others have version 1.
+2, one about users, rules or quotas has version 3, all others have version 1.
 
 A later version may add kinds and put more behind a position. It gives its records another version
 then, and a broker that does not know that stops at them: it cannot know what it would leave out.
@@ -31,6 +33,13 @@ from ..directory.position_rules import check_entry, check_name
 from ..directory.random_ids import is_id
 from ..directory.topics import TopicEntry
 from ..names import is_topic_name
+from .access_records import (
+    ACCESS_DECODERS,
+    ACCESS_VERSION,
+    AccessRecord,
+    access_fields,
+)
+from .access_records import MalformedRecord as MalformedRecord
 
 VERSION: Final = 1
 """Of a record, where `_LATER` has no other for its kind."""
@@ -53,7 +62,7 @@ USED: Final = "used"
 FORGOTTEN: Final = "forgotten"
 SOME_GONE: Final = "some gone"
 
-_LATER: Final[Mapping[str, int]] = {SOME_GONE: 2}
+_LATER: Final[Mapping[str, int]] = {SOME_GONE: 2, **dict.fromkeys(ACCESS_DECODERS, ACCESS_VERSION)}
 """The versions of kinds that were added later."""
 
 _INT64_MIN: Final = -(2**63)
@@ -61,10 +70,6 @@ _INT64_MAX: Final = 2**63 - 1
 _INT32_MAX: Final = 2**31 - 1
 _POSITION_FIELDS: Final = 10
 _PLACE_FIELDS: Final = 3
-
-
-class MalformedRecord(ValueError):
-    """A record breaks the format, or is of a later version; the text says how."""
 
 
 class TopicCreated(NamedTuple):
@@ -127,7 +132,9 @@ class SomeForgotten(NamedTuple):
 
 PositionRecord = PositionsCommitted | PositionsUsed | PositionsForgotten | SomeForgotten
 
-MetadataRecord = TopicCreated | PartitionsAdded | SettingsAltered | TopicDeleted | PositionRecord
+TopicRecord = TopicCreated | PartitionsAdded | SettingsAltered | TopicDeleted
+
+MetadataRecord = TopicRecord | PositionRecord | AccessRecord
 
 
 def encode_record(record: MetadataRecord) -> bytes:
@@ -161,6 +168,7 @@ def _fields(record: MetadataRecord) -> list[Any]:
         case SomeForgotten(group, partitions):
             places = [[topic, topic_id, number] for topic_id, topic, number in partitions]
             return [SOME_GONE, group, places]
+    return access_fields(record)
 
 
 def _position_fields(topic_id: str, position: Position) -> list[Any]:
@@ -178,7 +186,8 @@ def decode_record(data: bytes | None) -> MetadataRecord:
     try:
         fields = msgpack.unpackb(data)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise MalformedRecord(f"it is not msgpack: {error!r}") from error
+        # The error may hold what was read: salts and keys are not to be shown.
+        raise MalformedRecord(f"it is not msgpack: {type(error).__name__}") from None
     if not isinstance(fields, list) or len(fields) < 2 or type(fields[0]) is not int:
         raise MalformedRecord("it is not a list that begins with version and kind")
     version, kind, *rest = fields
@@ -264,6 +273,7 @@ _DECODERS: Final[Mapping[str, Callable[..., MetadataRecord]]] = {
     USED: _used,
     FORGOTTEN: _forgotten,
     SOME_GONE: _some_gone,
+    **ACCESS_DECODERS,
 }
 
 

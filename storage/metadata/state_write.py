@@ -18,11 +18,12 @@ class StateWrite:
         self._turn = folder.turn
         self._topics = list(state.topics.values())
         self._positions = state.positions.copy()
+        self._access = state.access
 
     def pieces(self) -> Iterator[bytes]:
         table = self._positions
         held = ((name, table.of(name)) for name in table.names())
-        return encode_state(self.offset, records_of(self._topics, held))
+        return encode_state(self.offset, records_of(self._topics, held, self._access))
 
     def run(self) -> None:
         """Write the file. Raises `OSError`."""

@@ -89,7 +89,7 @@ async def test_what_is_no_etcd_is_an_error_at_the_start(place: Path, etcd: EtcdP
 async def test_an_etcd_that_does_not_answer_is_waited_for(place: Path) -> None:
     async with running_broker(place / "data", **BY_ETCD) as broker:  # type: ignore[arg-type]
         assert broker.services.cluster is not None
-        status = broker.services.cluster.people.describe()
+        status = broker.services.cluster.admin.describe()
         assert status.leader == -1
         assert "etcd is needed to know who leads" in status.waits_for
         assert "127.0.0.1:9 cannot be reached" in status.waits_for

@@ -62,7 +62,7 @@ def all_in_sync(brokers: list[Broker]) -> bool:
     leaders = [broker for broker in brokers if leads(broker)]
     if not leaders or leaders[0].services.cluster is None:
         return False
-    known = leaders[0].services.cluster.people.describe()
+    known = leaders[0].services.cluster.admin.describe()
     return list(known.in_sync) == [1, 2] and {one.lag_messages for one in known.members} == {0}
 
 
@@ -124,7 +124,7 @@ async def test_the_only_broker_in_sync_keeps_its_bytes_and_leads(
         await second.stop()
         cluster = first.services.cluster
         assert cluster is not None
-        await until(lambda: list(cluster.people.describe().in_sync) == [1])
+        await until(lambda: list(cluster.admin.describe().in_sync) == [1])
         path = flip(first, 1)
         damaged = path.read_bytes()
         await scrub(first)

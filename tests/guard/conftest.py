@@ -19,6 +19,7 @@ from horolog.protocol.sasl.scram import credential_of, salted_password
 from horolog.server.broker import Broker
 from horolog.server.security import logins
 from horolog.server.security.users import Entry
+from horolog.testing.access import change_access
 from horolog.testing.broker import running_broker
 
 PASSWORD = "wonderland-7f3a9c"
@@ -95,7 +96,8 @@ def add_users(broker: Broker, **users: str) -> None:
             salt = f"salt of {name}".encode()
             salted = salted_password(mechanism, password, salt, 4096)
             changes.append([Entry(name, credential_of(mechanism, salted, salt, 4096))])
-    assert broker.security.users.change_each(changes) == [None] * len(changes)
+    outcomes = change_access(broker, lambda: broker.security.users.planned(changes))
+    assert outcomes == [None] * len(changes)
 
 
 class StandingLoop:

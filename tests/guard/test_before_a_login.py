@@ -43,7 +43,7 @@ def bugs(events: RecordedEvents) -> list[str]:
 
 
 async def still_serves(broker: Broker, authority: Authority) -> None:
-    broker.security.logins._slowing._failures.clear()
+    broker.security.logins._throttle._failures.clear()
     async with asyncio.timeout(10):
         async with wire(broker.addresses.native, tls=authority.trusting()) as client:
             await log_in(client, "alice", PASSWORD)
@@ -97,7 +97,7 @@ async def test_any_bytes_as_messages_without_a_head(
         events = recorded(broker)
         clock, began = SystemClock(), SystemClock().monotonic()
         while clock.monotonic() - began < FUZZ_SECONDS:
-            broker.security.logins._slowing._failures.clear()
+            broker.security.logins._throttle._failures.clear()
             async with wire(str(broker.addresses.kafka), kafka, authority.trusting()) as client:
                 await client.call(SaslHandshakeRequest(mechanism=mechanism), 0)
                 for _ in range(random.randrange(1, 4)):

@@ -181,7 +181,7 @@ async def test_users(
         inside = [await enter("alice") for _ in range(2)]
         with pytest.raises(SaslAuthenticationFailed, match=r"alice has 2 connections.*per\.user"):
             await enter("alice")
-        assert broker.security.logins._slowing._failures == {}
+        assert broker.security.logins._throttle._failures == {}
         assert broker.figures.connections_refused == {"max_connections_per_user": 1}
         assert (mechanism, "failed") not in broker.figures.logins
         inside.append(await enter("bob"))

@@ -28,9 +28,10 @@ from horolog.protocol.errors import (
 from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from horolog.protocol.sasl.scram_client import ScramClient
 from horolog.server.broker import Broker
+from horolog.server.security.login_throttle import FIRST_SECONDS
 from horolog.server.security.logins import FAILED_SECONDS
-from horolog.server.security.slowing import FIRST_SECONDS
 from horolog.server.security.users import Removal
+from horolog.testing.access import change_access
 from horolog.testing.broker import running_broker
 from horolog.testing.events import RecordedEvents
 from horolog.testing.logins import log_in, log_in_to_kafka, sasl_client
@@ -174,7 +175,7 @@ async def test_the_right_password_waits_too_once_an_address_has_guessed(
 ) -> None:
     waits = login_waits(broker, monkeypatch)
     for _ in range(4):
-        broker.security.logins._slowing.failed("127.0.0.1")
+        broker.security.logins._throttle.failed("127.0.0.1")
     async with wire(broker.addresses.native) as client:
         await log_in(client, "alice", PASSWORD)
     assert sum(waits) == 2 * FIRST_SECONDS
@@ -330,7 +331,7 @@ class TestReauthentication:
         async with wire(broker.addresses.native) as client:
             await log_in(client, "alice", PASSWORD)
             removals = [[Removal("alice", each)] for each in SCRAM_MECHANISMS.values()]
-            broker.security.users.change_each(removals)
+            change_access(broker, lambda: broker.security.users.planned(removals))
             await client.call(MetadataRequest())
             with pytest.raises(SaslAuthenticationFailed):
                 await log_in(client, "alice", PASSWORD)
@@ -365,7 +366,7 @@ async def test_any_bytes_before_a_login(broker: Broker, encoding: Any, seed: int
                 await client.reader.read()
     assert broker.figures.logins.get(("PLAIN", "done"), 0) == 0
     async with wire(broker.addresses.native) as client:
-        broker.security.logins._slowing._failures.clear()
+        broker.security.logins._throttle._failures.clear()
         await log_in(client, "alice", PASSWORD)
     bugs = {"connection_failed", "loop_error", "request_failed"}
     assert not [event for event, _ in events.seen if event in bugs]

@@ -13,6 +13,7 @@ from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from horolog.server.broker import Broker
 from horolog.server.security.users import Removal
 from horolog.server.web.server import State
+from horolog.testing.access import change_access
 from horolog.testing.waiting import until
 
 from .conftest import PASSWORD, Authority, Guarded, add_users
@@ -106,7 +107,7 @@ async def test_a_session_ends_with_the_user_and_with_its_password(site: Site) ->
     assert (await site.get("/page/topics")).status == 401
     assert await site.log_in(password="another") == 200
     removals = [[Removal("alice", each)] for each in SCRAM_MECHANISMS.values()]
-    site.broker.security.users.change_each(removals)
+    change_access(site.broker, lambda: site.broker.security.users.planned(removals))
     assert (await site.get("/page/topics")).status == 401
 
 

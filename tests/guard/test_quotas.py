@@ -11,6 +11,7 @@ from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.server.quotas.rules import Entity, Quota
 from horolog.server.quotas.store import QuotaChange
+from horolog.testing.access import change_access
 from horolog.testing.logins import log_in, log_in_to_kafka
 from horolog.testing.program import Program
 from horolog.testing.requests import create_topic, message_set, produce, result
@@ -28,10 +29,9 @@ async def test_a_user_at_the_quota_and_another(
     guarded: Guarded, authority: Authority, encoding: Encoding
 ) -> None:
     async with guarded() as broker:
-        broker.security.quotas.change(
-            [QuotaChange(Entity("alice"), {Quota.PRODUCER_BYTE_RATE: 4_900.0})]
-        )
-        broker.security.quotas_changed()
+        change = QuotaChange(Entity("alice"), {Quota.PRODUCER_BYTE_RATE: 4_900.0})
+        quotas = broker.security.quotas
+        change_access(broker, lambda: quotas.planned([change]))
         address = broker.addresses.native if encoding is native else broker.addresses.kafka
         told = {}
         for name in ("alice", "bob"):

@@ -9,7 +9,6 @@ import asyncio
 import hashlib
 import hmac
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -23,7 +22,7 @@ from horolog.server.metrics.figures import Figures
 from horolog.server.security.logins import FAILED_SECONDS, Logins, Step
 from horolog.server.security.session import LoginState, Session
 from horolog.server.security.users import DEFAULT_ITERATIONS, Entry, Users
-from horolog.storage.files import SystemFiles
+from horolog.testing.access import AccessInMemory
 from horolog.testing.events import RecordedEvents
 from horolog.testing.logins import sasl_client
 
@@ -66,15 +65,20 @@ class Ledger:
 
 
 @pytest.fixture
-def users(tmp_path: Path) -> Users:
+def stored() -> AccessInMemory:
+    return AccessInMemory()
+
+
+@pytest.fixture
+def users(stored: AccessInMemory) -> Users:
     """Alice has both passwords, with the usual rounds."""
-    found = Users(SystemFiles(), tmp_path, bytes)
+    found = Users(lambda: stored.state, bytes)
     entries = []
     for mechanism in SCRAM_MECHANISMS.values():
         salt = bytes(range(16))
         salted = salted_password(mechanism, PASSWORD, salt, DEFAULT_ITERATIONS)
         entries.append(Entry(ALICE, credential_of(mechanism, salted, salt, DEFAULT_ITERATIONS)))
-    assert found.change_each([entries]) == [None]
+    assert stored.change(lambda: found.planned([entries])) == [None]
     return found
 
 
@@ -126,7 +130,7 @@ async def test_the_same_work_and_the_same_wait(
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_the_ledger_tells_a_difference(
-    users: Users, way: str, monkeypatch: pytest.MonkeyPatch
+    users: Users, stored: AccessInMemory, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With other rounds, or a login that is done, the lists differ: they are no empty ones."""
     ledger = Ledger(monkeypatch)
@@ -139,7 +143,8 @@ async def test_the_ledger_tells_a_difference(
     mechanism = SCRAM_MECHANISMS["SCRAM-SHA-512" if way in ("PLAIN", "HTTP") else way]
     few = MIN_SCRAM_ITERATIONS
     salted = salted_password(mechanism, PASSWORD, b"0" * 16, few)
-    users.change_each([[Entry(ALICE, credential_of(mechanism, salted, b"0" * 16, few))]])
+    other = Entry(ALICE, credential_of(mechanism, salted, b"0" * 16, few))
+    stored.change(lambda: users.planned([[other]]))
     wrong, ledger.lines = ledger.lines, []
     await attempt(logins, way, ALICE, "not-" + PASSWORD)
     assert ledger.lines != wrong

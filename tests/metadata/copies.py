@@ -12,6 +12,14 @@ from horolog.protocol.errors import OffsetOutOfRange
 from horolog.storage.directory.position_records import Position
 from horolog.storage.directory.topics import TopicEntry
 from horolog.storage.log.log import Log
+from horolog.storage.metadata.access_records import (
+    CredentialsAltered,
+    QuotasAltered,
+    RulesAdded,
+    RulesRemoved,
+    StoredCredential,
+    StoredRule,
+)
 from horolog.storage.metadata.metadata_log import MetadataLog
 from horolog.storage.metadata.records import (
     MetadataRecord,
@@ -44,14 +52,19 @@ def topic_id(number: int) -> str:
 
 Topics = dict[str, tuple[str, int, tuple[tuple[str, str], ...]]]
 Held = dict[tuple[str, str, int], tuple[int, str, int, int]]
+Access = dict[tuple[str, ...], float]
+"""Users, rules and quotas, each under a key of its own; the number is iterations, 1 or the quota.
+"""
 
 
 @dataclass
 class Plain:
-    """Topics and positions as the records below some offset say, without any of our code."""
+    """Topics, positions, users, rules and quotas as the records below some offset say,
+    without any of our code."""
 
     topics: Topics = field(default_factory=dict)
     held: Held = field(default_factory=dict)
+    access: Access = field(default_factory=dict)
 
     def apply(self, record: MetadataRecord) -> None:
         match record:
@@ -68,6 +81,28 @@ class Plain:
             case TopicDeleted(name, known) if self._is(name, known):
                 del self.topics[name]
                 self.held = {key: own for key, own in self.held.items() if key[1] != name}
+            case _:
+                self._allow(record)
+
+    def _allow(self, record: MetadataRecord) -> None:
+        match record:
+            case CredentialsAltered(credentials):
+                for user, mechanism, found in credentials:
+                    self._set(("user", user, mechanism), found and found.iterations)
+            case RulesAdded(rules):
+                for rule in rules:
+                    self._set(("rule", *rule), 1)
+            case RulesRemoved(rules):
+                for rule in rules:
+                    self._set(("rule", *rule), None)
+            case QuotasAltered(quotas):
+                for (who, _), values in quotas:
+                    self._set(("quota", who or ""), values.get("request_percentage"))
+
+    def _set(self, key: tuple[str, ...], value: float | None) -> None:
+        self.access.pop(key, None)
+        if value is not None:
+            self.access[key] = value
 
     def _move(self, record: PositionRecord) -> None:
         match record:
@@ -160,7 +195,18 @@ class Copy:
                 own = (each.offset, each.metadata, each.retention_ms, each.used_ms)
                 held[group, each.topic, each.partition] = own
         assert len(directory.committed) == len(held)
-        return Plain(topics, held)
+        return Plain(topics, held, self._access())
+
+    def _access(self) -> Access:
+        state = self.metadata.state.access
+        found: Access = {
+            ("user", user, mechanism): each.iterations
+            for user, held in state.users.items()
+            for mechanism, each in held.items()
+        }
+        found |= {("rule", *rule): 1 for rule in state.rules}
+        quotas = state.quotas.items()
+        return found | {("quota", who or ""): own["request_percentage"] for (who, _), own in quotas}
 
 
 def agree(leader: Copy, follower: Copy) -> None:
@@ -239,7 +285,7 @@ def some_record(random: Random, state: dict[str, TopicEntry]) -> MetadataRecord:
     name = random.choice(NAMES)
     known = state[name].topic_id if name in state else topic_id(random.randrange(5))
     stale = topic_id(random.randrange(10**6))
-    match random.randrange(12):
+    match random.randrange(14):
         case 0 | 1 | 2:
             entry = TopicEntry(
                 name=name,
@@ -262,12 +308,29 @@ def some_record(random: Random, state: dict[str, TopicEntry]) -> MetadataRecord:
                 places = [(random.choice([known, stale]), name, number) for number in range(2)]
                 return SomeForgotten(random.choice(GROUPS), places)
             return PositionsUsed("g", random.randint(0, 9))
+        case 7 | 8:
+            return some_access_record(random)
         case _:
             some = [
                 (state[each].topic_id if each in state else stale, position(random, each))
                 for each in random.sample(NAMES, random.randint(1, 3))
             ]
             return PositionsCommitted(random.choice(GROUPS), some)
+
+
+def some_access_record(random: Random) -> MetadataRecord:
+    """A record about one of two users, rules or quotas."""
+    name, gone = random.choice("xy"), random.random() < 0.3
+    credential = StoredCredential(b"salt", random.randint(4096, 9999), b"k" * 32, b"k" * 32)
+    rule = StoredRule(f"User:{name}", "*", "READ", "ALLOW", "TOPIC", "LITERAL", "t")
+    values = {} if gone else {"request_percentage": random.randint(1, 9) / 2}
+    return random.choice(
+        [
+            CredentialsAltered([(name, "SCRAM-SHA-256", None if gone else credential)]),
+            RulesRemoved([rule]) if gone else RulesAdded([rule]),
+            QuotasAltered([((name, None), values)]),
+        ]
+    )
 
 
 def position(random: Random, topic: str) -> Position:

@@ -234,7 +234,7 @@ def by_length(leader: Copy, follower: Copy) -> None:
 
 def test_canary_logs_compared_by_length_part() -> None:
     """Three records that only the old leader has, and three others of the new one."""
-    part = [("append", 1), ("elect", 1), ("append", 2), ("copy", 0), ("commit", 0)]
+    part = [("append", 3), ("elect", 1), ("append", 8), ("copy", 0), ("commit", 0)]
     run(2, part, copies.agree)
     with pytest.raises(Exception, match=r"."):
         run(2, part, by_length)

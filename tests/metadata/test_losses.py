@@ -441,7 +441,7 @@ def test_a_broker_by_itself_refuses_the_directory(folder: Path) -> None:
     marker = copy.data.path / ".kafka_cleanshutdown"
     assert marker.exists()
     copy.data.replicated = False
-    with pytest.raises(StorageError, match="is of a broker that is one of several"):
+    with pytest.raises(StorageError, match="is of a cluster member"):
         copy.data.open()
     assert marker.exists(), "it is still as it was stopped"
     copy.data.replicated = True

@@ -1,6 +1,7 @@
 """Records and states as bytes: what comes back, and what is refused whole."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -8,8 +9,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from horolog.protocol.api.security.acl_terms import (
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from horolog.protocol.api.security.quota_terms import Quota
+from horolog.storage.check.dump import DumpedMessage, dump
 from horolog.storage.directory.position_records import Position
 from horolog.storage.directory.topics import TopicEntry
+from horolog.storage.files import SystemFiles
+from horolog.storage.metadata.access_records import (
+    HIDDEN,
+    CredentialsAltered,
+    DecoyKeySet,
+    QuotasAltered,
+    RulesAdded,
+    RulesRemoved,
+    StoredCredential,
+    StoredRule,
+)
+from horolog.storage.metadata.access_state import IN_RECORD, AccessState
 from horolog.storage.metadata.metadata_state import MetadataState, records_of
 from horolog.storage.metadata.records import (
     MAX_PARTITIONS,
@@ -31,6 +52,8 @@ from horolog.storage.metadata.records import (
 )
 from horolog.storage.metadata.snapshot import MalformedState, decode_state, encode_state
 
+from .copies import Copy
+
 ID = "6lLnpQzLQv6Rlvh8YUXcFA"
 NAMES = st.from_regex(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,20}", fullmatch=True)
 IDS = st.from_regex(r"[a-zA-Z0-9_-]{21}[AQgw]", fullmatch=True)
@@ -51,7 +74,46 @@ ENTRIES = st.builds(
     overrides=SETTINGS,
     gaps=st.booleans(),
 )
+CREDENTIALS = st.one_of(
+    *(
+        st.tuples(
+            st.text(min_size=1, max_size=9),
+            st.just(name),
+            st.none()
+            | st.builds(
+                StoredCredential,
+                *(st.binary(min_size=1, max_size=9), st.integers(4096, 16_777_216)),
+                *(st.binary(min_size=size, max_size=size),) * 2,
+            ),
+        )
+        for name, size in (("SCRAM-SHA-256", 32), ("SCRAM-SHA-512", 64))
+    )
+)
+RULES = st.lists(
+    st.builds(
+        StoredRule,
+        *(st.text(min_size=1, max_size=9),) * 2,
+        *(st.sampled_from(list(terms.__members__)) for terms in (Operation, Permission)),
+        *(st.sampled_from(list(terms.__members__)) for terms in (ResourceType, PatternType)),
+        st.text(min_size=1, max_size=9),
+    ),
+    max_size=2,
+).map(tuple)
+ENTITIES = st.tuples(st.none() | st.text(max_size=9), st.none() | st.text(max_size=9)).filter(
+    lambda entity: entity != (None, None)
+)
+VALUES = st.dictionaries(
+    st.sampled_from([each.value for each in Quota]), st.floats(0.5, 2.0**62), max_size=2
+)
+ACCESS_RECORDS = st.one_of(
+    st.builds(DecoyKeySet, st.binary(min_size=32, max_size=32)),
+    st.builds(CredentialsAltered, st.lists(CREDENTIALS, max_size=2).map(tuple)),
+    st.builds(RulesAdded, RULES),
+    st.builds(RulesRemoved, RULES),
+    st.builds(QuotasAltered, st.lists(st.tuples(ENTITIES, VALUES), max_size=2).map(tuple)),
+)
 RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
+    ACCESS_RECORDS,
     st.builds(TopicCreated, ENTRIES),
     st.builds(PartitionsAdded, NAMES, IDS, PARTITIONS),
     st.builds(SettingsAltered, NAMES, IDS, SETTINGS),
@@ -94,11 +156,14 @@ def test_any_bytes_are_a_record_or_refused(data: bytes) -> None:
 
 
 POSITION = ["t", ID, 0, 1, -1, -1, 5, "", -1, -1]
+KEY = b"k" * 32
+RULE = ["User:a", "*", "READ", "ALLOW", "TOPIC", "LITERAL", "t"]
 WRONG: list[tuple[Any, str]] = [
     (7, "not a list"),
     ([VERSION], "not a list"),
     (["1", "deleted", "t", ID], "begins with version"),
-    ([3, "deleted", "t", ID], "version 3, this Horolog knows 1 to 2"),
+    ([4, "deleted", "t", ID], "version 4, this Horolog knows 1 to 3"),
+    ([3, "deleted", "t", ID], "version 3, and its kind is 'deleted'"),
     ([2, "deleted", "t", ID], "version 2, and its kind is 'deleted'"),
     ([VERSION, "some gone", "g", []], "version 1, and its kind is 'some gone'"),
     ([2, ["some gone"], "g", []], "version 2, and its kind is"),
@@ -138,6 +203,25 @@ WRONG: list[tuple[Any, str]] = [
     ([2, "some gone", "g", [["t", ID, -1]]], "partition -1"),
     ([2, "some gone", "g", [["t", ID, True]]], "partition True"),
     ([2, "some gone", "g", [["t", "short", 0]]], "not a topic id"),
+    ([3, "decoy key", b"x" * 31], "not 32 to 32 bytes"),
+    ([3, "credentials", {}], "not a list"),
+    ([3, "credentials", [["a"]]], "list of 2 or 6"),
+    ([3, "credentials", [["a", "SCRAM-SHA-1"]]], "mechanism 'SCRAM-SHA-1'"),
+    ([3, "credentials", [["", "SCRAM-SHA-256"]]], "1 to 255 bytes"),
+    ([3, "credentials", [["a", "SCRAM-SHA-256", b"s", 4095, KEY, KEY]]], "4095 iterations"),
+    ([3, "credentials", [["a", "SCRAM-SHA-256", b"s", True, KEY, KEY]]], "True iterations"),
+    ([3, "credentials", [["a", "SCRAM-SHA-256", b"", 4096, KEY, KEY]]], "1 to 1024 bytes"),
+    ([3, "credentials", [["a", "SCRAM-SHA-256", b"s", 4096, KEY, b""]]], "32 to 32 bytes"),
+    ([3, "rules", [RULE[:-1]]], "list of 7"),
+    ([3, "rules", [[*RULE[:2], "JUGGLE", *RULE[3:]]]], "operation of a rule is 'JUGGLE'"),
+    ([3, "rules gone", [[*RULE[:6], ""]]], "1 to 1024 bytes"),
+    ([3, "quotas", [[None, None, {}]]], "of no user"),
+    ([3, "quotas", [["a", 5, {}]]], "0 to 255 bytes"),
+    ([3, "quotas", [["a", None, {"juggling_rate": 1.0}]]], "juggling_rate"),
+    ([3, "quotas", [["a", None, {"producer_byte_rate": 1}]]], "producer_byte_rate"),
+    ([3, "quotas", [["a", None, {"producer_byte_rate": float("inf")}]]], "inf"),
+    ([3, "quotas", [["a", None, {"producer_byte_rate": -1.0}]]], "-1.0"),
+    ([3, "quotas", [["a", None, []]]], "not numbers by name"),
 ]
 
 
@@ -156,6 +240,7 @@ def test_what_is_wrong_is_told(fields: Any, said: str) -> None:
         pytest.param(b"\x91" * 100_000, id="lists-in-lists"),
         pytest.param(b"\x94\x01\xa7deleted\xa1\xff\xa1\xff", id="no-utf-8"),
         pytest.param(b"x" * (MAX_RECORD_BYTES + 1), id="giant"),
+        pytest.param(msgpack.packb([3, "credentials", [["a", "SCRAM-SHA-256"]]]) + b"x", id="more"),
         pytest.param(None, id="nothing"),
     ],
 )
@@ -179,13 +264,25 @@ def some_state() -> MetadataState:
     for group in ("g", "h"):
         positions = [(ID, Position("t", number, number, -1, 5, "x")) for number in range(250)]
         state.apply(PositionsCommitted(group, positions))
+    state.apply(DecoyKeySet(b"d" * 32))
+    credential = StoredCredential(b"salt", 4096, KEY, KEY)
+    state.apply(CredentialsAltered([("alice", "SCRAM-SHA-256", credential)]))
+    state.apply(
+        RulesAdded(
+            [
+                StoredRule(*RULE)._replace(resource_name=str(number))
+                for number in range(IN_RECORD + 1)
+            ]
+        )
+    )
+    state.apply(QuotasAltered([(("alice", ""), {"producer_byte_rate": 1.5})]))
     return state
 
 
 def state_bytes(offset: int, state: MetadataState) -> bytes:
     table = state.positions
     held = ((name, table.of(name)) for name in table.names())
-    return b"".join(encode_state(offset, records_of(state.topics.values(), held)))
+    return b"".join(encode_state(offset, records_of(state.topics.values(), held, state.access)))
 
 
 def test_a_state_comes_back() -> None:
@@ -196,12 +293,61 @@ def test_a_state_comes_back() -> None:
     assert again.positions.names() == state.positions.names()
     assert again.positions.of("h") == state.positions.of("h")
     assert again.positions.size_bytes == state.positions.size_bytes
+    assert tuple(again.access) == tuple(state.access)
+    assert list(again.access.rules) == list(state.access.rules)
+
+
+@given(st.lists(ACCESS_RECORDS, max_size=9))
+def test_users_rules_and_quotas_come_back_from_a_state(records: list[Any]) -> None:
+    """Whatever was added and removed, and in the order of the rules."""
+    state = MetadataState()
+    for record in records:
+        state.apply(record)
+    again = decode_state([state_bytes(1, state)]).state.access
+    assert tuple(again) == tuple(state.access)
+    assert list(again.rules) == list(state.access.rules)
+
+
+def test_the_first_key_of_decoys_stays() -> None:
+    state = AccessState().after(DecoyKeySet(b"a" * 32)).after(DecoyKeySet(b"b" * 32))
+    assert state.decoy_key == b"a" * 32
+
+
+def test_dump_shows_no_salts_or_keys(tmp_path: Path) -> None:
+    """Also of an entry that is damaged, and of the user alone that it is about."""
+    copy = Copy(tmp_path)
+    copy.metadata.lead(1)
+    credential = StoredCredential(b"secret-salt", 4096, b"secret.." * 4, b"secret.." * 4)
+    copy.metadata.append(CredentialsAltered([("alice", "SCRAM-SHA-256", credential)]))
+    copy.metadata.append(DecoyKeySet(b"secret.." * 4))
+    copy.metadata.append(RulesAdded([StoredRule(*RULE)]))
+    copy.log.flusher.flush()
+    (path,) = (tmp_path / "metadata-log" / "__metadata-0").glob("*.log")
+    stored = path.read_bytes()
+    assert stored.count(b"secret") == 13
+    shown = [each for each in dump(SystemFiles(), path) if isinstance(each, DumpedMessage)]
+    assert [each.value == HIDDEN for each in shown] == [True, True, False]
+    assert "secret" not in str(shown)
+    path.write_bytes(stored.replace(b"alice", b"alibe"))
+    damaged = list(dump(SystemFiles(), path))
+    assert "secret" not in str(damaged)
+    assert not all(each.crc_ok for each in damaged if isinstance(each, DumpedMessage))
+
+
+def test_no_text_shows_salts_or_keys() -> None:
+    credential = StoredCredential(b"secret-salt", 4096, b"secret" * 5, b"secret" * 5)
+    record = CredentialsAltered([("alice", "SCRAM-SHA-256", credential)])
+    state = AccessState().after(record).after(DecoyKeySet(b"secret" * 5))
+    assert "secret" not in f"{record} {state} {DecoyKeySet(b'secret')}"
+    with pytest.raises(MalformedRecord) as refused:
+        decode_record(encode_record(record) + b"x")
+    assert "secret" not in f"{refused.value!r} {refused.value.__cause__!r}"
 
 
 def test_a_position_without_its_topic_is_left_out() -> None:
     state = some_state()
     held = [("g", [Position("other", 0, 1, -1, 5, ""), Position("t", 0, 1, -1, 5, "")])]
-    records = list(records_of(state.topics.values(), held))
+    records = list(records_of(state.topics.values(), held, AccessState()))
     assert records[-1] == PositionsCommitted("g", ((ID, Position("t", 0, 1, -1, 5, "")),))
 
 

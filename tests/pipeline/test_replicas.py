@@ -156,7 +156,7 @@ def test_a_replica_that_is_behind_gives_nothing_instead_of_less(pair: Pair) -> N
         pair.cut_off()
         pair.send(COUNT, 5)
         leader = pair.cluster(pair.leader)
-        pair.wait(lambda: leader.people.describe().in_sync == [1])
+        pair.wait(lambda: leader.admin.describe().in_sync == [1])
         ends = [leader.stored.logs[TOPIC, number].log for number in range(PARTITIONS)]
         pair.wait(lambda: all(log.high_watermark == COUNT + 5 for log in ends))
         for _ in range(8):

@@ -2,13 +2,14 @@
 
 import json
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.errors import InvalidRequest, StorageError
+from horolog.protocol.errors import CodedError, InvalidRequest, StorageError
 from horolog.server.quotas import store
 from horolog.server.quotas.rules import (
     DEFAULT,
@@ -20,7 +21,7 @@ from horolog.server.quotas.rules import (
     problem_of_value,
 )
 from horolog.server.quotas.store import QuotaChange, Quotas
-from horolog.server.security.documents import FILE_MODE
+from horolog.server.security.documents import FILE_MODE, AccessDocuments
 from horolog.storage.files import SystemFiles
 from horolog.tests.properties.examples import examples
 
@@ -107,8 +108,23 @@ def test_names(name: str, fine: bool) -> None:
     assert (problem_of_name("user", name) is None) == fine
 
 
-def quotas(path: Path) -> Quotas:
-    return Quotas(SystemFiles(FILE_MODE), path)
+class StoredQuotas(Quotas):
+    """Quotas in the files of a data directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.documents = AccessDocuments(SystemFiles(FILE_MODE), path)
+        super().__init__(self.documents.state.quotas)
+
+    def change(
+        self, changes: Sequence[QuotaChange], *, validate_only: bool = False
+    ) -> list[CodedError | bool]:
+        outcome = self.documents.change(lambda: self.planned(changes, validate_only=validate_only))
+        self.use(self.documents.state.quotas)
+        return outcome
+
+
+def quotas(path: Path) -> StoredQuotas:
+    return StoredQuotas(path)
 
 
 CHANGES = st.builds(

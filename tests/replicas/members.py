@@ -131,7 +131,7 @@ class Members:
         """Wait until all have everything."""
 
         async def found() -> DescribeReplicasResponse | None:
-            status = leader.cluster.people.describe()
+            status = leader.cluster.admin.describe()
             lags = {member.lag_messages for member in status.members}
             isr = leader.cluster.node.leader.isr.members if lags == {0} else None
             # One that was started again is in the list before it has entered the ISR anew.

@@ -212,7 +212,7 @@ async def test_ends_never_go_back(place: Path) -> None:
         await eventually(lambda: lagging.cluster.node.follower.connection is not None)
         lagging.cluster.node.follower.drop()
         lagging.cluster.node.follower.tick = lambda now_s: None
-        await eventually(lambda: leader.cluster.people.describe().in_sync == [1, 3])
+        await eventually(lambda: leader.cluster.admin.describe().in_sync == [1, 3])
         await leader.produce(TOPIC, "more")
         async with Admin(lagging.address, read_from="any") as admin:
             cluster: Any = admin._cluster

@@ -52,7 +52,7 @@ def size_of_second(member: Member) -> int:
 
 
 async def in_sync_are(leader: Member, *brokers: int) -> None:
-    await eventually(lambda: leader.cluster.people.describe().in_sync == list(brokers))
+    await eventually(lambda: leader.cluster.admin.describe().in_sync == list(brokers))
 
 
 async def left_by_its_follower(all_: Members) -> tuple[Member, Member]:
@@ -190,7 +190,7 @@ async def test_a_leader_by_hand_reports_its_damage_and_leads_on(place: Path) -> 
         ((_, fields),) = [one for one in events if one[0] == "segment_damaged"]
         assert "promote one that is" in fields["advice"]
         assert leader.cluster.leads
-        assert leader.cluster.people.figures().not_copied == 1
+        assert leader.cluster.admin.figures().not_copied == 1
         (text,) = damages(leader)
         assert text.startswith(f"{TOPIC}-0 is damaged at byte 0")
         # The follower keeps its good copy.
@@ -231,7 +231,7 @@ async def test_a_file_cut_short_under_a_leader_is_named_at_both_sides(place: Pat
             assert unreadable.startswith(f"{TOPIC}-0: ")
             assert cause in unreadable
             assert "the file was cut short: it ends at byte " in unreadable
-        assert leader.cluster.people.figures().not_copied == 1
+        assert leader.cluster.admin.figures().not_copied == 1
         left = follower.log(TOPIC).log_end_offset
         assert 0 < left < COUNT
         async with Consumer(leader.address, max_wait_ms=100) as consumer:
@@ -404,11 +404,11 @@ async def test_a_leader_checks_what_a_follower_gets_damaged(place: Path) -> None
         follower.cluster.settle()
         failing = await eventually(lambda: leader.cluster.stored.failing.get((TOPIC, 0)))
         assert "damaged at byte 0" in failing
-        assert leader.cluster.people.figures().not_copied == 1
+        assert leader.cluster.admin.figures().not_copied == 1
         assert leader.cluster.leads  # Nobody else has it.
         await leader.produce(OTHER, "a")
         await eventually(lambda: follower.log(OTHER).log_end_offset == 1)
-        assert leader.cluster.people.describe().in_sync == [1]
+        assert leader.cluster.admin.describe().in_sync == [1]
         assert len([one for one in events if one[0] == "segment_damaged"]) == 1
         (text,) = damages(leader)
         assert text.startswith(f"{TOPIC}-0 is damaged at byte 0")
@@ -537,12 +537,12 @@ async def test_a_leader_finds_nothing_wrong_with_a_follower_s_full_disk(
         tried_s = await eventually(lambda: tries._tried_s)
         await eventually(lambda: tries._tried_s > tried_s + 0.5)
         assert (TOPIC, 0) in follower.cluster.stored.failing
-        assert follower.cluster.people.figures().not_copied == 1
+        assert follower.cluster.admin.figures().not_copied == 1
         assert [one for one in events if one[0] == "segment_damaged"] == []
         files.heal()
         await all_.in_sync(leader)
         assert follower.cluster.stored.failing == {}
-        assert follower.cluster.people.figures().not_copied == 0
+        assert follower.cluster.admin.figures().not_copied == 0
         assert await read_all(follower, COUNT + 1)
         await eventually(lambda: follower.cluster.standing.not_ready() == "")
 

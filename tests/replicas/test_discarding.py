@@ -44,7 +44,6 @@ async def test_data_of_no_cluster(place: Path) -> None:
             await fill(follower)
         (segment,) = follower.data_dir.glob("own-0/*.log")
         stored = segment.read_bytes()
-        (follower.data_dir / "users.json").write_text("kept")
         with pytest.raises(CodedError, match="--discard"):
             await follower.start(follow=leader)
         assert segment.read_bytes() == stored
@@ -54,7 +53,6 @@ async def test_data_of_no_cluster(place: Path) -> None:
         (folder,) = aside(follower)
         assert (folder / "own-0" / segment.name).read_bytes() == stored
         assert (folder / TOPICS_FILE).exists()
-        assert (follower.data_dir / "users.json").read_text() == "kept"
         # Left in the settings it does nothing more, nor is the folder taken for anything.
         await follower.stop()
         await follower.start(follow=leader, cluster_discard=True)

@@ -48,7 +48,7 @@ async def sent(wire: Wire, topic: str, acks: int = -1) -> int:
 
 
 async def in_sync_are(leader: Member, *brokers: int) -> None:
-    await eventually(lambda: leader.cluster.people.describe().in_sync == list(brokers))
+    await eventually(lambda: leader.cluster.admin.describe().in_sync == list(brokers))
 
 
 async def test_a_follower_with_a_full_disk_holds_nobody_up(place: Path) -> None:
@@ -86,7 +86,7 @@ async def test_a_follower_whose_sync_failed_is_not_in_sync_until_it_starts_again
         await eventually(lambda: follower.log(OTHER).log_end_offset == 1)
         assert not files.heal()
         assert await sent(wire, TOPIC) == 0
-        assert leader.cluster.people.describe().in_sync == [1]
+        assert leader.cluster.admin.describe().in_sync == [1]
         with pytest.raises(StorageError, match="a sync failed"):
             await follower.stop()
         await follower.start(follow=leader)
@@ -109,7 +109,7 @@ async def test_a_follower_with_a_slow_disk_is_waited_for_no_longer_than_said(pla
             second.close()
             assert not waits.done()
             assert await waits == 0
-            assert leader.cluster.people.describe().in_sync == [1]
+            assert leader.cluster.admin.describe().in_sync == [1]
         finally:
             slow.let_go()
         await all_.in_sync(leader)

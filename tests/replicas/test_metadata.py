@@ -355,7 +355,7 @@ async def test_a_directory_of_a_broker_by_itself_becomes_a_cluster(place: Path) 
         assert await held(follower, "g") == {"a": 3}
         await all_.in_sync(follower)
         await leader.stop()
-        with pytest.raises(HorologError, match="one of several"):
+        with pytest.raises(HorologError, match="of a cluster member"):
             await leader.start(broker_id=0)
 
 

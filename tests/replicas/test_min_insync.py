@@ -122,7 +122,7 @@ async def test_topics_and_positions_go_by_the_value_of_the_broker(place: Path) -
         await all_.in_sync(leader)
         for number in (2, 3):
             await all_[number].stop()
-        await eventually(lambda: leader.cluster.people.describe().in_sync == [1])
+        await eventually(lambda: leader.cluster.admin.describe().in_sync == [1])
         assert await outcome(leader, TOPIC) == 0
         before = leader.cluster.directory.topics()
         async with Admin(leader.address, request_timeout_ms=2_000) as admin:
@@ -137,7 +137,7 @@ async def test_topics_and_positions_go_by_the_value_of_the_broker(place: Path) -
                 await admin.commit_position("billing", TOPIC, 0, 1)
         assert leader.cluster.directory.topics() == before
         await all_[2].start(follow=leader)
-        await eventually(lambda: leader.cluster.people.describe().in_sync == [1, 2])
+        await eventually(lambda: leader.cluster.admin.describe().in_sync == [1, 2])
         async with Admin(leader.address) as admin:
             await admin.commit_position("billing", TOPIC, 0, 1)
             await admin.delete_topic(TOPIC)

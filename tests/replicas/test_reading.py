@@ -281,7 +281,7 @@ async def test_a_reader_learns_that_messages_were_lost(place: Path) -> None:
         await first.produce(TOPIC, *(f"both {number}" for number in range(5)))
         await all_.in_sync(first)
         await second.stop()
-        await eventually(lambda: first.cluster.people.describe().in_sync == [1, 3])
+        await eventually(lambda: first.cluster.admin.describe().in_sync == [1, 3])
         await first.produce(TOPIC, *(f"alone {number}" for number in range(20)))
         third_only = Consumer(third.address, read_from="any", max_wait_ms=50, retry_timeout_ms=0)
         async with third_only as consumer:

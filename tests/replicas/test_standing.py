@@ -61,7 +61,7 @@ async def row(asked: Member, broker_id: int) -> ReplicaMember:
 
 
 def states_of(all_: Members) -> Callable[[], dict[int, str]]:
-    return lambda: {one.broker_id: one.state for one in all_[1].cluster.people.describe().members}
+    return lambda: {one.broker_id: one.state for one in all_[1].cluster.admin.describe().members}
 
 
 async def test_since_when_each_is_in_its_state(place: Path) -> None:
@@ -80,7 +80,7 @@ async def test_since_when_each_is_in_its_state(place: Path) -> None:
         seen = await row(follower, 1)
         assert (seen.state, seen.address) == ("leader", leader.address)
         # It is told so with the next answer of its leader.
-        await eventually(lambda: follower.cluster.people.describe().members[1].state == "in-sync")
+        await eventually(lambda: follower.cluster.admin.describe().members[1].state == "in-sync")
         assert (await follower.status()).in_sync == [1, 2]
         # What does not change keeps its time.
         await asyncio.sleep(0.3)
@@ -171,7 +171,7 @@ async def test_a_broker_that_never_came_is_counted(place: Path) -> None:
     async with members(place) as all_:
         leader = all_[1]
         await leader.start(cluster_create=True)
-        figures = leader.cluster.people.figures()
+        figures = leader.cluster.admin.figures()
         assert (figures.replicas, figures.in_sync) == (2, 1)
 
 

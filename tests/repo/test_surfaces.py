@@ -23,7 +23,7 @@ MEANT = {
     "server/replication/etcd/joining.py",
     "server/replication/etcd/setting_up.py",
     "server/replication/identity_file.py",
-    "server/replication/people.py",
+    "server/replication/cluster_admin.py",
     "server/replication/setting_up.py",
     "storage/directory/directory_opening.py",
     "storage/directory/lock.py",

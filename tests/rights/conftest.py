@@ -20,6 +20,7 @@ from horolog.protocol.api.security.acl_terms import (
 )
 from horolog.server.broker import Broker
 from horolog.server.security.acls import Acl
+from horolog.testing.access import change_access
 from horolog.testing.broker import running_broker
 from horolog.testing.wire import Wire, wire
 
@@ -46,8 +47,14 @@ def rule(right: Right, name: str = "*", **changed: Any) -> Acl:
 
 def only(broker: Broker, *rules: Acl) -> None:
     """Have these rules and no others."""
-    broker.security.acls.remove(lambda acl: acl not in rules)
-    broker.security.acls.add(rules)
+    acls = broker.security.acls
+    change_access(broker, lambda: acls.plan_removing(lambda acl: acl not in rules))
+    change_access(broker, lambda: acls.plan_adding(rules))
+
+
+def add(broker: Broker, *rules: Acl) -> None:
+    """Have these rules beside those that there are."""
+    change_access(broker, lambda: broker.security.acls.plan_adding(rules))
 
 
 Strict = Callable[..., AbstractAsyncContextManager[Broker]]

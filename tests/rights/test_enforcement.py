@@ -46,8 +46,6 @@ from horolog.protocol.errors import (
     SecurityDisabled,
 )
 from horolog.server.broker import Broker
-from horolog.server.security.acl_store import Acls
-from horolog.storage.files import SystemFiles
 from horolog.testing.requests import (
     create_topic,
     fetch,
@@ -65,6 +63,7 @@ from .conftest import (
     GROUP,
     TOPIC,
     Strict,
+    add,
     connection,
     only,
     rule,
@@ -350,7 +349,7 @@ async def test_positions_that_may_not_be_seen(strict: Strict) -> None:
 
 async def test_without_authorization_rules_are_kept_and_not_looked_at(strict: Strict) -> None:
     async with strict(authorization="off") as broker, connection(broker, kafka) as client:
-        broker.security.acls.add([rule((Op.ALL, TOPIC), permission=Permission.DENY)])
+        add(broker, rule((Op.ALL, TOPIC), permission=Permission.DENY))
         assert result(await client.call(produce("t", message_set(5)))).error_code == 0
         assert broker.dispatcher._guard is None
 
@@ -374,7 +373,7 @@ async def test_without_authorization_rules_are_neither_shown_nor_changed(
     )
     async with strict(authorization="off") as broker, connection(broker, encoding) as client:
         kept = rule((Op.READ, TOPIC), "t", principal="User:x")
-        broker.security.acls.add([kept])
+        add(broker, kept)
         made = (await client.call(CreateAclsRequest(creations=[added, added]))).results
         gone = (await client.call(DeleteAclsRequest(filters=[meant, meant]))).filter_results
         told = await client.call(shown)
@@ -402,7 +401,7 @@ async def test_a_rule_for_a_host_where_no_client_can_be(
     async with strict() as broker, connection(broker, encoding) as client:
         only(broker, rule((Op.ALTER, CLUSTER)), rule((Op.DESCRIBE, CLUSTER)))
         stored = rule((Op.READ, TOPIC), "t", host="by-an-earlier-version")
-        broker.security.acls.add([stored])
+        add(broker, stored)
         made = await client.call(CreateAclsRequest(creations=asked))
         codes = [result.error_code for result in made.results]
         assert codes == [InvalidRequest.code] * 4 + [0] * 3
@@ -410,5 +409,5 @@ async def test_a_rule_for_a_host_where_no_client_can_be(
             assert repr(host) in str(result.error_message)
             assert "no IP address" in str(result.error_message)
         assert {acl.host for acl in broker.security.acls.table.acls} == {*hosts[4:], stored.host}
-        again = Acls(SystemFiles(), tmp_path / "data")
-        assert stored in again.table.acls
+    async with strict() as broker:
+        assert stored in broker.security.acls.table

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from collections.abc import Callable, Sequence
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from horolog.server.security.acl_filters import Filter, Filters
 from horolog.server.security.acl_store import Acls, problem_of
 from horolog.server.security.acls import Acl, AclTable, Reason, Resource, covers
 from horolog.server.security.authorizer import Authorizer
-from horolog.server.security.documents import FILE_MODE
+from horolog.server.security.documents import FILE_MODE, AccessDocuments
 from horolog.storage.files import SystemFiles
 from horolog.tests.properties.examples import examples
 
@@ -198,8 +199,26 @@ def rule(name: str = "clicks", **changed: Any) -> Acl:
     return Acl(**{**values, **changed})
 
 
-def acls(path: Path) -> Acls:
-    return Acls(SystemFiles(FILE_MODE), path)
+class StoredAcls:
+    """Rules in the files of a data directory, and what is made of them."""
+
+    def __init__(self, path: Path) -> None:
+        self.documents = AccessDocuments(SystemFiles(FILE_MODE), path)
+        self.acls = Acls(self.documents.state.rules)
+
+    def add(self, rules: Sequence[Acl]) -> set[Acl]:
+        new = self.documents.change(lambda: self.acls.plan_adding(rules))
+        self.acls.use(self.documents.state.rules)
+        return new
+
+    def remove(self, doomed: Callable[[Acl], bool]) -> list[Acl]:
+        gone = self.documents.change(lambda: self.acls.plan_removing(doomed))
+        self.acls.use(self.documents.state.rules)
+        return gone
+
+
+def acls(path: Path) -> StoredAcls:
+    return StoredAcls(path)
 
 
 @examples(150)
@@ -218,8 +237,8 @@ def test_what_is_stored_is_what_holds(
             gone = store.remove(lambda acl, changed=changed: acl in changed)  # type: ignore[misc]
             assert gone == [acl for acl in expected if acl in changed]
             expected = {acl: None for acl in expected if acl not in changed}
-        assert list(store.table.acls) == list(expected)
-        assert list(acls(path).table.acls) == list(expected)
+        assert list(store.acls.table.acls) == list(expected)
+        assert list(acls(path).acls.table.acls) == list(expected)
 
 
 def test_the_file_is_for_the_broker_alone(tmp_path: Path) -> None:
@@ -284,14 +303,14 @@ def test_there_are_not_endlessly_many(tmp_path: Path, monkeypatch: pytest.Monkey
     store = acls(tmp_path)
     with pytest.raises(InvalidRequest, match="there would be 3 rules; allowed are 2"):
         store.add([rule(name) for name in "abc"])
-    assert store.table.acls == ()
+    assert store.acls.table.acls == ()
 
 
 def test_a_rule_that_is_gone_counts_for_no_further_question(tmp_path: Path) -> None:
     """What is kept of decisions belongs to the rules by which they were made."""
     store = acls(tmp_path)
     asked = (Operation.READ, ResourceType.TOPIC, "clicks")
-    authorizer = Authorizer(store, lambda *_: None)
+    authorizer = Authorizer(store.acls, lambda *_: None)
     assert not authorizer.rights("User:alice", "::1").may(*asked)
     for _ in range(3):
         store.add([rule()])
@@ -311,7 +330,7 @@ def test_what_is_kept_of_decisions_is_bounded(
         monkeypatch.setattr(f"horolog.server.security.authorizer.{name}", 4)
     store = acls(tmp_path)
     store.add([rule("t", pattern_type=PatternType.PREFIXED, principal="User:*")])
-    authorizer = Authorizer(store, lambda *_: None)
+    authorizer = Authorizer(store.acls, lambda *_: None)
     for number in range(50):
         rights = authorizer.rights(f"User:{number}", "::1")
         for topic in range(20):

@@ -178,7 +178,6 @@ CREATE_ACLS: Final = Api(
     doc="Add access rules; they are durable, and hold for the next request. One that there is "
     "already stays.",
     rights=ALTERS_CLUSTER,
-    served_by=ServedBy.ANY_BROKER,
 )
 
 DELETE_ACLS: Final = Api(
@@ -190,5 +189,4 @@ DELETE_ACLS: Final = Api(
     response=DeleteAclsResponse,
     doc="Take access rules away; what they allowed is refused from the next request on.",
     rights=ALTERS_CLUSTER,
-    served_by=ServedBy.ANY_BROKER,
 )

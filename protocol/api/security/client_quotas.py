@@ -138,5 +138,4 @@ ALTER_CLIENT_QUOTAS: Final = Api(
     doc="Set quotas and take them away; they are durable, and hold from the next request on. "
     "Version 1 is Kafka's compact encoding of the same.",
     rights=(whole(Operation.ALTER_CONFIGS, ResourceType.CLUSTER),),
-    served_by=ServedBy.ANY_BROKER,
 )

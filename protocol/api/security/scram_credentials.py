@@ -120,5 +120,4 @@ ALTER_USER_SCRAM_CREDENTIALS: Final = Api(
     response=AlterUserScramCredentialsResponse,
     doc="Add users, change their passwords, remove them. The change holds for the next login.",
     rights=ALTERS_CLUSTER,
-    served_by=ServedBy.ANY_BROKER,
 )

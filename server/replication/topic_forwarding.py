@@ -27,7 +27,7 @@ from ...protocol.errors import (
 from ...storage.names import check_topic_name
 from ..handlers.base import Call, Services
 from ..requests import PendingAnswer
-from .leader_connection import LetsIn
+from .leader_connection import AcceptsFollower
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -44,7 +44,7 @@ HERE_WITHIN_S: Final = 2.0
 again."""
 
 
-class AskedTopics:
+class ForwardedTopicCreation:
     """Asks the leader for topics: all that are wanted at one time together, and one time after the
     other, so that no number of clients takes more than one connection."""
 
@@ -129,8 +129,8 @@ class AskedTopics:
         address = cluster.fetcher.address
         if cluster.node.follower is None or not address or cluster.standing.leader_is_silent:
             raise LeaderNotAvailable("no leader is known that answers")
-        lets_in = LetsIn(cluster.settings.cluster_credentials, cluster.settings.cluster_ca)
-        connection = await lets_in.connect(address, ASK_WITHIN_MS)
+        accepts = AcceptsFollower(cluster.settings.cluster_credentials, cluster.settings.cluster_ca)
+        connection = await accepts.connect(address, ASK_WITHIN_MS)
         request = ReplicateRequest(says=Says.MAKE, connection=0, topics=list(topics))
         try:
             response: ReplicateResponse = await connection.submit(REPLICATE, request)

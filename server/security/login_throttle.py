@@ -13,7 +13,7 @@ MAX_ADDRESSES: Final = 10_000
 """Those whose failures are remembered; beyond, the oldest are forgotten."""
 
 
-class Slowing:
+class LoginThrottle:
     """Counts failed logins by address."""
 
     def __init__(self, time: Callable[[], float]) -> None:

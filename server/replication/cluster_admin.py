@@ -25,7 +25,7 @@ LEADS_WITHIN_S: Final = 10.0
 """So long a person waits until the broker leads that is to."""
 
 
-class People:
+class ClusterAdmin:
     """Answers `describe-replicas` and `promote`."""
 
     def __init__(self, cluster: "Cluster") -> None:

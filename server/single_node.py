@@ -1,4 +1,4 @@
-"""A broker that is one of several, and the only one: what it has is what all in sync have."""
+"""A single-node cluster: every write is committed as soon as it is local."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -8,8 +8,8 @@ from ..storage.log.log import Log
 from ..storage.replica.replica import Replica
 
 
-class Alone:
-    """The leadership of who is alone."""
+class SingleNode:
+    """The `Leadership` of a broker without others: it always leads, and is always in sync."""
 
     def check_topics(self) -> None:
         pass
@@ -31,8 +31,8 @@ class Alone:
 
 
 def lead_alone(directory: LogDirectory) -> None:
-    """Open the metadata log and lead it and all others, in an epoch above all that this directory
-    knows; everything in it is applied. Raises `OSError`, `StorageError`.
+    """Open the metadata log and lead it and every other log, in an epoch above all that this
+    directory has seen. All records are applied when this returns. Raises `OSError`, `StorageError`.
     """
     metadata = directory.open_metadata()
     log = metadata.log

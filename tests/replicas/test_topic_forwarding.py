@@ -16,8 +16,8 @@ from horolog.protocol.api.kafka import frames as kafka_frames
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.cluster_errors import NotLeader
 from horolog.protocol.errors import InvalidRequest
-from horolog.server.replication import asked_topics
-from horolog.server.replication.leader_connection import LetsIn
+from horolog.server.replication import topic_forwarding
+from horolog.server.replication.leader_connection import AcceptsFollower
 from horolog.testing.broker import running_broker
 from horolog.testing.wire import wire
 
@@ -116,17 +116,17 @@ async def test_many_clients_take_one_connection(
     """What is asked for while the leader is asked goes together, next."""
     asked: list[set[str]] = []
     go_on = asyncio.Event()
-    connect = LetsIn.connect
+    connect = AcceptsFollower.connect
 
-    async def counted(self: LetsIn, address: str, timeout_ms: int) -> Any:
-        asked.append(set(follower.cluster.asked_topics._under_way))
+    async def counted(self: AcceptsFollower, address: str, timeout_ms: int) -> Any:
+        asked.append(set(follower.cluster.forwarded_creation._under_way))
         await go_on.wait()
         return await connect(self, address, timeout_ms)
 
     async with members(place, kafka_listen=KAFKA) as all_, AsyncExitStack() as stack:
         await all_.start()
         follower = all_[2]
-        monkeypatch.setattr(LetsIn, "connect", counted)
+        monkeypatch.setattr(AcceptsFollower, "connect", counted)
         names = [f"t{number % 5}" for number in range(20)]
         clients = [
             await stack.enter_async_context(wire(kafka_address(follower), kafka_frames))
@@ -136,7 +136,7 @@ async def test_many_clients_take_one_connection(
             asyncio.create_task(client.call(about(name), 4))
             for client, name in zip(clients, names, strict=True)
         ]
-        waiting = follower.cluster.asked_topics
+        waiting = follower.cluster.forwarded_creation
         await eventually(lambda: len({*waiting._under_way, *waiting._wanted}) == 5)
         go_on.set()
         answers = await asyncio.gather(*calls)
@@ -149,7 +149,7 @@ async def test_many_clients_take_one_connection(
 async def test_more_topics_than_are_asked_for_at_once(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asked_topics, "ASKED_AT_ONCE", 3)
+    monkeypatch.setattr(topic_forwarding, "ASKED_AT_ONCE", 3)
     names = [f"t{number}" for number in range(8)]
     async with members(place, kafka_listen=KAFKA) as all_:
         await all_.start()
@@ -161,7 +161,7 @@ async def test_a_topic_that_is_late_here_is_asked_for_again(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The leader has it, and the follower does not: Kafka's clients know LEADER_NOT_AVAILABLE."""
-    monkeypatch.setattr(asked_topics, "HERE_WITHIN_S", 0.05)
+    monkeypatch.setattr(topic_forwarding, "HERE_WITHIN_S", 0.05)
     async with members(place, kafka_listen=KAFKA) as all_:
         await all_.start()
         follower = all_[2]

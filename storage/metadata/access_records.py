@@ -1,0 +1,251 @@
+"""Records of the metadata log about users, access rules and quotas.
+
+    kind           what follows                                       says
+    "decoy key"    key                                                see `DecoyKeySet`
+    "credentials"  [[user, mechanism, salt, iterations, stored key,   passwords were given,
+                     server key], [user, mechanism], ...]             or taken away
+    "rules"        [[principal, host, operation, permission,          access rules were added
+                     resource type, pattern type, resource name], ...]
+    "rules gone"   the same                                           access rules were removed
+    "quotas"       [[user, client id, {quota: value}], ...]           all quotas of these entities
+
+Salts and keys are bytes, the parts of a rule are texts, and a name of a quota's entity may be nil.
+All have version 3.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+from typing import Any, Final, NamedTuple
+
+from ...protocol.api.security.acl_terms import Operation, PatternType, Permission, ResourceType
+from ...protocol.api.security.quota_terms import Quota
+from ...protocol.limits import (
+    MAX_ACL_TEXT_BYTES,
+    MAX_QUOTA_NAME_BYTES,
+    MAX_SALT_BYTES,
+    MAX_SCRAM_ITERATIONS,
+    MIN_SCRAM_ITERATIONS,
+)
+from ...protocol.sasl.mechanisms import SCRAM_MECHANISMS
+
+ACCESS_VERSION: Final = 3
+
+DECOY_KEY: Final = "decoy key"
+CREDENTIALS: Final = "credentials"
+RULES: Final = "rules"
+RULES_GONE: Final = "rules gone"
+QUOTAS: Final = "quotas"
+
+MAX_USER_NAME_BYTES: Final = 255
+DECOY_KEY_BYTES: Final = 32
+
+
+class MalformedRecord(ValueError):
+    """A record breaks the format, or is of a later version; the text says how."""
+
+
+class StoredCredential(NamedTuple):
+    """What is kept of a password for SCRAM. It is no way to log in."""
+
+    salt: bytes
+    iterations: int
+    stored_key: bytes
+    server_key: bytes
+
+    def __repr__(self) -> str:
+        return f"StoredCredential(iterations={self.iterations})"
+
+
+class DecoyKeySet(NamedTuple):
+    """The key that credentials of names without a user are made of. The first one stays: the salt
+    that a client is shown for such a name is the same on every broker, as a user's is."""
+
+    key: bytes
+
+    def __repr__(self) -> str:
+        return "DecoyKeySet()"
+
+
+class CredentialsAltered(NamedTuple):
+    """Users got passwords, or lost them."""
+
+    changes: Sequence[tuple[str, str, StoredCredential | None]]
+    """User, mechanism, and the credential; `None` takes it away."""
+
+
+class StoredRule(NamedTuple):
+    """An access rule as texts; those of Kafka's terms are the names of the enumerations."""
+
+    principal: str
+    host: str
+    operation: str
+    permission: str
+    resource_type: str
+    pattern_type: str
+    resource_name: str
+
+
+class RulesAdded(NamedTuple):
+    """Access rules were added."""
+
+    rules: Sequence[StoredRule]
+
+
+class RulesRemoved(NamedTuple):
+    """Access rules were removed."""
+
+    rules: Sequence[StoredRule]
+
+
+QuotaEntity = tuple[str | None, str | None]
+"""User and client id: `None` for what is not looked at, empty for the default."""
+
+
+class QuotasAltered(NamedTuple):
+    """Entities have these quotas, and no others."""
+
+    changes: Sequence[tuple[QuotaEntity, Mapping[str, float]]]
+
+
+AccessRecord = DecoyKeySet | CredentialsAltered | RulesAdded | RulesRemoved | QuotasAltered
+
+
+HIDDEN: Final = b"(salts and keys of users, which are not shown)"
+"""What `horolog dump` shows in the place of a record."""
+
+_SECRETS: Final = tuple(
+    bytes([len(kind) | 0xA0]) + kind.encode() for kind in (CREDENTIALS, DECOY_KEY)
+)
+"""How msgpack writes the kinds of records with something that is not to be shown."""
+
+
+def shown_value(value: bytes | None) -> bytes | None:
+    """The value of a message as a person may see it: not salts and keys, whole or damaged."""
+    hidden = value is not None and any(each in value[:1024] for each in _SECRETS)
+    return HIDDEN if hidden else value
+
+
+def access_fields(record: AccessRecord) -> list[Any]:
+    """Kind and content of a record."""
+    match record:
+        case DecoyKeySet(key):
+            return [DECOY_KEY, key]
+        case CredentialsAltered(changes):
+            return [CREDENTIALS, [[user, name, *(found or ())] for user, name, found in changes]]
+        case RulesAdded(rules):
+            return [RULES, [list(rule) for rule in rules]]
+        case RulesRemoved(rules):
+            return [RULES_GONE, [list(rule) for rule in rules]]
+        case QuotasAltered(changes):
+            return [QUOTAS, [[*entity, dict(sorted(values.items()))] for entity, values in changes]]
+
+
+def _decoy_key(key: Any) -> DecoyKeySet:
+    return DecoyKeySet(_bytes(key, DECOY_KEY_BYTES, DECOY_KEY_BYTES))
+
+
+def _credentials(changes: Any) -> CredentialsAltered:
+    return CredentialsAltered(tuple(map(_credential, _list(changes, "credentials"))))
+
+
+def _credential(fields: Any) -> tuple[str, str, StoredCredential | None]:
+    user, name, *found = _list(fields, "a credential", 2, 6)
+    mechanism = SCRAM_MECHANISMS.get(_text(name, "a mechanism", MAX_USER_NAME_BYTES))
+    if mechanism is None:
+        raise MalformedRecord(f"the mechanism {name[:40]!r} is unknown")
+    user = _text(user, "a user", MAX_USER_NAME_BYTES)
+    if not found:
+        return user, mechanism.name, None
+    salt, iterations, stored_key, server_key = found
+    if type(iterations) is not int or not (
+        MIN_SCRAM_ITERATIONS <= iterations <= MAX_SCRAM_ITERATIONS
+    ):
+        raise MalformedRecord(
+            f"a credential has {str(iterations)[:40]} iterations; allowed are "
+            f"{MIN_SCRAM_ITERATIONS} to {MAX_SCRAM_ITERATIONS}"
+        )
+    size = mechanism.hash_bytes
+    keys = _bytes(stored_key, size, size), _bytes(server_key, size, size)
+    return (
+        user,
+        mechanism.name,
+        StoredCredential(_bytes(salt, 1, MAX_SALT_BYTES), iterations, *keys),
+    )
+
+
+def _rules_added(rules: Any) -> RulesAdded:
+    return RulesAdded(tuple(map(_rule, _list(rules, "rules"))))
+
+
+def _rules_removed(rules: Any) -> RulesRemoved:
+    return RulesRemoved(tuple(map(_rule, _list(rules, "rules"))))
+
+
+_TERMS: Final = (
+    (2, Operation, "operation"),
+    (3, Permission, "permission"),
+    (4, ResourceType, "resource type"),
+    (5, PatternType, "pattern type"),
+)
+"""Which parts of a rule are Kafka's terms."""
+
+
+def _rule(fields: Any) -> StoredRule:
+    parts = _list(fields, "a rule", len(StoredRule._fields))
+    rule = StoredRule(*(_text(part, "a part of a rule", MAX_ACL_TEXT_BYTES) for part in parts))
+    for number, terms, what in _TERMS:
+        if rule[number] not in terms.__members__:
+            raise MalformedRecord(f"the {what} of a rule is {rule[number][:40]!r}")
+    return rule
+
+
+def _quotas(changes: Any) -> QuotasAltered:
+    return QuotasAltered(tuple(map(_quota, _list(changes, "quotas"))))
+
+
+def _quota(fields: Any) -> tuple[QuotaEntity, dict[str, float]]:
+    user, client_id, values = _list(fields, "a quota", 3)
+    entity = _entity_name(user), _entity_name(client_id)
+    if entity == (None, None):
+        raise MalformedRecord("a quota is of no user and of no client")
+    if not isinstance(values, dict):
+        raise MalformedRecord("the values of a quota are not numbers by name")
+    for name, value in values.items():
+        if name not in _QUOTAS or type(value) is not float or not isfinite(value) or value <= 0:
+            raise MalformedRecord(f"the quota {str(name)[:40]!r} is {str(value)[:40]}")
+    return entity, values
+
+
+_QUOTAS: Final = frozenset(each.value for each in Quota)
+
+
+def _entity_name(name: Any) -> str | None:
+    return None if name is None else _text(name, "an entity", MAX_QUOTA_NAME_BYTES, least=0)
+
+
+def _list(found: Any, what: str, *sizes: int) -> list[Any]:
+    if not isinstance(found, list) or (sizes and len(found) not in sizes):
+        expected = f" of {' or '.join(map(str, sizes))}" if sizes else ""
+        raise MalformedRecord(f"{what}: not a list{expected}")
+    return found
+
+
+def _text(found: Any, what: str, most: int, *, least: int = 1) -> str:
+    if not isinstance(found, str) or not least <= len(found.encode("utf-8", "replace")) <= most:
+        raise MalformedRecord(f"{what} is not a text of {least} to {most} bytes")
+    return found
+
+
+def _bytes(found: Any, least: int, most: int) -> bytes:
+    if not isinstance(found, bytes) or not least <= len(found) <= most:
+        raise MalformedRecord(f"a salt or a key is not {least} to {most} bytes")
+    return found
+
+
+ACCESS_DECODERS: Final[Mapping[str, Callable[..., AccessRecord]]] = {
+    DECOY_KEY: _decoy_key,
+    CREDENTIALS: _credentials,
+    RULES: _rules_added,
+    RULES_GONE: _rules_removed,
+    QUOTAS: _quotas,
+}
