@@ -25,7 +25,7 @@ from .fetching import fetch_all
 from .figure import median_ratio, times_in_turns
 from .kafka_sides import Side, Sides, both, bounded, check_answer, found_offset
 from .librdkafka import consumed, produced
-from .raw_client import Refused
+from .raw_client import RefusedRequest
 from .results import check_known
 
 RESULTS: Final = Path("build") / "bench-kafka.json"
@@ -51,7 +51,7 @@ _ONE_EACH: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedSides:
     """A figure of all sides. Rates are better when larger, seconds and bytes when smaller."""
 
     name: str
@@ -76,16 +76,16 @@ def in_turns(sides: Sequence[Side], work: Callable[[Side], float], rounds: int =
     return found
 
 
-def in_turns_of_one(name: str, works: Sequence[Callable[[], object]]) -> Compared:
+def in_turns_of_one(name: str, works: Sequence[Callable[[], object]]) -> ComparedSides:
     """Seconds of one request of Kafka and of Horolog, each the median of some rounds."""
     rounds = [times_in_turns(works, rounds=_ONE_ROUNDS, each=_ONE_EACH) for _ in range(3)]
     kafka, horolog = ([one[n] for one in rounds] for n in range(2))
     return compared(name, "s", {"kafka": kafka, "written": horolog})
 
 
-def compared(name: str, unit: str, found: Rounds) -> Compared:
+def compared(name: str, unit: str, found: Rounds) -> ComparedSides:
     fsync = found.get("fsync")
-    return Compared(
+    return ComparedSides(
         name,
         unit,
         median(found["kafka"]),
@@ -113,7 +113,9 @@ def warm_up(side: Side) -> None:
         side.client.pipeline(end, 1, 16, _FETCHES_IN_FLIGHT)
 
 
-def produce_rate(sides: Sides, name: str, value_bytes: int, set_bytes: int) -> Iterator[Compared]:
+def produce_rate(
+    sides: Sides, name: str, value_bytes: int, set_bytes: int
+) -> Iterator[ComparedSides]:
     """Messages a second, and processor time of the broker for a million of them."""
     data, count = batch(value_bytes, set_bytes)
     topics = {side.name: side.topic(name, **bounded()) for side in sides.all}
@@ -148,7 +150,7 @@ def produce_rate(sides: Sides, name: str, value_bytes: int, set_bytes: int) -> I
     yield compared(f"{name}_cpu", "s per million", used)
 
 
-def produce_one(sides: Sides) -> Iterator[Compared]:
+def produce_one(sides: Sides) -> Iterator[ComparedSides]:
     """Seconds of a request with one message of 100 bytes, one at a time."""
     data, _ = batch(100, 1)
     pair = (sides.kafka, sides.written)
@@ -160,7 +162,7 @@ def produce_one(sides: Sides) -> Iterator[Compared]:
         side.check_end(topics[side.name], 3 * _ONE_ROUNDS * _ONE_EACH)
 
 
-def produce_one_pipelined(sides: Sides) -> Iterator[Compared]:
+def produce_one_pipelined(sides: Sides) -> Iterator[ComparedSides]:
     """Requests a second of one message of 100 bytes each, 64 in flight."""
     data, _ = batch(100, 1)
     topics = {side.name: side.topic("one") for side in sides.all}
@@ -184,7 +186,7 @@ def produce_one_pipelined(sides: Sides) -> Iterator[Compared]:
 
 def fetch_rate(
     sides: Sides, name: str, fetch_bytes: int, in_flight: int = _FETCHES_IN_FLIGHT
-) -> Iterator[Compared]:
+) -> Iterator[ComparedSides]:
     """Bytes a second of fetches of so many bytes from all over 64 MiB."""
     pair = (sides.kafka, sides.written)
     data, count = batch(100, 64 << 10)
@@ -202,7 +204,7 @@ def fetch_rate(
         for request in requests[side.name]:
             answer = result(check_answer(side.client.exchange(request), FETCH))
             if len(answer.records) < 0.9 * fetch_bytes:
-                raise Refused(f"a fetch of {fetch_bytes} bytes got {len(answer.records)}")
+                raise RefusedRequest(f"a fetch of {fetch_bytes} bytes got {len(answer.records)}")
 
     def work(side: Side) -> float:
         began, done = time.perf_counter(), 0
@@ -214,7 +216,7 @@ def fetch_rate(
     yield compared(name, "bytes/s", in_turns(pair, work))
 
 
-def find_time(sides: Sides) -> Iterator[Compared]:
+def find_time(sides: Sides) -> Iterator[ComparedSides]:
     """Seconds of one "first offset at T", in logs of some numbers of segments."""
     pair = (sides.kafka, sides.written)
     for segments in _SEGMENTS:
@@ -239,12 +241,12 @@ def _lookups(side: Side, segments: int) -> Callable[[], object]:
     for target, request in zip(targets, requests, strict=True):
         offset = found_offset(side.client.exchange(request))
         if offset != target:
-            raise Refused(f"{side.name} found offset {offset}, not {target}")
+            raise RefusedRequest(f"{side.name} found offset {offset}, not {target}")
     turn = cycle(requests)
     return lambda: side.client.exchange(next(turn))
 
 
-def client_rates(sides: Sides, name: str, value_bytes: int, count: int) -> Iterator[Compared]:
+def client_rates(sides: Sides, name: str, value_bytes: int, count: int) -> Iterator[ComparedSides]:
     """confluent-kafka: messages a second, and processor time of the broker for a million."""
     topics = {side.name: side.topic(f"client-{name}", retention_ms=-1) for side in sides.all}
     sent = dict.fromkeys(topics, 0)
@@ -273,19 +275,19 @@ def client_rates(sides: Sides, name: str, value_bytes: int, count: int) -> Itera
     yield compared(f"client_consume_{name}_cpu", "s per million", read)
 
 
-def start(sides: Sides) -> Iterator[Compared]:
+def start(sides: Sides) -> Iterator[ComparedSides]:
     """Seconds from the start of the process until it takes connections, each alone."""
     ours, theirs = sides.horolog_start_seconds, sides.kafka_start_seconds
-    yield Compared("start", "s", theirs, ours, ours / theirs)
+    yield ComparedSides("start", "s", theirs, ours, ours / theirs)
 
 
-def memory(sides: Sides) -> Iterator[Compared]:
+def memory(sides: Sides) -> Iterator[ComparedSides]:
     """Resident memory after all that was measured before."""
     ours, theirs = sides.written.resident_bytes(), sides.kafka.resident_bytes()
-    yield Compared("memory_after", "bytes", theirs, ours, ours / theirs)
+    yield ComparedSides("memory_after", "bytes", theirs, ours, ours / theirs)
 
 
-MEASUREMENTS: Final[dict[str, Callable[[Sides], Iterator[Compared]]]] = {
+MEASUREMENTS: Final[dict[str, Callable[[Sides], Iterator[ComparedSides]]]] = {
     "start": start,
     "produce_100B_16KiB": lambda s: produce_rate(s, "produce_100B_16KiB", 100, 16 << 10),
     "produce_100B_64KiB": lambda s: produce_rate(s, "produce_100B_64KiB", 100, 64 << 10),
@@ -310,7 +312,7 @@ MEASUREMENTS: Final[dict[str, Callable[[Sides], Iterator[Compared]]]] = {
 def main(names: list[str]) -> int:
     if not check_known(names, MEASUREMENTS):
         return 2
-    figures: list[Compared] = []
+    figures: list[ComparedSides] = []
     print(f"{'':<26} {'Kafka':>12} {'Horolog':>12} {'ratio':>7} {'fsync':>12}")
     try:
         with both() as sides:
@@ -328,7 +330,7 @@ def main(names: list[str]) -> int:
     return 0
 
 
-def _row(figure: Compared) -> str:
+def _row(figure: ComparedSides) -> str:
     fsync = "" if figure.fsync is None else f"{figure.fsync:>12,.5g}"
     return (
         f"{figure.name:<26} {figure.kafka:>12,.5g} {figure.horolog:>12,.5g} "

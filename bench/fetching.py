@@ -9,7 +9,7 @@ from ..protocol.api.log.fetch import FETCH
 from ..testing.requests import create_topic, fetch, produce, result
 from .brokers import MIB, broker, sets
 from .figure import Figure, rates
-from .raw_client import RawClient, Refused, check_end, decoded, encoded
+from .raw_client import RawClient, RefusedRequest, check_end, decoded, encoded
 
 LOG_BYTES: Final = 128 * MIB
 PLACES: Final = 64
@@ -49,7 +49,7 @@ def filled(client: RawClient, fetch_bytes: int, log_bytes: int) -> list[bytes]:
     for request in requests:
         answer = result(decoded(FETCH, FETCH.last_version(native=True), client.exchange(request)))
         if len(answer.records) != fetch_bytes:
-            raise Refused(f"a fetch of {fetch_bytes} bytes got {len(answer.records)}")
+            raise RefusedRequest(f"a fetch of {fetch_bytes} bytes got {len(answer.records)}")
     return requests
 
 

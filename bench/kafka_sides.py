@@ -20,7 +20,7 @@ from ..testing.program import WITH_HTTP, ServerProcess, serving
 from ..testing.requests import create_topic, list_offsets, produce, result, results
 from .apache_kafka import MEASURED_JVM, KafkaBroker, apache_kafka
 from .brokers import RETENTION_LIMIT, kernel_choice, process_bytes, process_seconds
-from .raw_client import RawClient, Refused, encoded
+from .raw_client import RawClient, RefusedRequest, encoded
 
 KAFKA: Final = "kafka"
 WRITTEN: Final = "written"
@@ -60,7 +60,7 @@ class Side:
             settings["acks_all_durability"] = self.name
         response = self.client.call(create_topic(name, 1, **settings))
         if response.topics[0].error_code:
-            raise Refused(f"{name} was not made: error {response.topics[0].error_code}")
+            raise RefusedRequest(f"{name} was not made: error {response.topics[0].error_code}")
         self.wait_for(name)
         return name
 
@@ -71,7 +71,7 @@ class Side:
             try:
                 self.end(topic)
                 return
-            except Refused:
+            except RefusedRequest:
                 if time.monotonic() > ended:
                     raise
 
@@ -87,10 +87,12 @@ class Side:
         return int(answer.offset)
 
     def check_end(self, topic: str, messages: int) -> None:
-        """Raise `Refused` unless the topic has exactly so many messages."""
+        """Raise `RefusedRequest` unless the topic has exactly so many messages."""
         end = self.end(topic)
         if end != messages:
-            raise Refused(f"{topic} ends at offset {end}, although {messages} messages were sent")
+            raise RefusedRequest(
+                f"{topic} ends at offset {end}, although {messages} messages were sent"
+            )
 
 
 def bounded() -> dict[str, Any]:
@@ -100,12 +102,12 @@ def bounded() -> dict[str, Any]:
 
 
 def check_answer(frame: memoryview, api: Any = PRODUCE) -> Any:
-    """Decode an answer; raises `Refused` for an error."""
+    """Decode an answer; raises `RefusedRequest` for an error."""
     _, body = kafka.open_response(frame)
     response = kafka.decode_response(api.response, api.last_version(native=False), body)
     for answer in results(response):
         if answer.error_code:
-            raise Refused(f"{api.name}: error {answer.error_code}")
+            raise RefusedRequest(f"{api.name}: error {answer.error_code}")
     return response
 
 

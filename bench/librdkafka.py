@@ -5,7 +5,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from .raw_client import Refused
+from .raw_client import RefusedRequest
 
 _AT_ONCE: Final = 1_000
 _WAIT_SECONDS: Final = 60
@@ -29,7 +29,7 @@ def produced(address: str, topic: str, value_bytes: int, count: int) -> float:
         if number % _AT_ONCE == 0:
             producer.poll(0)
     if producer.flush(_WAIT_SECONDS):
-        raise Refused(f"{topic}: not everything was acknowledged")
+        raise RefusedRequest(f"{topic}: not everything was acknowledged")
     return time.perf_counter() - began
 
 
@@ -54,15 +54,15 @@ def consumed(address: str, topic: str, value_bytes: int, count: int) -> float:
         some = consumer.consume(_AT_ONCE, _WAIT_SECONDS)
         began = began or time.perf_counter()
         if not some:
-            raise Refused(f"{topic}: {read} of {count} messages came")
+            raise RefusedRequest(f"{topic}: {read} of {count} messages came")
         for message in some:
             value = message.value()
             if value is None:
-                raise Refused(f"{topic}: {message.error()}")
+                raise RefusedRequest(f"{topic}: {message.error()}")
             size_bytes += len(value)
         read += len(some)
     seconds = time.perf_counter() - began
     consumer.close()
     if size_bytes != count * value_bytes:
-        raise Refused(f"{topic}: {size_bytes} bytes came")
+        raise RefusedRequest(f"{topic}: {size_bytes} bytes came")
     return seconds

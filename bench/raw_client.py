@@ -29,7 +29,7 @@ only the correlation id."""
 _LATEST = -1
 
 
-class Refused(RuntimeError):
+class RefusedRequest(RuntimeError):
     """The broker answered with an error: the figure would be worth nothing."""
 
 
@@ -59,7 +59,7 @@ class RawClient:
         return self._socket.fileno()
 
     def call(self, request: object, version: int | None = None) -> Any:
-        """Send a request and decode its answer; raises `Refused` for an error answer."""
+        """Send a request and decode its answer; raises `RefusedRequest` for an error answer."""
         api = api_of(request)
         version = newest(api, self._encoding) if version is None else version
         frame = self.exchange(encoded(request, version, self._encoding))
@@ -103,7 +103,7 @@ class RawClient:
             if behind > end:
                 break
             if not buffer.startswith(good_head, content):
-                raise Refused(bytes(self._view[content : min(behind, content + 200)]))
+                raise RefusedRequest(bytes(self._view[content : min(behind, content + 200)]))
             begin = behind
             count += 1
         self._begin = begin
@@ -118,7 +118,7 @@ class RawClient:
         begin = self._begin + _LENGTH_BYTES
         self._begin = begin + length
         if not self._buffer.startswith(self._good_head, begin):
-            raise Refused(bytes(self._view[begin : min(self._begin, begin + 200)]))
+            raise RefusedRequest(bytes(self._view[begin : min(self._begin, begin + 200)]))
         return self._view[begin : self._begin]
 
     def _receive(self, wanted: int) -> None:
@@ -141,7 +141,7 @@ class RawClient:
             end = min(self._end + max(missing, _RECEIVE_BYTES), len(self._buffer))
             received = self._socket.recv_into(self._view[self._end : end])
             if not received:
-                raise Refused("the broker closed the connection")
+                raise RefusedRequest("the broker closed the connection")
             self._end += received
             missing -= received
 
@@ -164,20 +164,24 @@ def encoded(request: object, version: int | None = None, encoding: Encoding = na
 
 
 def decoded(api: Api, version: int, frame: memoryview | bytes, encoding: Encoding = native) -> Any:
-    """An answer's body; raises `Refused` for an error, one of a partition included."""
+    """An answer's body; raises `RefusedRequest` for an error, one of a partition included."""
     head, body = encoding.open_response(frame)
     if head.error_code:
-        raise Refused(f"{api.name}: error {head.error_code}")
+        raise RefusedRequest(f"{api.name}: error {head.error_code}")
     response = encoding.decode_response(api.response, version, body)
     if api.name in ("produce", "fetch", "list-offsets"):
         for answer in results(response):
             if answer.error_code:
-                raise Refused(f"{api.name}: error {answer.error_code}: {answer.error_message}")
+                raise RefusedRequest(
+                    f"{api.name}: error {answer.error_code}: {answer.error_message}"
+                )
     return response
 
 
 def check_end(client: RawClient, topic: str, messages: int) -> None:
-    """Raise `Refused` unless a topic's only partition has had exactly so many messages."""
+    """Raise `RefusedRequest` unless a topic's only partition has had exactly so many messages."""
     end = result(client.call(list_offsets(topic, (0, _LATEST)))).offset
     if end != messages:
-        raise Refused(f"{topic} ends at offset {end}, although {messages} messages were sent")
+        raise RefusedRequest(
+            f"{topic} ends at offset {end}, although {messages} messages were sent"
+        )

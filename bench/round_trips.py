@@ -11,7 +11,7 @@ from ..protocol.records.messages.sets import NewRecord, build_set
 from ..testing.requests import create_topic, list_offsets, produce, result
 from .brokers import broker, echo_request, processor_seconds, sets, wait_until_idle
 from .figure import Figure, rates, times_in_turns
-from .raw_client import RawClient, Refused, check_end, decoded, encoded
+from .raw_client import RawClient, RefusedRequest, check_end, decoded, encoded
 
 _ROUNDS: Final = 20
 _EACH: Final = 100
@@ -113,4 +113,4 @@ def _check_found(answers: list[tuple[int, bytes]]) -> None:
     for target, frame in answers:
         found = result(decoded(LIST_OFFSETS, LIST_OFFSETS.last_version(native=True), frame))
         if found.offset != target:
-            raise Refused(f"found offset {found.offset}, not {target}")
+            raise RefusedRequest(f"found offset {found.offset}, not {target}")

@@ -23,7 +23,7 @@ from ..pipeline.spark_session import session
 from ..protocol.api.log.list_offsets import LATEST
 from .brokers import RETENTION_LIMIT, broker
 from .figure import Figure, median_ratio
-from .raw_client import Refused
+from .raw_client import RefusedRequest
 from .results import measure
 from .spark_latency import stream_latency
 from .spark_prebuilt import NAME as PREBUILT_SOURCE
@@ -159,11 +159,11 @@ def _drop(read: DataFrame, rows: int) -> int:
 
 
 def _check_same(ours: DataFrame, theirs: DataFrame) -> None:
-    """Raise `Refused` unless both have all rows, the same ones."""
+    """Raise `RefusedRequest` unless both have all rows, the same ones."""
     hashes = f"sum(CAST(xxhash64({', '.join(ours.columns)}) AS decimal(38)))"
     found = [some.selectExpr("count(*)", hashes).head() for some in (ours, theirs)]
     if found[0] != found[1] or found[0] is None or found[0][0] != _PARTITIONS * _ROWS:
-        raise Refused(f"rows and hashes of the topic and of its Parquet files: {found}")
+        raise RefusedRequest(f"rows and hashes of the topic and of its Parquet files: {found}")
 
 
 def _fill(server: str) -> None:
@@ -192,7 +192,7 @@ class _Writing:
         few = bench.read("value binary, timestamp timestamp").limit(_WRITTEN)
         self._rows = few.repartition(2).cache()
         if self._rows.count() != _WRITTEN:
-            raise Refused(f"fewer than {_WRITTEN} rows to write")
+            raise RefusedRequest(f"fewer than {_WRITTEN} rows to write")
 
     def write(self) -> int:
         """All rows once."""
@@ -203,7 +203,9 @@ class _Writing:
             asked = [admin.list_offsets("written", each, [LATEST]) for each in range(_PARTITIONS)]
         ends = [found.offset or 0 for (found,) in asked]
         if sum(ends) != self._total:
-            raise Refused(f"written ends at {ends}, although {self._total} rows were written")
+            raise RefusedRequest(
+                f"written ends at {ends}, although {self._total} rows were written"
+            )
         return _WRITTEN
 
 

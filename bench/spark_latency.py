@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from .. import blocking
 from .figure import Figure, quantile
-from .raw_client import Refused
+from .raw_client import RefusedRequest
 
 _PARTITIONS: Final = 2
 _APART_S: Final = 0.01
@@ -61,7 +61,7 @@ def _send(server: str, query: StreamingQuery) -> tuple[int, int]:
             sent += 1
             time.sleep(max(began + sent * _APART_S - time.monotonic(), 0))
             if sent % _CHECKED == 0 and not query.isActive:
-                raise Refused(f"the stream ended: {query.exception()}")
+                raise RefusedRequest(f"the stream ended: {query.exception()}")
     return sent, counted_from_ms
 
 
@@ -79,5 +79,5 @@ def _latencies_ms(server: str, sent: int, counted_from_ms: int) -> list[int]:
                 times_ms = zip(batch.timestamps_ms, batch.append_times_ms, strict=True)
                 found += [end - begin for begin, end in times_ms if begin >= counted_from_ms]
     if read != sent:
-        raise Refused(f"{sent} messages were sent, and {read} came through the stream")
+        raise RefusedRequest(f"{sent} messages were sent, and {read} came through the stream")
     return found

@@ -28,10 +28,10 @@ class Prebuilt(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         tasks, rows = int(self.options["tasks"]), int(self.options["rows"])
-        return _Reader(schema.names, tasks, rows)
+        return _PrebuiltReader(schema.names, tasks, rows)
 
 
-class _Reader(DataSourceReader):
+class _PrebuiltReader(DataSourceReader):
     def __init__(self, names: list[str], tasks: int, rows: int) -> None:
         self._names = names
         self._tasks = tasks

@@ -13,7 +13,7 @@ from ..testing.program import WITH_HTTP, ServerProcess, serving
 from ..testing.requests import create_topic, produce
 from .brokers import broker, data_folder, kernel_choice, processor_seconds, resident_bytes
 from .figure import Figure
-from .raw_client import Refused, check_end, encoded
+from .raw_client import RefusedRequest, check_end, encoded
 
 _STARTS: Final = 5
 _PARTITIONS: Final = 3_500
@@ -43,7 +43,7 @@ def of_3500() -> Iterator[Figure]:
             metrics = urlopen(f"http://{server.http}/metrics").read().decode()
             found = len(re.findall(rf"^horolog_log_end_offset{{.*}} {_MINUTES}\b", metrics, re.M))
             if found < _PARTITIONS:
-                raise Refused(f"the metrics name {found} partitions as they should be")
+                raise RefusedRequest(f"the metrics name {found} partitions as they should be")
             yield Figure("rss_3500", used, "bytes")
 
 
@@ -89,4 +89,4 @@ def _stop(server: ServerProcess) -> None:
     """A clean stop, which may have a lot to sync, however long the disk takes."""
     server.process.terminate()
     if server.process.wait() != 0:
-        raise Refused(f"the stop was not clean: {server.log.read_text()}")
+        raise RefusedRequest(f"the stop was not clean: {server.log.read_text()}")

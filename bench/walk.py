@@ -51,7 +51,7 @@ from ..server.network.ports import Addresses
 from ..testing.broker import running_broker
 from ..testing.requests import create_topic, fetch, list_offsets, produce, result
 from .brokers import data_folder
-from .raw_client import RawClient, Refused, api_of, decoded, encoded, newest
+from .raw_client import RawClient, RefusedRequest, api_of, decoded, encoded, newest
 
 _BROKERS: Final = 3
 _REQUESTS: Final = 3
@@ -61,7 +61,7 @@ _ROOT: Final = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class RequestKind:
     """A kind of request."""
 
     encoding: Encoding
@@ -84,27 +84,27 @@ def _produced(
 
 
 KINDS: Final = {
-    "native-produce": Kind(native, _produced(build_set), lambda answer: answer.base_offset),
-    "native-fetch": Kind(
+    "native-produce": RequestKind(native, _produced(build_set), lambda answer: answer.base_offset),
+    "native-fetch": RequestKind(
         native,
         lambda first_ms, number: fetch(_TOPIC, (0, number)),
         lambda answer: int.from_bytes(answer.records[:8], "big"),
         reads=True,
     ),
-    "native-list-offsets": Kind(
+    "native-list-offsets": RequestKind(
         native,
         lambda first_ms, number: list_offsets(_TOPIC, (0, first_ms + number)),
         lambda answer: answer.offset,
         reads=True,
     ),
-    "kafka-produce": Kind(kafka, _produced(build_batch), lambda answer: answer.base_offset),
+    "kafka-produce": RequestKind(kafka, _produced(build_batch), lambda answer: answer.base_offset),
 }
 """Produce requests of one message of 100 bytes: a v1 set over the native port, a record batch over
 Kafka's; fetches from one message on; searches for the time of one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class FunctionWalk:
     """The functions that were entered, in order."""
 
     entered: Sequence[CodeType]
@@ -156,12 +156,12 @@ def _file(code: CodeType) -> str:
     return path.name
 
 
-def walk(kind: Kind, brokers: int = _BROKERS) -> Walk:
+def walk(kind: RequestKind, brokers: int = _BROKERS) -> FunctionWalk:
     """The walk of a request, from the broker on which it took the fewest calls."""
     return min((_walk(kind) for _ in range(brokers)), key=lambda found: len(found.entered))
 
 
-def _walk(kind: Kind) -> Walk:
+def _walk(kind: RequestKind) -> FunctionWalk:
     first_ms = int(time.time() * 1000)
     with _running() as broker:
         with closing(RawClient(broker.addresses.native)) as client:
@@ -181,12 +181,12 @@ def _walk(kind: Kind) -> Walk:
                 answer = bytes(client.exchange(frame))
         found = kind.offset(result(decoded(api, version, answer, kind.encoding)))
         if found != len(before):
-            raise Refused(f"the answer names offset {found}, not {len(before)}")
-        return Walk(entered)
+            raise RefusedRequest(f"the answer names offset {found}, not {len(before)}")
+        return FunctionWalk(entered)
 
 
 @dataclass(frozen=True, slots=True)
-class _Broker:
+class _ThreadBroker:
     """A broker in another thread."""
 
     addresses: Addresses
@@ -214,14 +214,14 @@ class _Broker:
 
 
 @contextmanager
-def _running() -> Iterator[_Broker]:
+def _running() -> Iterator[_ThreadBroker]:
     """A broker in another thread, on an empty directory."""
-    started: Future[_Broker] = Future()
+    started: Future[_ThreadBroker] = Future()
     stop = asyncio.Event()
 
     async def serve(path: Path) -> None:
         async with running_broker(path, kafka_listen="127.0.0.1:0") as broker:
-            started.set_result(_Broker(broker.addresses, asyncio.get_running_loop()))
+            started.set_result(_ThreadBroker(broker.addresses, asyncio.get_running_loop()))
             await stop.wait()
 
     def run(path: Path) -> None:

@@ -18,7 +18,7 @@ from .output import emit
 
 
 @value_class
-class Entry:
+class CommandEntry:
     """A command, or a group of them: what the help of the program says, and where it is."""
 
     name: str
@@ -38,53 +38,61 @@ class Entry:
 
 
 ENTRIES: Final = (
-    Entry("produce", ".produce", "produce", "Send standard input, a message a line."),
-    Entry(
+    CommandEntry("produce", ".produce", "produce", "Send standard input, a message a line."),
+    CommandEntry(
         "consume",
         ".consume",
         "consume",
         "Read the messages of a window of time, or of a range of offsets.",
     ),
-    Entry("histogram", ".histogram", "histogram", "Count messages by time."),
-    Entry("offsets", ".offsets", "offsets", "Say which offset it was at a time."),
-    Entry("lag", ".lag", "lag", "Say how far readers are behind."),
-    Entry("dump", ".stored", "dump", "Print what is in a stored file."),
-    Entry("verify", ".stored", "verify", "Check stored files."),
-    Entry("repair", ".repair", "repair", "Put damaged stored files right."),
-    Entry("doctor", ".doctor", "doctor", "Look for what is wrong, and say what to do about it."),
-    Entry("topic", ".topics", "topics", "Create, list, describe, change and delete topics."),
-    Entry("user", ".users", "users", "Add users, change their passwords, remove and list them."),
-    Entry("acl", ".acls", "acls", "Say who may do what, list that, and ask what follows from it."),
-    Entry(
+    CommandEntry("histogram", ".histogram", "histogram", "Count messages by time."),
+    CommandEntry("offsets", ".offsets", "offsets", "Say which offset it was at a time."),
+    CommandEntry("lag", ".lag", "lag", "Say how far readers are behind."),
+    CommandEntry("dump", ".stored", "dump", "Print what is in a stored file."),
+    CommandEntry("verify", ".stored", "verify", "Check stored files."),
+    CommandEntry("repair", ".repair", "repair", "Put damaged stored files right."),
+    CommandEntry(
+        "doctor", ".doctor", "doctor", "Look for what is wrong, and say what to do about it."
+    ),
+    CommandEntry("topic", ".topics", "topics", "Create, list, describe, change and delete topics."),
+    CommandEntry(
+        "user", ".users", "users", "Add users, change their passwords, remove and list them."
+    ),
+    CommandEntry(
+        "acl", ".acls", "acls", "Say who may do what, list that, and ask what follows from it."
+    ),
+    CommandEntry(
         "quota",
         ".security.quotas",
         "quotas",
         "Say how much users and clients may take, and list that.",
     ),
-    Entry(
+    CommandEntry(
         "cluster",
         ".cluster.commands",
         "cluster",
         "Show who leads and who follows, and let another broker lead.",
     ),
-    Entry(
+    CommandEntry(
         "explain",
         ".explain.commands",
         "explain",
         "Say why messages are still there, and how an offset was found.",
     ),
-    Entry(
+    CommandEntry(
         "profile",
         ".security.commands",
         "profile",
         "Servers and how to be let in there, under names.",
     ),
-    Entry("pipeline", ".pipeline.app", "pipeline", "Jobs between topics, files and clusters."),
+    CommandEntry(
+        "pipeline", ".pipeline.app", "pipeline", "Jobs between topics, files and clusters."
+    ),
 )
 """The commands that do not start a broker."""
 
 
-class Program(TyperGroup):
+class CommandLine(TyperGroup):
     """The whole command line. A command is read from its module when it is the one that runs: all
     together import most of what there is. Help and completion take the names and summaries."""
 
@@ -107,7 +115,7 @@ class Program(TyperGroup):
 
 
 app = typer.Typer(
-    cls=Program,
+    cls=CommandLine,
     help="Horolog, the log that knows what time it is.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -167,15 +175,15 @@ with_plain_usage(app)
 
 
 @cache
-def program() -> Program:
+def program() -> CommandLine:
     """The whole command line, ready to be called."""
-    return cast(Program, typer.main.get_command(app))
+    return cast(CommandLine, typer.main.get_command(app))
 
 
 @cache
-def whole_program() -> Program:
+def whole_program() -> CommandLine:
     """The same, with every command read."""
-    whole = cast(Program, typer.main.get_command(app))
+    whole = cast(CommandLine, typer.main.get_command(app))
     for entry in ENTRIES:
         whole.read(entry.name)
     return whole

@@ -29,7 +29,7 @@ from .options import (
 from .output import emit
 from .positions import POSITION_HELP, AtOffset, AtTime, Position, parse_bounds
 from .progress import Advance, progress
-from .record_lines import Reading
+from .record_lines import RecordReading
 from .replay import Replay, WindowedBy, window_of
 from .streams import is_terminal, note
 
@@ -85,7 +85,7 @@ Stats = Annotated[
 
 
 @value_class
-class OffsetRange:
+class ConsumedRange:
     """What is to be read of one partition: the offsets from `start` up to, without, `end`."""
 
     partition: int
@@ -136,7 +136,7 @@ def consume(
     check_read_from(server, read_from)
     bounds = parse_bounds(start, until, SystemClock().now_ms(), any_unit)
     window = None if offsets_between else window_of(bounds, by)
-    reading = Reading(
+    reading = RecordReading(
         *(server, read_from, topic, partition, as_json, follow, append_time, read_committed)
     )
     if window is None:
@@ -164,7 +164,7 @@ def _check_no_window(by: WindowedBy, stats: bool) -> None:
 class _RangeReading:
     """Prints the messages of ranges of offsets."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: RecordReading) -> None:
         self._reading = reading
         self._topic = reading.topic
         self._advance: Advance = lambda amount: None
@@ -180,7 +180,7 @@ class _RangeReading:
             ranges = [await self._range(admin, number, start, until) for number in partitions]
             if reading.follow:
 
-                async def added(known: int, lost: bool) -> list[OffsetRange]:
+                async def added(known: int, lost: bool) -> list[ConsumedRange]:
                     """The partitions that the topic has got: they begin at their first messages."""
                     count = await admin.partition_count(self._topic)
                     begin = None if isinstance(start, AtOffset) else start
@@ -199,7 +199,7 @@ class _RangeReading:
 
     async def _range(
         self, admin: Admin, partition: int, start: Position | None, until: Position | None
-    ) -> OffsetRange:
+    ) -> ConsumedRange:
         """Turn positions into offsets, once, before reading."""
         first, last = await admin.list_offsets(self._topic, partition, [EARLIEST, LATEST])
         low, high = first.offset or 0, last.offset or 0
@@ -223,7 +223,7 @@ class _RangeReading:
             end = high if end is None else min(end, high)
         unknown = end is None and isinstance(until, AtTime)
         until_ms = until.timestamp_ms if unknown and isinstance(until, AtTime) else None
-        return OffsetRange(partition, begin, end, until_ms)
+        return ConsumedRange(partition, begin, end, until_ms)
 
     async def _offset(self, admin: Admin, partition: int, position: Position) -> int | None:
         """The offset that a position means; None when it is at or behind the end."""
@@ -241,12 +241,12 @@ class _RangeReading:
     async def _read(
         self,
         consumer: Consumer,
-        ranges: Sequence[OffsetRange],
-        added: Callable[[int, bool], Awaitable[list[OffsetRange]]] | None = None,
+        ranges: Sequence[ConsumedRange],
+        added: Callable[[int, bool], Awaitable[list[ConsumedRange]]] | None = None,
     ) -> None:
         """Print the ranges' messages until each span's end is reached. `added` says what there is
         of partitions behind those that are known."""
-        left: dict[int, OffsetRange] = {}
+        left: dict[int, ConsumedRange] = {}
         self._assign(consumer, ranges, left)
         known, asked = len(ranges), SystemClock.monotonic()
         while left:
@@ -263,7 +263,7 @@ class _RangeReading:
                     self._finish(partition, left, consumer)
 
     def _assign(
-        self, consumer: Consumer, ranges: Sequence[OffsetRange], left: dict[int, OffsetRange]
+        self, consumer: Consumer, ranges: Sequence[ConsumedRange], left: dict[int, ConsumedRange]
     ) -> None:
         for span in ranges:
             if span.end is None or span.start < span.end:
@@ -279,7 +279,7 @@ class _RangeReading:
         )
 
     def _inside(
-        self, batch: Iterable[ConsumerRecord], left: dict[int, OffsetRange], consumer: Consumer
+        self, batch: Iterable[ConsumerRecord], left: dict[int, ConsumedRange], consumer: Consumer
     ) -> Iterable[str]:
         """The lines of the messages that are in their ranges."""
         for record in batch:
@@ -291,12 +291,12 @@ class _RangeReading:
             else:
                 yield self._reading.line(record)
 
-    def _finish(self, partition: int, left: dict[int, OffsetRange], consumer: Consumer) -> None:
+    def _finish(self, partition: int, left: dict[int, ConsumedRange], consumer: Consumer) -> None:
         del left[partition]
         consumer.unassign(self._topic, partition)
 
 
-def _is_behind(record: ConsumerRecord, span: OffsetRange) -> bool:
+def _is_behind(record: ConsumerRecord, span: ConsumedRange) -> bool:
     if span.end is not None:
         return record.offset >= span.end
     if span.until_ms is None or record.timestamp_ms is None:

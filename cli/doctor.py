@@ -20,7 +20,7 @@ from ..storage.check.findings import Finding as Stored
 from ..storage.check.verify import verify
 from ..storage.files import SystemFiles
 from .errors import WrongUsage
-from .findings import Finding, Verdict
+from .findings import CheckFinding, Severity
 from .options import DEFAULT_SERVER, Json, Server
 from .output import emit, json_line, plural, shown_place, shown_size, shown_span, table
 
@@ -67,7 +67,7 @@ def doctor(
     from .security.checks import security_findings
 
     findings = asyncio.run(security_findings(server, SystemClock()))
-    if all(one.verdict is not Verdict.PROBLEM for one in findings):
+    if all(one.verdict is not Severity.PROBLEM for one in findings):
         findings += _server(server)
     if stored is not None:
         findings += _files(stored, data_dir)
@@ -77,42 +77,42 @@ def doctor(
         rows = [(one.check, one.verdict.value, one.finding) for one in findings]
         emit(table(("check", "", "found"), rows))
         emit(f"To do: {one.fix}." for one in findings if one.fix)
-    if any(one.verdict is Verdict.PROBLEM for one in findings):
+    if any(one.verdict is Severity.PROBLEM for one in findings):
         raise typer.Exit(1)
 
 
-def _server(server: Servers) -> Iterator[Finding]:
+def _server(server: Servers) -> Iterator[CheckFinding]:
     try:
         probe = asyncio.run(_ask(server))
     except UnsupportedVersion:
         if server.kafka:
-            yield Finding(
-                "server", Verdict.GOOD, f"{server} answers; Kafka's protocol tells no more of it"
+            yield CheckFinding(
+                "server", Severity.GOOD, f"{server} answers; Kafka's protocol tells no more of it"
             )
             return
-        yield Finding(
+        yield CheckFinding(
             "server",
-            Verdict.WARNING,
+            Severity.WARNING,
             f"{server} answers, but is too old to be asked about itself",
             f"install horolog {__version__} there",
         )
         return
     except (ConnectionFailed, RequestTimedOut, OSError) as error:
-        yield Finding(
+        yield CheckFinding(
             "server",
-            Verdict.PROBLEM,
+            Severity.PROBLEM,
             " ".join(str(error).split()),
             "start a broker with `horolog serve`, or name another one with --server",
         )
         return
     except HorologError as error:
-        yield Finding("server", Verdict.PROBLEM, " ".join(str(error).split()))
+        yield CheckFinding("server", Severity.PROBLEM, " ".join(str(error).split()))
         return
-    yield Finding("server", Verdict.GOOD, f"{server} answers")
+    yield CheckFinding("server", Severity.GOOD, f"{server} answers")
     yield from judge(probe)
 
 
-def judge(probe: Probe) -> Iterator[Finding]:
+def judge(probe: Probe) -> Iterator[CheckFinding]:
     """What is to be said of a broker that answered."""
     broker = probe.broker
     yield _version(broker)
@@ -122,16 +122,16 @@ def judge(probe: Probe) -> Iterator[Finding]:
     yield _limits(broker)
     yield _kafka(broker)
     if broker.damaged_segments:
-        yield Finding(
+        yield CheckFinding(
             "damage",
-            Verdict.PROBLEM,
+            Severity.PROBLEM,
             f"{broker.damaged_segments} segments have damaged bytes",
             f"stop the broker and run `horolog repair {broker.data_dir}`",
         )
     if broker.failed_partitions:
-        yield Finding(
+        yield CheckFinding(
             "appends",
-            Verdict.PROBLEM,
+            Severity.PROBLEM,
             f"{broker.failed_partitions} partitions take no messages since a write or sync failed",
             "look for log_failed in the broker's log, mend the disk, and restart the broker",
         )
@@ -154,49 +154,51 @@ async def _ask(server: Servers) -> Probe:
     return best
 
 
-def _version(broker: DescribeBrokerResponse) -> Finding:
+def _version(broker: DescribeBrokerResponse) -> CheckFinding:
     if broker.broker_version == __version__:
-        return Finding("version", Verdict.GOOD, f"{__version__}, here and there")
-    return Finding(
+        return CheckFinding("version", Severity.GOOD, f"{__version__}, here and there")
+    return CheckFinding(
         "version",
-        Verdict.WARNING,
+        Severity.WARNING,
         f"{__version__} here, {broker.broker_version} there",
         "install the same version on both sides",
     )
 
 
-def _kernel(broker: DescribeBrokerResponse) -> Finding:
+def _kernel(broker: DescribeBrokerResponse) -> CheckFinding:
     if broker.kernel == "compiled":
-        return Finding("kernel", Verdict.GOOD, "compiled")
-    return Finding(
+        return CheckFinding("kernel", Severity.GOOD, "compiled")
+    return CheckFinding(
         "kernel",
-        Verdict.WARNING,
+        Severity.WARNING,
         f"{broker.kernel}: {PRICE}",
         f"on the broker's machine: {REMEDY}",
     )
 
 
-def _clock(probe: Probe) -> Iterator[Finding]:
+def _clock(probe: Probe) -> Iterator[CheckFinding]:
     apart, unsure = abs(probe.clock_difference_seconds), probe.uncertain_seconds
     direction = "ahead of" if probe.clock_difference_seconds > 0 else "behind"
     said = f"the broker's is {shown_span(apart)} {direction} this one, +/- {shown_span(unsure)}"
     if apart - unsure > CLOCK_PROBLEM_SECONDS:
-        yield Finding("clock", Verdict.PROBLEM, said, "let both machines take their time from NTP")
+        yield CheckFinding(
+            "clock", Severity.PROBLEM, said, "let both machines take their time from NTP"
+        )
     else:
-        yield Finding("clock", Verdict.GOOD, said)
+        yield CheckFinding("clock", Severity.GOOD, said)
     if probe.broker.clock_caution:
-        yield Finding(
+        yield CheckFinding(
             "retention",
-            Verdict.WARNING,
+            Severity.WARNING,
             probe.broker.clock_caution,
             "put the broker's clock right if it is wrong; if it is right, only wait",
         )
 
 
-def _disk(broker: DescribeBrokerResponse) -> Finding:
+def _disk(broker: DescribeBrokerResponse) -> CheckFinding:
     if broker.disk_bytes <= 0:
-        return Finding(
-            "disk", Verdict.WARNING, f"nothing is known of the disk of {broker.data_dir}"
+        return CheckFinding(
+            "disk", Severity.WARNING, f"nothing is known of the disk of {broker.data_dir}"
         )
     share = broker.disk_free_bytes / broker.disk_bytes
     said = (
@@ -204,51 +206,51 @@ def _disk(broker: DescribeBrokerResponse) -> Finding:
         f"({share:.0%}) at {broker.data_dir}"
     )
     if share >= DISK_WARNING_SHARE:
-        return Finding("disk", Verdict.GOOD, said)
-    verdict = Verdict.PROBLEM if share < DISK_PROBLEM_SHARE else Verdict.WARNING
+        return CheckFinding("disk", Severity.GOOD, said)
+    verdict = Severity.PROBLEM if share < DISK_PROBLEM_SHARE else Severity.WARNING
     fix = "make room, or set retention.bytes; `horolog explain retention` says what keeps messages"
-    return Finding("disk", verdict, said, fix)
+    return CheckFinding("disk", verdict, said, fix)
 
 
-def _limits(broker: DescribeBrokerResponse) -> Finding:
+def _limits(broker: DescribeBrokerResponse) -> CheckFinding:
     said = (
         f"the broker may open {broker.files_limit} files; max.connections, max.open.files, the "
         f"HTTP port and a reserve take {broker.files_wanted}"
     )
     if not 0 <= broker.files_limit < broker.files_wanted:
-        return Finding("limits", Verdict.GOOD, said)
-    return Finding(
+        return CheckFinding("limits", Severity.GOOD, said)
+    return CheckFinding(
         "limits",
-        Verdict.WARNING,
+        Severity.WARNING,
         f"{said}, so they were lowered",
         f"let it open more (`ulimit -n {2 * broker.files_wanted}`), or set the first two lower",
     )
 
 
-def _kafka(broker: DescribeBrokerResponse) -> Finding:
+def _kafka(broker: DescribeBrokerResponse) -> CheckFinding:
     if not broker.kafka_listen:
-        return Finding("kafka", Verdict.GOOD, "no port for Kafka's clients")
+        return CheckFinding("kafka", Severity.GOOD, "no port for Kafka's clients")
     if not broker.kafka_open:
-        return Finding(
+        return CheckFinding(
             "kafka",
-            Verdict.WARNING,
+            Severity.WARNING,
             f"no port for Kafka's clients: {broker.kafka_listen} was taken",
             "restart the broker with another address in kafka.listen, or with `off`",
         )
     said = f"Kafka's clients connect to {broker.kafka_listen}"
     if broker.kafka_advertised:
         said += f" and get its address as {broker.kafka_advertised} (advertised.listeners)"
-    return Finding("kafka", Verdict.GOOD, said)
+    return CheckFinding("kafka", Severity.GOOD, said)
 
 
-def _in_sync(broker: DescribeBrokerResponse) -> Iterator[Finding]:
+def _in_sync(broker: DescribeBrokerResponse) -> Iterator[CheckFinding]:
     """Values of min.insync.replicas that cannot be met."""
     most, wanted = broker.in_sync_most, broker.min_insync_replicas
     there = f"{most} {plural(most, 'broker')} that can be in sync"
     if wanted > most:
-        yield Finding(
+        yield CheckFinding(
             "acks",
-            Verdict.PROBLEM,
+            Severity.PROBLEM,
             "messages with acks=all are refused by all topics without a min.insync.replicas of "
             f"their own: the broker's is {wanted}, more than the {there}",
             f"set min.insync.replicas={most} at the broker and restart it, or add brokers",
@@ -256,9 +258,9 @@ def _in_sync(broker: DescribeBrokerResponse) -> Iterator[Finding]:
     if broker.unmet_topics:
         more = broker.unmet_topics > 1
         topics = f"{broker.unmet_topics} topics, such as" if more else "the topic"
-        yield Finding(
+        yield CheckFinding(
             "acks",
-            Verdict.PROBLEM,
+            Severity.PROBLEM,
             f"messages with acks=all are refused by {topics} {broker.unmet_topic}: "
             f"{'their' if more else 'its'} min.insync.replicas is more than the {there}",
             f"`horolog topic alter {broker.unmet_topic} --set min.insync.replicas={most}`"
@@ -266,12 +268,12 @@ def _in_sync(broker: DescribeBrokerResponse) -> Iterator[Finding]:
         )
 
 
-def _files(stored: Iterator[Stored], data_dir: Path | None) -> Iterator[Finding]:
+def _files(stored: Iterator[Stored], data_dir: Path | None) -> Iterator[CheckFinding]:
     wrong = 0
     for found in stored:
         if found.error:
             wrong += 1
             place = shown_place(found.path, found.position)
-            yield Finding("files", Verdict.PROBLEM, f"{place}: {found.rule}", found.advice)
+            yield CheckFinding("files", Severity.PROBLEM, f"{place}: {found.rule}", found.advice)
     if not wrong:
-        yield Finding("files", Verdict.GOOD, f"nothing is wrong in {data_dir}")
+        yield CheckFinding("files", Severity.GOOD, f"nothing is wrong in {data_dir}")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class Severity(StrEnum):
     """How serious a finding is. Only a problem makes the exit code 1."""
 
     GOOD = "good"
@@ -13,11 +13,11 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """What one check found."""
 
     check: str
-    verdict: Verdict
+    verdict: Severity
     finding: str
     fix: str = ""
     """What to do; empty when there is nothing to do."""

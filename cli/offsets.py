@@ -41,7 +41,7 @@ class SearchedBy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class OffsetAnswer:
     """What one partition answered to one `--at`."""
 
     partition: int
@@ -111,7 +111,7 @@ async def _ask(
     partition: int | None,
     targets: Sequence[tuple[str, int]],
     by: SearchedBy,
-) -> list[Answer]:
+) -> list[OffsetAnswer]:
     async with Admin(server, check_units=False, read_from=read_from) as admin:
         return [
             answer
@@ -126,26 +126,26 @@ async def _partition_answers(
     partition: int,
     targets: Sequence[tuple[str, int]],
     by: SearchedBy,
-) -> AsyncIterator[Answer]:
+) -> AsyncIterator[OffsetAnswer]:
     no_time = "no message has a time"
     if by is SearchedBy.APPEND:
         no_time = "of no message it is known when it was appended"
     for text, target in targets:
         if target < 0:
             (found,) = await admin.list_offsets(topic, partition, [target])
-            yield Answer(partition, text, found.offset, found.timestamp_ms, no_time)
+            yield OffsetAnswer(partition, text, found.offset, found.timestamp_ms, no_time)
             continue
         match await admin.find_offset(topic, partition, timestamp_ms=target, by=by.value):
             case Found(offset, timestamp_ms):
-                yield Answer(partition, text, offset, timestamp_ms, "")
+                yield OffsetAnswer(partition, text, offset, timestamp_ms, "")
             case AfterEnd(end_offset):
                 why = f"no message is as late as that (the next offset is {end_offset})"
-                yield Answer(partition, text, None, None, why)
+                yield OffsetAnswer(partition, text, None, None, why)
             case NoTimestamps():
-                yield Answer(partition, text, None, None, no_time)
+                yield OffsetAnswer(partition, text, None, None, no_time)
 
 
-def _as_json(answer: Answer) -> str:
+def _as_json(answer: OffsetAnswer) -> str:
     return json_line(
         partition=answer.partition,
         at=answer.at,
@@ -154,7 +154,7 @@ def _as_json(answer: Answer) -> str:
     )
 
 
-def _as_row(answer: Answer) -> tuple[str, str, str, str]:
+def _as_row(answer: OffsetAnswer) -> tuple[str, str, str, str]:
     partition, at = str(answer.partition), answer.at
     if answer.offset is None:
         return partition, at, NOTHING, answer.why

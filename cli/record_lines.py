@@ -18,7 +18,7 @@ from .output import (
 
 
 @value_class
-class Reading:
+class RecordReading:
     """What is read, from where, and how it is printed."""
 
     server: Servers

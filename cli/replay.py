@@ -12,7 +12,7 @@ from .broker_requests import Connected
 from .errors import WrongUsage
 from .output import emit, json_line, plural, shown_size
 from .positions import AtOffset, AtTime, Position
-from .record_lines import Reading
+from .record_lines import RecordReading
 from .streams import note, print_error
 
 
@@ -24,7 +24,7 @@ class WindowedBy(StrEnum):
 
 
 @value_class
-class Window:
+class ReplayWindow:
     """The times from `from_ms` up to, without, `until_ms`; None is no bound."""
 
     from_ms: int | None
@@ -32,7 +32,9 @@ class Window:
     by: WindowedBy
 
 
-def window_of(bounds: tuple[Position | None, Position | None], by: WindowedBy) -> Window | None:
+def window_of(
+    bounds: tuple[Position | None, Position | None], by: WindowedBy
+) -> ReplayWindow | None:
     """The window that `--from` and `--until` ask for; None when they say no time, or an offset too.
 
     Wrong usage when it ends before it begins.
@@ -46,13 +48,13 @@ def window_of(bounds: tuple[Position | None, Position | None], by: WindowedBy) -
         raise WrongUsage(
             f"--until: {format_time(until_ms)} is before {format_time(from_ms)}, the time of --from"
         )
-    return Window(from_ms, until_ms, by)
+    return ReplayWindow(from_ms, until_ms, by)
 
 
 class Replay:
     """Prints a window's messages."""
 
-    def __init__(self, reading: Reading, window: Window, stats: bool) -> None:
+    def __init__(self, reading: RecordReading, window: ReplayWindow, stats: bool) -> None:
         self._reading = reading
         self._window = window
         self._stats = stats

@@ -25,8 +25,8 @@ from ..server.security.documents import AccessDocuments
 from ..server.security.users import (
     DEFAULT_ITERATIONS,
     CredentialChange,
-    Entry,
     Removal,
+    UserEntry,
     Users,
 )
 from .broker_requests import ask
@@ -167,7 +167,7 @@ class _StoredUsers(OfflineDirectory):
         for each in upsertions:
             mechanism = _BY_NUMBER[each.mechanism]
             made = credential_of(mechanism, each.salted_password, each.salt, each.iterations)
-            changes.append([Entry(each.name, made)])
+            changes.append([UserEntry(each.name, made)])
 
         def change(documents: AccessDocuments) -> Sequence[CodedError | None]:
             users = Users(lambda: documents.state, os.urandom)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 
 from ..compiled import warn_of_reference
 from ..protocol.records.kernel import FORM
-from .cluster.cluster import Cluster
+from .cluster.cluster import ClusterConnections
 from .cluster.kafka_cluster import KafkaCluster
 from .cluster.one_broker import OneBroker
 from .cluster.servers import Servers, parse_servers, with_security
@@ -76,7 +76,7 @@ def cluster_at(
     client_id: str | None,
     request_timeout_ms: int,
     read_from: ReadFrom = "leader",
-) -> Cluster:
+) -> ClusterConnections:
     """The way to the broker or brokers at an address. Raises ValueError for one that is none, and
     for another `read_from` than there are."""
     servers = parse_servers(address)
@@ -108,7 +108,9 @@ def cluster_at(
     )
 
 
-def _any_replica(servers: Servers, client_id: str | None, request_timeout_ms: int) -> Cluster:
+def _any_replica(
+    servers: Servers, client_id: str | None, request_timeout_ms: int
+) -> ClusterConnections:
     if servers.kafka:
         raise ValueError(
             f"read_from='any' is for Horolog's own protocol; at {servers} messages are read from "

@@ -7,16 +7,16 @@ from ..protocol.api.framing import ProtocolError
 from ..protocol.errors import NO_ERROR, error_from_code
 
 
-class _Result(Protocol):
+class _ResponseResult(Protocol):
     error_code: int
     error_message: str | None
 
 
-class _Named(_Result, Protocol):
+class _Named(_ResponseResult, Protocol):
     name: str
 
 
-class _PartitionResult(_Result, Protocol):
+class _PartitionResult(_ResponseResult, Protocol):
     partition: int
 
 
@@ -32,7 +32,7 @@ class _Partitions(Protocol[P_co]):
     def partitions(self) -> Iterable[P_co]: ...
 
 
-def check(result: _Result) -> None:
+def check(result: _ResponseResult) -> None:
     """Raise the error that a part of a response reports."""
     if result.error_code != NO_ERROR:
         raise error_from_code(result.error_code, result.error_message)
@@ -44,7 +44,7 @@ def check_code(error_code: int) -> None:
         raise error_from_code(error_code)
 
 
-def _check_of(result: _Result, place: str) -> None:
+def _check_of(result: _ResponseResult, place: str) -> None:
     """The same for a part that is about `place`, which is named where the broker says nothing."""
     if result.error_code != NO_ERROR and result.error_message is None:
         raise error_from_code(

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ..values import frozen_class
 from .broker_table import BROKER_NAMES_NOT_OFFERED, BROKER_SETTINGS, FLUSH_SCHEDULER_INTERVAL
 from .cluster_table import OF_SEVERAL
-from .names import Given, Names
+from .names import Names, OptionValue
 from .setting import Scope, Value
 from .topic_table import TOPIC_NAMES_NOT_OFFERED, TOPIC_SETTINGS
 
@@ -149,10 +149,10 @@ def broker_settings(given: Mapping[str, str] | None = None) -> BrokerSettings:
 
     Raises `InvalidConfig`.
     """
-    return build(resolve(Given(name, text) for name, text in (given or {}).items()))
+    return build(resolve(OptionValue(name, text) for name, text in (given or {}).items()))
 
 
-def resolve(given: Iterable[Given]) -> dict[str, Value]:
+def resolve(given: Iterable[OptionValue]) -> dict[str, Value]:
     """The given values by canonical name, checked. Raises `InvalidConfig`."""
     return NAMES.resolve(given, Scope.BROKER)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from ..protocol.errors import InvalidConfig
 from .broker import NAMES, BrokerSettings, build, resolve
-from .names import Given
+from .names import OptionValue
 
 PREFIX: Final = "HOROLOG_"
 OTHER_VARIABLES: Final = frozenset(
@@ -59,7 +59,7 @@ def ignored_variables(environ: Mapping[str, str]) -> list[str]:
     )
 
 
-def _from_file(path: Path) -> Iterator[Given]:
+def _from_file(path: Path) -> Iterator[OptionValue]:
     import tomllib  # most brokers start without a file
 
     try:
@@ -69,7 +69,7 @@ def _from_file(path: Path) -> Iterator[Given]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidConfig(f"{path} is not TOML: {error}") from None
     for name, value in _flattened(tables, ""):
-        yield Given(name, value, is_text=False, origin=str(path))
+        yield OptionValue(name, value, is_text=False, origin=str(path))
 
 
 def _flattened(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
@@ -81,25 +81,25 @@ def _flattened(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, 
             yield prefix + key, value
 
 
-def _from_environment(environ: Mapping[str, str]) -> Iterator[Given]:
+def _from_environment(environ: Mapping[str, str]) -> Iterator[OptionValue]:
     names = {environment_name(name).removeprefix(PREFIX): name for name in NAMES}
     for variable, text in environ.items():
         rest = variable.removeprefix(PREFIX)
         if rest == variable or rest in OTHER_VARIABLES:
             continue
         if rest in names:
-            yield Given(names[rest], text, origin=variable)
+            yield OptionValue(names[rest], text, origin=variable)
             continue
         close = get_close_matches(rest, (*names, *OTHER_VARIABLES), 1, _MISSPELT)
         if close:
             raise InvalidConfig(f"{variable} is not a setting; did you mean {PREFIX}{close[0]}?")
 
 
-def _from_options(overrides: Sequence[str]) -> Iterator[Given]:
-    last: dict[str, Given] = {}
+def _from_options(overrides: Sequence[str]) -> Iterator[OptionValue]:
+    last: dict[str, OptionValue] = {}
     for option in overrides:
         name, equals, text = option.partition("=")
         if not equals:
             raise InvalidConfig(f"--set {option}: write NAME=VALUE")
-        last[name] = Given(name.strip(), text, origin=f"--set {option}")
+        last[name] = OptionValue(name.strip(), text, origin=f"--set {option}")
     yield from last.values()

@@ -11,7 +11,7 @@ _CLOSE: Final = 0.75
 """How alike (0 to 1) an unknown name must be to a known one to be suggested."""
 
 
-class Given(NamedTuple):
+class OptionValue(NamedTuple):
     """A setting as someone gave it: `value` is text, or typed when it comes from a TOML file."""
 
     name: str
@@ -50,7 +50,7 @@ class Names:
         """The known name that an unknown one looks most like."""
         return next(iter(get_close_matches(name[:100], self._by_name, 1, _CLOSE)), None)
 
-    def resolve(self, given: Iterable[Given], at: Scope) -> dict[str, Value]:
+    def resolve(self, given: Iterable[OptionValue], at: Scope) -> dict[str, Value]:
         """Checked values by canonical name. Raises `InvalidConfig` naming the origin.
 
         Of several names of one setting the one in the smallest unit counts (ms over minutes over

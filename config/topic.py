@@ -8,7 +8,7 @@ from ..protocol.errors import InvalidConfig
 from ..values import frozen_class
 from .broker_table import BROKER_SETTINGS
 from .format_versions import magic_of
-from .names import Given, Names
+from .names import Names, OptionValue
 from .setting import Scope, Value
 from .topic_table import TOPIC_NAMES_NOT_OFFERED, TOPIC_SETTINGS
 
@@ -207,7 +207,7 @@ def places(
 
 
 def _resolve(given: Mapping[str, str], at: Scope) -> dict[str, Value]:
-    return _NAMES.resolve([Given(name, text) for name, text in given.items()], at)
+    return _NAMES.resolve([OptionValue(name, text) for name, text in given.items()], at)
 
 
 def _as_text(values: Mapping[str, Value]) -> dict[str, str]:

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..times import later
-from .logs import Logs
+from .logs import TopicLogs
 from .option_values import SENTINELS, ByPartition, OptionError
-from .options import Bound, ReadOptions
+from .options import ReadBound, ReadOptions
 from .planning import (
     BEGINS_ANEW,
     DataLoss,
     Offsets,
-    Span,
+    PlannedSpan,
     TopicPartition,
     beyond_end,
     capped,
@@ -65,12 +65,12 @@ def resolve_end(
     if options.exact:
         if bound.time_ms is None or options.max_out_of_order_ms is None:
             return dict(last)
-        bound = Bound("latest", time_ms=later(bound.time_ms, options.max_out_of_order_ms))
+        bound = ReadBound("latest", time_ms=later(bound.time_ms, options.max_out_of_order_ms))
     offsets, _ = _resolve(asked, last, bound)
     return offsets
 
 
-def _of_logs(bound: Bound, now: Logs, instead: int, options: ReadOptions) -> Bound:
+def _of_logs(bound: ReadBound, now: TopicLogs, instead: int, options: ReadOptions) -> ReadBound:
     """`bound` with `instead` for the offsets of topics that are others than those in `now`."""
     other = bound.logs.changed(bound.offsets, now)
     if not other:
@@ -87,7 +87,7 @@ def _of_logs(bound: Bound, now: Logs, instead: int, options: ReadOptions) -> Bou
 
 
 def _resolve(
-    asked: Questions, last: Offsets, bound: Bound
+    asked: Questions, last: Offsets, bound: ReadBound
 ) -> tuple[dict[TopicPartition, int], list[TopicPartition]]:
     """The offsets, and the partitions in which no message is as late as was asked for."""
     partitions = list(last)
@@ -111,13 +111,13 @@ def _resolve(
     }, []
 
 
-def _times(partitions: list[TopicPartition], bound: Bound) -> dict[TopicPartition, int]:
+def _times(partitions: list[TopicPartition], bound: ReadBound) -> dict[TopicPartition, int]:
     if bound.time_ms is not None:
         return dict.fromkeys(partitions, bound.time_ms)
     return _chosen(partitions, bound.times_ms)
 
 
-def _named(bound: Bound) -> ByPartition:
+def _named(bound: ReadBound) -> ByPartition:
     return bound.times_ms or bound.offsets
 
 
@@ -132,7 +132,7 @@ def _chosen(partitions: list[TopicPartition], numbers: ByPartition) -> dict[Topi
     return chosen
 
 
-def resolve(asked: Questions, options: ReadOptions) -> list[Span]:
+def resolve(asked: Questions, options: ReadOptions) -> list[PlannedSpan]:
     """The spans that a batch read would have now, one for a partition at most; none where it would
     end before it starts. Raises DataLoss for an offset behind the end of its log."""
     found = asked.topics(options.subscription)
@@ -148,7 +148,7 @@ def resolve(asked: Questions, options: ReadOptions) -> list[Span]:
     return spans(capped(start, end), end, found.logs)
 
 
-def plan(asked: Questions, options: ReadOptions) -> list[Span]:
+def plan(asked: Questions, options: ReadOptions) -> list[PlannedSpan]:
     """As `resolve`, cut for Spark's tasks, without what cannot be of the window where the broker
     tells that."""
     found = resolve(asked, options)

@@ -3,11 +3,11 @@
 from typing import Final
 
 from ..client.client import ReadFrom, cluster_at
-from ..client.cluster.cluster import Cluster
+from ..client.cluster.cluster import ClusterConnections
 from ..client.cluster.servers import Servers, parse_servers
 from ..client.consume.consumer import Consumer
 from ..client.security.options import to_options
-from .options import Broker
+from .options import BrokerOptions
 
 CLIENT_ID: Final = "horolog-spark"
 
@@ -19,7 +19,7 @@ def connection_options(server: str | Servers) -> dict[str, str]:
     return {"bootstrap.servers": str(servers), **to_options(servers.security)}
 
 
-def cluster_of(broker: Broker, read_from: ReadFrom = "leader") -> Cluster:
+def cluster_of(broker: BrokerOptions, read_from: ReadFrom = "leader") -> ClusterConnections:
     """Its connections; to be closed."""
     return cluster_at(
         broker.servers,
@@ -30,7 +30,10 @@ def cluster_of(broker: Broker, read_from: ReadFrom = "leader") -> Cluster:
 
 
 def consumer_at(
-    broker: Broker, *, retry_timeout_ms: int | None = None, partition_max_bytes: int = 1024 * 1024
+    broker: BrokerOptions,
+    *,
+    retry_timeout_ms: int | None = None,
+    partition_max_bytes: int = 1024 * 1024,
 ) -> Consumer:
     """One that tries for as long as `broker` says, or for `retry_timeout_ms`."""
     return Consumer(

@@ -11,8 +11,8 @@ import pyarrow as pa
 from ..client.client import ReadFrom
 from ..protocol.errors import OffsetOutOfRange
 from .logs import UNKNOWN
-from .options import Broker, ReadOptions
-from .planning import DataLoss, Span
+from .options import BrokerOptions, ReadOptions
+from .planning import DataLoss, PlannedSpan
 from .questions import questions
 from .row_batches import content_of, in_window, joined, record_batch, times_of
 from .span_readers import ConsumerReader, SpanReader, WindowReader, reads_windows
@@ -20,7 +20,7 @@ from .windows import Window
 
 _log = logging.getLogger(__name__)
 
-_Kind = tuple[int, Broker, bool, bool, ReadFrom]
+_Kind = tuple[int, BrokerOptions, bool, bool, ReadFrom]
 """What a reader is for: process, broker, whether with append times, whether one that passes over
 what is outside of a window, and where it reads."""
 
@@ -29,7 +29,7 @@ _IDLE: Final[dict[_Kind, list[SpanReader]]] = {}
 
 
 def batches(
-    span: Span,
+    span: PlannedSpan,
     schema: pa.Schema,
     options: ReadOptions,
     window: Window | None = None,
@@ -43,7 +43,7 @@ def batches(
 
 
 def _fetched(
-    span: Span, schema: pa.Schema, options: ReadOptions, window: Window | None
+    span: PlannedSpan, schema: pa.Schema, options: ReadOptions, window: Window | None
 ) -> Iterator[pa.RecordBatch]:
     if not _as_planned(span, options):
         return
@@ -71,7 +71,7 @@ def _fetched(
 
 def _read(
     reader: SpanReader,
-    span: Span,
+    span: PlannedSpan,
     schema: pa.Schema,
     options: ReadOptions,
     window: Window | None,
@@ -95,7 +95,7 @@ def _read(
         position = found.position
 
 
-def _as_planned(span: Span, options: ReadOptions) -> bool:
+def _as_planned(span: PlannedSpan, options: ReadOptions) -> bool:
     """Whether the log is the one that the span was planned for. Raises DataLoss."""
     if span.log == UNKNOWN:
         return True
@@ -112,7 +112,7 @@ def _as_planned(span: Span, options: ReadOptions) -> bool:
     return False
 
 
-def _go_on(span: Span, position: int, options: ReadOptions, error: OffsetOutOfRange) -> int:
+def _go_on(span: PlannedSpan, position: int, options: ReadOptions, error: OffsetOutOfRange) -> int:
     """Where to read on after messages that are gone. Raises DataLoss."""
     if not _as_planned(span, options):
         return span.end
@@ -132,7 +132,7 @@ def _go_on(span: Span, position: int, options: ReadOptions, error: OffsetOutOfRa
     return first
 
 
-def _behind_nothing(span: Span, options: ReadOptions) -> int:
+def _behind_nothing(span: PlannedSpan, options: ReadOptions) -> int:
     """Where to read on when a fetch brought nothing. Raises DataLoss."""
     if not _as_planned(span, options):
         return span.end

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from . import bounds, segments
 from .option_values import OptionError
 from .options import ReadOptions, read_options
-from .planning import Span
+from .planning import PlannedSpan
 from .questions import questions
 
-Pieces = tuple[Span | segments.Packed, ...]
+Pieces = tuple[PlannedSpan | segments.Packed, ...]
 """One for each task."""
 
 

@@ -41,7 +41,7 @@ UNKNOWN: Final = LogId()
 
 
 @dataclass(frozen=True, slots=True)
-class Logs:
+class TopicLogs:
     """The same of several topics of one cluster."""
 
     cluster_id: str = ""
@@ -51,12 +51,12 @@ class Logs:
         """Of one of them."""
         return LogId(self.cluster_id, self.topic_ids.get(topic, ""))
 
-    def changed(self, topics: Iterable[str], now: "Logs") -> dict[str, str]:
+    def changed(self, topics: Iterable[str], now: "TopicLogs") -> dict[str, str]:
         """Why each of `topics` is another one in `now`; without those that are not."""
         why = {topic: self.of(topic).changed(topic, now.of(topic)) for topic in sorted(set(topics))}
         return {topic: text for topic, text in why.items() if text is not None}
 
-    def learned(self, topics: Iterable[str], now: "Logs") -> "Logs":
+    def learned(self, topics: Iterable[str], now: "TopicLogs") -> "TopicLogs":
         """What is known of `topics` with `now`. An id that was known and is not in `now` stays,
         unless the topic is another one."""
         wanted = sorted(set(topics))
@@ -65,7 +65,7 @@ class Logs:
             topic: now.topic_ids.get(topic) or (self.topic_ids[topic] if topic in kept else "")
             for topic in wanted
         }
-        return Logs(
+        return TopicLogs(
             now.cluster_id or self.cluster_id, {topic: one for topic, one in ids.items() if one}
         )
 
@@ -80,7 +80,7 @@ class Logs:
         return {KEY: found} if found else {}
 
 
-NO_LOGS: Final = Logs()
+NO_LOGS: Final = TopicLogs()
 """Nothing is known."""
 
 
@@ -89,14 +89,14 @@ def _differ(one: str, other: str) -> bool:
     return bool(one and other) and one != other
 
 
-def logs_of(described: ClusterDescription) -> Logs:
+def logs_of(described: ClusterDescription) -> TopicLogs:
     """The logs of a description of a cluster."""
     ids = {name: topic.topic_id for name, topic in described.topics.items()}
-    return Logs(described.cluster_id or "", {name: one for name, one in ids.items() if one})
+    return TopicLogs(described.cluster_id or "", {name: one for name, one in ids.items() if one})
 
 
-def logs_from_json(stored: Mapping[str, Any]) -> Logs:
-    """What `Logs.to_json` wrote beside offsets. Raises ValueError for anything else."""
+def logs_from_json(stored: Mapping[str, Any]) -> TopicLogs:
+    """What `TopicLogs.to_json` wrote beside offsets. Raises ValueError for anything else."""
     found = stored.get(KEY, {})
     if not isinstance(found, dict) or found.keys() - {"cluster", "topics"}:
         raise ValueError(f"{KEY} is {found!r}")
@@ -105,4 +105,4 @@ def logs_from_json(stored: Mapping[str, Any]) -> Logs:
         raise ValueError(f"{KEY} is {found!r}")
     if not all(isinstance(one, str) for one in topic_ids.values()):
         raise ValueError(f"{KEY} is {found!r}")
-    return Logs(cluster_id, topic_ids)
+    return TopicLogs(cluster_id, topic_ids)

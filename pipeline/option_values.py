@@ -11,7 +11,7 @@ from ..client.cluster.servers import Servers
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..protocol.errors import HorologError
 from ..times import OtherUnit, TimeError, parse_time
-from .logs import KEY, Logs, logs_from_json
+from .logs import KEY, TopicLogs, logs_from_json
 
 ByPartition = Mapping[str, Mapping[int, int]]
 """A number for partitions, by topic."""
@@ -143,7 +143,7 @@ def times_by_partition(name: str, text: str, *, any_unit: bool) -> ByPartition:
     return found
 
 
-def offsets(name: str, text: str) -> tuple[ByPartition, Logs]:
+def offsets(name: str, text: str) -> tuple[ByPartition, TopicLogs]:
     """JSON `{"topic": {"0": 17, "1": 4}}`, -2 the beginning and -1 the end, and the logs that the
     offsets are of where the offsets of a stream name them."""
     found = _json_object(name, text)

@@ -15,7 +15,7 @@ from ..client.cluster.servers import Servers, parse_servers
 from ..client.security import options as security
 from ..client.security.errors import SecurityError
 from ..config.address import check_no_login
-from .logs import NO_LOGS, Logs
+from .logs import NO_LOGS, TopicLogs
 from .option_values import (
     SENTINELS,
     ByPartition,
@@ -88,7 +88,7 @@ _LONGEST_IDLE_WAIT_MS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class BrokerOptions:
     """Where the log is, how to be let in there, and how long to try."""
 
     servers: Servers
@@ -113,7 +113,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ReadBound:
     """Where reading starts or ends. What is more particular wins: `time_ms` over `times_ms` over
     `offsets` over `place`."""
 
@@ -122,7 +122,7 @@ class Bound:
     """-1 is the end, -2 the beginning."""
     times_ms: ByPartition = field(default_factory=dict)
     time_ms: int | None = None
-    logs: Logs = NO_LOGS
+    logs: TopicLogs = NO_LOGS
     """What `offsets` are of, where that was given."""
 
 
@@ -130,10 +130,10 @@ class Bound:
 class ReadOptions:
     """A read, in batch or as a stream."""
 
-    broker: Broker
+    broker: BrokerOptions
     subscription: Subscription
-    start: Bound
-    end: Bound
+    start: ReadBound
+    end: ReadBound
     fail_if_no_time: bool = False
     """Whether a partition without a message from the start time on is an error, not empty."""
     exact: bool = False
@@ -163,7 +163,7 @@ class ReadOptions:
         return Window(self.start.time_ms or 0, self.end.time_ms)
 
 
-class Given:
+class OptionValues:
     """The options as they were given; names in lower case, as Spark stores them."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -209,7 +209,7 @@ class Given:
                 raise OptionError(f"{name}: {error}, as sasl.username and sasl.password") from None
         return found
 
-    def broker(self) -> Broker:
+    def broker(self) -> BrokerOptions:
         """Raises OptionError when there is no address, or none that is one."""
         found = self.addresses()
         if not found:
@@ -240,10 +240,10 @@ class Given:
                 raise OptionError(f"{name} and kafka.{name} contradict each other: give one")
         return found
 
-    def broker_at(self, servers: Servers) -> Broker:
+    def broker_at(self, servers: Servers) -> BrokerOptions:
         """How long to try there. Raises OptionError."""
         retries, interval_ms, poll_ms = starmap(self.number, _KAFKA_PATIENCE.items())
-        return Broker(
+        return BrokerOptions(
             servers,
             self.number("retryBudgetMs", max(_DEFAULT_RETRY_MS, retries * interval_ms)),
             self.number("requestTimeoutMs", max(_DEFAULT_REQUEST_MS, poll_ms), least=1),
@@ -253,14 +253,14 @@ class Given:
 def check_no_shown_secret(options: Mapping[str, str]) -> None:
     """Raise OptionError for a secret where Spark would show it: plans, its event log and its page
     hide only the values of options with names such as `sasl.password`."""
-    given = Given(options)
+    given = OptionValues(options)
     given.addresses()
     given.check_replaced()
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool, now_ms: int) -> ReadOptions:
     """The options of a read. Relative times count from `now_ms`. Raises OptionError."""
-    given = Given(options)
+    given = OptionValues(options)
     given.check(READ_NAMES, "a streaming read" if streaming else "a read")
     segments_path = given.text("segments.path")
     if segments_path is None:
@@ -305,7 +305,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool, now_ms: int) ->
     )
 
 
-def group_id(given: Given, *, streaming: bool = True) -> str | None:
+def group_id(given: OptionValues, *, streaming: bool = True) -> str | None:
     """The name that the option `groupId` gives, if it is there. Raises OptionError."""
     name = given.text("groupId")
     if name is None:
@@ -319,7 +319,7 @@ def group_id(given: Given, *, streaming: bool = True) -> str | None:
     return name.strip()
 
 
-def _subscription(given: Given) -> Subscription:
+def _subscription(given: OptionValues) -> Subscription:
     found = {name: text for name in _TOPICS if (text := given.text(name)) is not None}
     if len(found) != 1:
         given_now = f"there are {' and '.join(found)}" if found else "there is none"
@@ -341,7 +341,7 @@ def _subscription(given: Given) -> Subscription:
     return Subscription(names=names)
 
 
-def _no_broker(given: Given, streaming: bool) -> Subscription:
+def _no_broker(given: OptionValues, streaming: bool) -> Subscription:
     if streaming:
         raise OptionError("segments.path is for batch reads: closed segments do not grow")
     also = [name for name in (*SERVERS, *_TOPICS) if given.text(name) is not None]
@@ -355,32 +355,34 @@ def _no_broker(given: Given, streaming: bool) -> Subscription:
     return Subscription()
 
 
-def _bound(given: Given, side: str, default: Literal["earliest", "latest"], now_ms: int) -> Bound:
+def _bound(
+    given: OptionValues, side: str, default: Literal["earliest", "latest"], now_ms: int
+) -> ReadBound:
     any_unit = given.flag("anyUnit", False)
     name = f"{side}Timestamp"
     text = given.text(name)
     if text is not None:
-        return Bound(default, time_ms=time_ms(name, text, now_ms, any_unit=any_unit))
+        return ReadBound(default, time_ms=time_ms(name, text, now_ms, any_unit=any_unit))
     name = f"{side}OffsetsByTimestamp"
     text = given.text(name)
     if text is not None:
-        return Bound(default, times_ms=times_by_partition(name, text, any_unit=any_unit))
+        return ReadBound(default, times_ms=times_by_partition(name, text, any_unit=any_unit))
     name = f"{side}Offsets"
     text = given.text(name)
     if text is None:
-        return Bound(default)
+        return ReadBound(default)
     word = text.strip().lower()
     if word in SENTINELS:
-        return Bound("earliest" if word == "earliest" else "latest")
+        return ReadBound("earliest" if word == "earliest" else "latest")
     if not text.lstrip().startswith("{"):
         raise OptionError(
             f'{name}={text!r}: it is earliest, latest, or JSON such as {{"t": {{"0": 17}}}}'
         )
     numbers, logs = offsets(name, text)
-    return Bound(default, offsets=numbers, logs=logs)
+    return ReadBound(default, offsets=numbers, logs=logs)
 
 
-def _check_bounds(start: Bound, end: Bound, streaming: bool) -> None:
+def _check_bounds(start: ReadBound, end: ReadBound, streaming: bool) -> None:
     if start.time_ms is not None and end.time_ms is not None and end.time_ms < start.time_ms:
         raise OptionError(
             f"endingTimestamp ({end.time_ms}) is before startingTimestamp ({start.time_ms})"
@@ -394,7 +396,7 @@ def _check_bounds(start: Bound, end: Bound, streaming: bool) -> None:
             raise OptionError("a stream can be ended by endingTimestamp only")
         return
     starts_at_end = SENTINELS["latest"] in _all(start.offsets)
-    if starts_at_end or (start == Bound("latest")):
+    if starts_at_end or (start == ReadBound("latest")):
         raise OptionError("startingOffsets=latest would read nothing in a batch: use earliest")
     for topic, partitions in start.offsets.items():
         for partition, first in partitions.items():
@@ -408,7 +410,7 @@ def _check_bounds(start: Bound, end: Bound, streaming: bool) -> None:
         raise OptionError("endingOffsets with -2 (earliest) would read nothing")
 
 
-def _is_exact(given: Given, start: Bound, end: Bound, streaming: bool) -> bool:
+def _is_exact(given: OptionValues, start: ReadBound, end: ReadBound, streaming: bool) -> bool:
     """Whether rows are chosen by their own times. A batch does so where nothing but times of all
     partitions bounds it; a stream, whose bounds are offsets in its checkpoint, where the option
     says so."""

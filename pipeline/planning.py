@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ..protocol.errors import HorologError
 from ..times import INT64_MAX
-from .logs import KEY, NO_LOGS, UNKNOWN, LogId, Logs
+from .logs import KEY, NO_LOGS, UNKNOWN, LogId, TopicLogs
 
 TopicPartition = tuple[str, int]
 Offsets = Mapping[TopicPartition, int]
@@ -33,7 +33,7 @@ class DataLoss(HorologError):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class PlannedSpan:
     """Messages of one partition, from `start` up to `end`, which is exclusive."""
 
     topic: str
@@ -57,7 +57,7 @@ Stretch = tuple[int, int]
 class Held:
     """A span of which only some stretches, in order, can have something of what is wanted."""
 
-    span: Span
+    span: PlannedSpan
     stretches: tuple[Stretch, ...]
 
     @property
@@ -66,7 +66,7 @@ class Held:
         return sum(end - start for start, end in self.stretches)
 
 
-def to_json(offsets: Offsets, logs: Logs = NO_LOGS) -> dict[str, Any]:
+def to_json(offsets: Offsets, logs: TopicLogs = NO_LOGS) -> dict[str, Any]:
     """As Spark stores offsets, `{"topic": {"0": 12}}`, and beside them what they are of: topics and
     partitions in order, because Spark compares the text."""
     found: dict[str, Any] = {}
@@ -85,7 +85,7 @@ def from_json(stored: Mapping[str, Any]) -> dict[TopicPartition, int]:
     }
 
 
-def spans(start: Offsets, end: Offsets, logs: Logs = NO_LOGS) -> list[Span]:
+def spans(start: Offsets, end: Offsets, logs: TopicLogs = NO_LOGS) -> list[PlannedSpan]:
     """What lies between, in order, without empty ones, of `logs`. A partition without a start
     starts at 0: it is younger than the query. Raises DataLoss for an end before its start."""
     found = []
@@ -94,7 +94,7 @@ def spans(start: Offsets, end: Offsets, logs: Logs = NO_LOGS) -> list[Span]:
         if stop < begin:
             raise DataLoss(_backwards(topic, partition, begin, stop))
         if stop > begin:
-            found.append(Span(topic, partition, begin, stop, logs.of(topic)))
+            found.append(PlannedSpan(topic, partition, begin, stop, logs.of(topic)))
     return found
 
 
@@ -113,7 +113,9 @@ def _backwards(topic: str, partition: int, start: int, end: int) -> str:
     )
 
 
-def split(found: Sequence[Span], *, min_partitions: int, max_records: int) -> list[Span]:
+def split(
+    found: Sequence[PlannedSpan], *, min_partitions: int, max_records: int
+) -> list[PlannedSpan]:
     """The spans cut into more, so that there are at least `min_partitions` where there are as many
     messages, and none has more than `max_records`; 0 asks for neither.
 
@@ -123,7 +125,9 @@ def split(found: Sequence[Span], *, min_partitions: int, max_records: int) -> li
     return split_held(whole, min_partitions=min_partitions, max_records=max_records)
 
 
-def split_held(found: Sequence[Held], *, min_partitions: int, max_records: int) -> list[Span]:
+def split_held(
+    found: Sequence[Held], *, min_partitions: int, max_records: int
+) -> list[PlannedSpan]:
     """As `split`, where only the stretches are work: a piece may have gaps between them that cost
     nothing to read, and gaps between pieces are left out."""
     counts = [-(-held.size // max_records) if max_records else 1 for held in found]
@@ -142,7 +146,7 @@ def split_held(found: Sequence[Held], *, min_partitions: int, max_records: int) 
     return [piece for held, count in zip(found, counts, strict=True) for piece in _cut(held, count)]
 
 
-def _cut(held: Held, count: int) -> list[Span]:
+def _cut(held: Held, count: int) -> list[PlannedSpan]:
     """`count` spans whose work differs by one message at most."""
     ends = [held.size * number // count for number in range(count + 1)]
     pieces = []
@@ -175,7 +179,7 @@ def rate_limit(start: Offsets, end: Offsets, most: int) -> dict[TopicPartition, 
     return limited
 
 
-def span_key(span: Span) -> TopicPartition:
+def span_key(span: PlannedSpan) -> TopicPartition:
     """Its partition."""
     return span.topic, span.partition
 
@@ -195,7 +199,7 @@ def not_before(end: Offsets, start: Offsets) -> dict[TopicPartition, int]:
     return {key: max(offset, start.get(key, offset)) for key, offset in end.items()}
 
 
-def stored(found: Sequence[Span], first: Offsets) -> list[Span]:
+def stored(found: Sequence[PlannedSpan], first: Offsets) -> list[PlannedSpan]:
     """What of the spans is not before these first offsets of their logs."""
     kept = (replace(span, start=max(span.start, first[span_key(span)])) for span in found)
     return [span for span in kept if span.size > 0]

@@ -12,15 +12,15 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from ..client.cluster.cluster import Cluster
+from ..client.cluster.cluster import ClusterConnections
 from ..client.cluster.retry import RETRIABLE, retry
 from ..client.consume.fetching import FetchOptions
 from ..client.responses import partition_result
 from ..protocol.api.log.fetch import FETCH, FetchPartitionResult, FetchResponse
 from ..protocol.errors import HorologError, OffsetOutOfRange
 from .connecting import cluster_of
-from .options import Broker
-from .planning import Held, Span, Stretch
+from .options import BrokerOptions
+from .planning import Held, PlannedSpan, Stretch
 from .questions import LOOP
 from .span_readers import window_request
 from .windows import Window
@@ -40,7 +40,9 @@ Ask = Callable[[Sequence[int]], Awaitable[Sequence[int | None]]]
 """The first offset from each of these on that can be of the window; None: it is not known."""
 
 
-def held(broker: Broker, spans: Sequence[Span], window: Window, *, finely: bool) -> list[Held]:
+def held(
+    broker: BrokerOptions, spans: Sequence[PlannedSpan], window: Window, *, finely: bool
+) -> list[Held]:
     """What of the spans can be of the window; spans without anything are left out. `finely` looks
     for gaps in them, too. Raises what the client raises."""
     LOOP.enter()
@@ -50,7 +52,9 @@ def held(broker: Broker, spans: Sequence[Span], window: Window, *, finely: bool)
         LOOP.leave()
 
 
-async def _held(broker: Broker, spans: Sequence[Span], window: Window, finely: bool) -> list[Held]:
+async def _held(
+    broker: BrokerOptions, spans: Sequence[PlannedSpan], window: Window, finely: bool
+) -> list[Held]:
     probes = _PROBES_IN_ALL // max(len(spans), 1)
     probes = min(max(probes, _LEAST_PROBES), PROBES) if finely else 1
     cluster = cluster_of(broker)
@@ -64,7 +68,7 @@ async def _held(broker: Broker, spans: Sequence[Span], window: Window, finely: b
     return [Held(span, kept) for span, kept in zip(spans, found, strict=True) if kept]
 
 
-async def stretches(ask: Ask, span: Span, probes: int) -> tuple[Stretch, ...]:
+async def stretches(ask: Ask, span: PlannedSpan, probes: int) -> tuple[Stretch, ...]:
     """What of a span can be of the window, in order, with at most `probes` questions. The first
     asks whether there is anything; a third of the others look for gaps, a third for stretches of
     which only the head can be of the window, and what is left looks closer at the rest."""
@@ -122,11 +126,11 @@ def narrowed(kept: Sequence[Stretch], firsts: Mapping[int, int]) -> list[Stretch
 class _Asking:
     """Probes of one broker."""
 
-    broker: Broker
-    cluster: Cluster
+    broker: BrokerOptions
+    cluster: ClusterConnections
     window: Window
 
-    async def firsts(self, span: Span, offsets: Sequence[int]) -> list[int | None]:
+    async def firsts(self, span: PlannedSpan, offsets: Sequence[int]) -> list[int | None]:
         """See `Ask`."""
         found: list[int | None] = []
         for number in range(0, len(offsets), _AT_ONCE):
@@ -134,7 +138,7 @@ class _Asking:
             found += await asyncio.gather(*(self._first(span, offset) for offset in some))
         return found
 
-    async def _first(self, span: Span, offset: int) -> int | None:
+    async def _first(self, span: PlannedSpan, offset: int) -> int | None:
         try:
             result = await retry(
                 partial(self._fetch, span, offset),
@@ -155,7 +159,7 @@ class _Asking:
             return offset  # who reads it says what is damaged
         return int(read[0].offsets[0]) if read else offset
 
-    async def _fetch(self, span: Span, offset: int) -> FetchPartitionResult:
+    async def _fetch(self, span: PlannedSpan, offset: int) -> FetchPartitionResult:
         request = window_request(span.topic, [(span.partition, offset)], self.window, _SET_BYTES)
         response: FetchResponse = await self.cluster.request(FETCH, request)
         return partition_result(response.topics, span.topic, span.partition)

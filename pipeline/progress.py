@@ -8,7 +8,7 @@ from typing import Final
 from ..client.cluster.servers import Servers
 from ..client.consume.consumer import Consumer
 from .connecting import CLIENT_ID
-from .options import READ_NAMES, Broker, Given, group_id
+from .options import READ_NAMES, BrokerOptions, OptionValues, group_id
 from .planning import Offsets, TopicPartition
 from .questions import LOOP
 
@@ -25,7 +25,7 @@ class Publisher:
     Nothing that goes wrong is raised: it is logged, and done again with the next positions.
     """
 
-    def __init__(self, broker: Broker, name: str) -> None:
+    def __init__(self, broker: BrokerOptions, name: str) -> None:
         """`name` is the one that the positions get."""
         LOOP.enter()
         self._broker = broker
@@ -94,21 +94,21 @@ class Publisher:
 
 def publisher_of(options: Mapping[str, str]) -> Publisher | None:
     """For a stream with these options of a read; None when they do not ask for one."""
-    given = Given(options)
+    given = OptionValues(options)
     name = group_id(given)
     return None if name is None else Publisher(given.broker(), name)
 
 
-def destination(server: str | Servers | Mapping[str, str], group: str) -> tuple[Broker, str]:
+def destination(server: str | Servers | Mapping[str, str], group: str) -> tuple[BrokerOptions, str]:
     """Where positions are stored, and under which name: `server` is an address, or the options of
     a read. Raises OptionError."""
     if isinstance(server, Servers):
-        broker = Broker(server)
+        broker = BrokerOptions(server)
     else:
-        given = Given({"bootstrap.servers": server} if isinstance(server, str) else server)
+        given = OptionValues({"bootstrap.servers": server} if isinstance(server, str) else server)
         given.check(READ_NAMES, "publish_progress")
         broker = given.broker()
-    name = group_id(Given({"groupId": group}))
+    name = group_id(OptionValues({"groupId": group}))
     assert name is not None
     return broker, name
 

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.listener import (
 
 from ..client.cluster.servers import Servers
 from .option_values import OptionError
-from .options import Broker
+from .options import BrokerOptions
 from .planning import Offsets, from_json
 from .progress import Publisher, destination, earliest, publisher_of
 from .source import NAME
@@ -72,7 +72,7 @@ def publish_progress(
     return listener
 
 
-def _destination(name: str, where: object) -> tuple[Broker, str]:
+def _destination(name: str, where: object) -> tuple[BrokerOptions, str]:
     match where:
         case (str() | Servers() | Mapping() as server, str(group)):
             return destination(server, group)
@@ -98,7 +98,7 @@ class ProgressListener(StreamingQueryListener):
     def __init__(
         self,
         find: "Callable[[str], StreamingQuery | None]",
-        named: Mapping[str, tuple[Broker, str]] | None = None,
+        named: Mapping[str, tuple[BrokerOptions, str]] | None = None,
     ) -> None:
         """`find` gives the query with an id, while it runs. `named` are queries whose options are
         not asked for, with where their progress is stored."""
@@ -155,7 +155,9 @@ class ProgressListener(StreamingQueryListener):
             if publisher is not None:
                 publisher.close()
 
-    def _publish_all(self, progress: StreamingQueryProgress, broker: Broker, group: str) -> None:
+    def _publish_all(
+        self, progress: StreamingQueryProgress, broker: BrokerOptions, group: str
+    ) -> None:
         """Store what all sources of a named query have reached."""
         ends = [end for source in progress.sources if (end := _our_end(source)) is not None]
         if not ends:

@@ -19,9 +19,9 @@ from ..client.results import FindResult, Found
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..protocol.errors import HorologError, UnknownTopicOrPartition
 from .connecting import CLIENT_ID, consumer_at
-from .logs import LogId, Logs, logs_of
-from .options import Broker, Subscription
-from .planning import Offsets, Span, TopicPartition
+from .logs import LogId, TopicLogs, logs_of
+from .options import BrokerOptions, Subscription
+from .planning import Offsets, PlannedSpan, TopicPartition
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class Topics(NamedTuple):
     """The partitions that are subscribed to, in order."""
     counts: Mapping[str, int]
     """The number of partitions of every topic, subscribed to or not."""
-    logs: Logs
+    logs: TopicLogs
 
     def has(self, key: TopicPartition) -> bool:
         """Whether there is such a partition."""
@@ -62,7 +62,7 @@ class Topics(NamedTuple):
 class Questions:
     """Asks one broker; what fails for want of a connection is asked again."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerOptions) -> None:
         LOOP.enter()
         self._broker = broker
         self._admin = LOOP.run(self._open())
@@ -142,14 +142,16 @@ class Questions:
             for key, result in self._found(times_ms).items()
         }
 
-    def next_times_ms(self, spans: Sequence[Span], before_ms: int) -> dict[TopicPartition, int]:
+    def next_times_ms(
+        self, spans: Sequence[PlannedSpan], before_ms: int
+    ) -> dict[TopicPartition, int]:
         """The timestamp of the first message of each span, or of the first one before `before_ms`
         if others are first; -1 for a message without one. Spans without are left out."""
         seen = self._run(partial(self._first_in, spans, -1, before_ms, _PEEK))
         return {key: time_ms for key, (_, time_ms) in seen.items() if time_ms is not None}
 
     def stops_at(
-        self, spans: Sequence[Span], time_ms: int, before_ms: int
+        self, spans: Sequence[PlannedSpan], time_ms: int, before_ms: int
     ) -> dict[TopicPartition, int]:
         """The first offset of each span with a timestamp in [time_ms, before_ms); spans without
         are left out. Where a search by time finds no answer, messages are looked through, as many
@@ -168,7 +170,7 @@ class Questions:
             # is not meant. Nothing before that is as late.
             begin = max(at.offset, span.start)
             if begin < span.end:
-                unclear.append(Span(*key, begin, span.end))
+                unclear.append(PlannedSpan(*key, begin, span.end))
         seen = self._run(partial(self._first_in, unclear, time_ms, before_ms, _LOOK_THROUGH))
         return stops | {key: offset for key, (offset, _) in seen.items()}
 
@@ -219,7 +221,7 @@ class Questions:
         return LOOP.run(do())
 
     async def _first_in(
-        self, spans: Sequence[Span], from_ms: int, before_ms: int, effort: _Effort
+        self, spans: Sequence[PlannedSpan], from_ms: int, before_ms: int, effort: _Effort
     ) -> dict[TopicPartition, tuple[int, int | None]]:
         """Offset and timestamp of the first message of each span with one in [from_ms, before_ms).
         Spans without are left out; where too many had to be looked at, the timestamp is None."""
@@ -259,10 +261,10 @@ class Questions:
             await consumer.fetch_columns(max_wait_ms=wait_ms)
 
 
-_QUESTIONS: Final[dict[tuple[int, Broker], Questions]] = {}
+_QUESTIONS: Final[dict[tuple[int, BrokerOptions], Questions]] = {}
 
 
-def questions(broker: Broker) -> Questions:
+def questions(broker: BrokerOptions) -> Questions:
     """The one of this process."""
     key = (os.getpid(), broker)
     found = _QUESTIONS.get(key)

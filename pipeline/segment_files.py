@@ -27,7 +27,7 @@ Stretch = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SegmentSpan:
     """A stretch of a segment's log."""
 
     place: tuple[str, int]
@@ -55,12 +55,12 @@ class Part:
         return min(places, key=lambda place: abs(place - position))
 
 
-def pack(parts: Iterable[Part], tasks: int) -> list[list[Part]]:
+def pack(parts: Iterable[SegmentSpan], tasks: int) -> list[list[SegmentSpan]]:
     """The parts in their order, cut for up to `tasks` tasks of about equal bytes."""
     found = list(parts)
     total = sum(part.size for part in found)
     ends = [total * number // tasks for number in range(1, tasks)]
-    packed: list[list[Part]] = [[]]
+    packed: list[list[SegmentSpan]] = [[]]
     before = 0
     for part in found:
         behind = before + part.size

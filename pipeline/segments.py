@@ -22,7 +22,7 @@ from ..storage.names import parse_folder_name, segment_bases
 from .option_values import OptionError
 from .planning import DataLoss
 from .row_batches import content_of, in_window, joined, record_batch, times_of
-from .segment_files import Part, SegmentFiles, pack, read_checksums, read_log_start
+from .segment_files import SegmentFiles, SegmentSpan, pack, read_checksums, read_log_start
 from .windows import Window
 
 TASK_BYTES: Final = 128 * 1024 * 1024
@@ -70,12 +70,12 @@ def plan(text: str, window: Window | None, min_partitions: int) -> list[Packed]:
     return [tuple(_segment_part(part) for part in task) for task in packed]
 
 
-def _segment_part(part: Part) -> SegmentPart:
+def _segment_part(part: SegmentSpan) -> SegmentPart:
     topic, partition = part.place
     return SegmentPart(topic, partition, part.path, part.start, part.end, part.log_start_offset)
 
 
-def _plan_folder(folder: Path, window: Window | None) -> Iterator[Part]:
+def _plan_folder(folder: Path, window: Window | None) -> Iterator[SegmentSpan]:
     place = parse_folder_name(folder.name)
     if place is None or not folder.is_dir():
         raise OptionError(
@@ -93,7 +93,7 @@ def _plan_folder(folder: Path, window: Window | None) -> Iterator[Part]:
         except FileNotFoundError:
             continue  # retention was quicker
         for start, end in files.stretches(window):
-            yield Part(place, str(files.log), start, end, log_start_offset, files.cuts)
+            yield SegmentSpan(place, str(files.log), start, end, log_start_offset, files.cuts)
 
 
 def _not_permitted(path: object) -> OptionError:

@@ -23,7 +23,7 @@ from ..protocol.records.kernel import RecordEncoder
 from ..protocol.records.kernel.terms import MOST_OVERHEAD, Headers
 from ..protocol.records.layout import NO_PRODUCER_ID, SELF_CHOSEN
 from .connecting import cluster_of
-from .storing import Lane, PackedBatch, Storing, other_rows
+from .storing import PackedBatch, PartitionLane, Storing, other_rows
 from .write_options import Partitioner, WriteOptions
 
 _BATCH_BYTES: Final = 512 * 1024
@@ -85,7 +85,7 @@ class Sending:
         self._turn = task
         """The partition of rows without a key, and without one of their own; the next batch of
         them goes to the next one."""
-        self._lanes: dict[tuple[str, int], Lane] = {}
+        self._lanes: dict[tuple[str, int], PartitionLane] = {}
         self._counts: dict[str, int] = {}
         self._under_way: set[asyncio.Task[None]] = set()
         self._buffered = 0
@@ -123,7 +123,7 @@ class Sending:
         if isinstance(batch, ColumnRows) and await self._go_by_turns(batch):
             return await self._add_columns(batch)
         count = 0
-        lane: Lane | None = None
+        lane: PartitionLane | None = None
         # Looked up again only where it can be another one: most rows follow one of their own lane.
         lane_topic, lane_turn = "", -1
         by_key = self._options.partitioner is not Partitioner.NONE
@@ -171,7 +171,7 @@ class Sending:
         await asyncio.sleep(0)
         return len(rows)
 
-    async def _lane(self, topic: str, partition: int | None, key: bytes | None) -> Lane:
+    async def _lane(self, topic: str, partition: int | None, key: bytes | None) -> PartitionLane:
         """The one that a row goes to."""
         partitions = self._counts.get(topic) or await self._partitions(topic)
         if partition is None:
@@ -184,7 +184,7 @@ class Sending:
                 partition = _hashed(key, partitions)
         lane = self._lanes.get((topic, partition))
         if lane is None:
-            lane = self._lanes[topic, partition] = Lane(topic, partition, RecordEncoder())
+            lane = self._lanes[topic, partition] = PartitionLane(topic, partition, RecordEncoder())
         return lane
 
     async def _partitions(self, topic: str) -> int:
@@ -197,7 +197,7 @@ class Sending:
         for lane in self._lanes.values():
             self._cut(lane)
 
-    def _cut(self, lane: Lane) -> None:
+    def _cut(self, lane: PartitionLane) -> None:
         """Send what the lane's encoder holds."""
         count = lane.encoder.count
         if not count:
@@ -209,7 +209,7 @@ class Sending:
         self._under_way.add(lane.last)
 
     async def _store(
-        self, lane: Lane, batch: PackedBatch, before: "asyncio.Task[None] | None"
+        self, lane: PartitionLane, batch: PackedBatch, before: "asyncio.Task[None] | None"
     ) -> None:
         if before is not None:
             await before

@@ -30,10 +30,10 @@ from ..clock import SystemClock
 from ..compiled import warn_of_reference
 from ..protocol.records.kernel import FORM
 from . import bounds, fetch, loading, planning, segments
-from .logs import NO_LOGS, Logs, logs_from_json
+from .logs import NO_LOGS, TopicLogs, logs_from_json
 from .option_values import OptionError
 from .options import ReadOptions, check_no_shown_secret, read_options
-from .planning import BEGINS_ANEW, DataLoss, Offsets, Span
+from .planning import BEGINS_ANEW, DataLoss, Offsets, PlannedSpan
 from .questions import Questions, Topics, questions
 from .schema import arrow_schema, column_names, spark_schema
 from .sink import BatchWriter, StreamWriter
@@ -57,7 +57,7 @@ warn_of_reference(FORM)
 class OffsetRange(InputPartition):
     """A span of messages, to be read by one task."""
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: PlannedSpan) -> None:
         super().__init__(span)
         self.span = span
 
@@ -129,7 +129,7 @@ class HorologDataSource(DataSource):
         return StreamWriter(schema, options)
 
 
-class _Reader:
+class _SpanReader:
     """What reading has in common, on both sides of pickling."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
@@ -152,7 +152,7 @@ class _Reader:
         settle()
 
 
-class BatchReader(_Reader, DataSourceReader):
+class BatchReader(_SpanReader, DataSourceReader):
     """Reads what was between two bounds when it was loaded."""
 
     def __init__(
@@ -167,7 +167,7 @@ class BatchReader(_Reader, DataSourceReader):
         pieces = loading.plan(self._options) if self._pieces is None else self._pieces
         settle()
         return [
-            OffsetRange(piece) if isinstance(piece, Span) else SegmentRange(piece)
+            OffsetRange(piece) if isinstance(piece, PlannedSpan) else SegmentRange(piece)
             for piece in pieces
         ]
 
@@ -181,7 +181,7 @@ class _View(NamedTuple):
     """Where the logs end."""
     end: Offsets
     """Where reading ends: nowhere before `begin`; partitions that are gone are as they were."""
-    logs: Logs
+    logs: TopicLogs
     """What these are of."""
 
 
@@ -189,10 +189,10 @@ class _Target(NamedTuple):
     """Where a query ends that reads what there was when it began."""
 
     ends: Offsets
-    logs: Logs
+    logs: TopicLogs
 
 
-class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(_SpanReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Says where each micro-batch ends, and reads it.
 
     One of these lives as long as the query and answers for offsets; others only read.

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ..blocking import Consumer
 from ..client.client import ReadFrom
-from ..client.cluster.cluster import Cluster
+from ..client.cluster.cluster import ClusterConnections
 from ..client.cluster.retry import retry
 from ..client.consume.fetching import FetchOptions, next_offset
 from ..client.responses import partition_result
@@ -22,8 +22,8 @@ from ..protocol.api.log.fetch import (
 )
 from ..protocol.records.columns import Content
 from .connecting import CLIENT_ID, cluster_of
-from .options import Broker
-from .planning import Span, TopicPartition
+from .options import BrokerOptions
+from .planning import PlannedSpan, TopicPartition
 from .questions import LOOP
 from .windows import Window
 
@@ -33,7 +33,7 @@ _MAX_DECOMPRESSED_BYTES: Final = 64 * _MIB
 _WAIT_MS: Final = 500
 
 
-class Fetched(NamedTuple):
+class FetchedSpan(NamedTuple):
     """What one fetch brought."""
 
     batches: list[ColumnBatch]
@@ -44,12 +44,12 @@ class Fetched(NamedTuple):
 class SpanReader(Protocol):
     """Reads one span at a time."""
 
-    def begin(self, span: Span, content: Collection[Content], window: Window | None) -> None:
+    def begin(self, span: PlannedSpan, content: Collection[Content], window: Window | None) -> None:
         """`span` is read next, of its messages `content`; messages outside of `window` need not
         come."""
         ...
 
-    def fetch(self, position: int) -> Fetched:
+    def fetch(self, position: int) -> FetchedSpan:
         """The next messages from `position` on. Raises OffsetOutOfRange, CorruptMessage, and what
         the client raises."""
         ...
@@ -66,7 +66,7 @@ class SpanReader(Protocol):
 class ConsumerReader:
     """Reads everything, from a Horolog broker or a Kafka cluster."""
 
-    def __init__(self, broker: Broker, *, append_times: bool) -> None:
+    def __init__(self, broker: BrokerOptions, *, append_times: bool) -> None:
         self._consumer = Consumer(
             broker.servers,
             max_wait_ms=_WAIT_MS,
@@ -81,17 +81,17 @@ class ConsumerReader:
         self._key: TopicPartition = ("", 0)
         self._content: Collection[Content] = ()
 
-    def begin(self, span: Span, content: Collection[Content], window: Window | None) -> None:
+    def begin(self, span: PlannedSpan, content: Collection[Content], window: Window | None) -> None:
         """See `SpanReader`."""
         self._key, self._content = (span.topic, span.partition), content
         self._consumer.assign(*self._key, offset=span.start)
 
-    def fetch(self, position: int) -> Fetched:
+    def fetch(self, position: int) -> FetchedSpan:
         """See `SpanReader`."""
         if self._consumer.position(*self._key) != position:
             self._consumer.seek(*self._key, position)
         found = self._consumer.fetch_columns(columns=self._content)
-        return Fetched(found, self._consumer.position(*self._key) or 0)
+        return FetchedSpan(found, self._consumer.position(*self._key) or 0)
 
     def end(self) -> None:
         """See `SpanReader`."""
@@ -116,7 +116,7 @@ class WindowReader:
     last one."""
 
     def __init__(
-        self, broker: Broker, *, append_times: bool, read_from: ReadFrom = "leader"
+        self, broker: BrokerOptions, *, append_times: bool, read_from: ReadFrom = "leader"
     ) -> None:
         LOOP.enter()
         self._broker = broker
@@ -128,24 +128,24 @@ class WindowReader:
             append_times=append_times,
         )
         self._cluster = LOOP.run(_open(broker, read_from))
-        self._span = Span("", 0, 0, 0)
+        self._span = PlannedSpan("", 0, 0, 0)
         self._content: Collection[Content] = ()
         self._window: Window | None = None
         self._ahead: tuple[_Question, asyncio.Task[FetchPartitionResult]] | None = None
 
-    def begin(self, span: Span, content: Collection[Content], window: Window | None) -> None:
+    def begin(self, span: PlannedSpan, content: Collection[Content], window: Window | None) -> None:
         """See `SpanReader`."""
         self._span, self._content, self._window = span, content, window
 
-    def fetch(self, position: int) -> Fetched:
+    def fetch(self, position: int) -> FetchedSpan:
         """See `SpanReader`."""
         question = _Question(self._span.topic, self._span.partition, position)
         result = LOOP.run(self._take(question))
         found = self._options.columns(question.topic, result, position, self._content)
         read_to = found[-1].next_offset if found else position
         if found and read_to < next_offset(result, position):
-            return Fetched(found, read_to)  # what is behind them is damaged, or no message
-        return Fetched(found, _behind(result, position))
+            return FetchedSpan(found, read_to)  # what is behind them is damaged, or no message
+        return FetchedSpan(found, _behind(result, position))
 
     def end(self) -> None:
         """See `SpanReader`."""
@@ -225,7 +225,7 @@ def window_request(
     )
 
 
-def reads_windows(broker: Broker) -> bool:
+def reads_windows(broker: BrokerOptions) -> bool:
     """Whether it may pass over what is outside of a window; Kafka does not."""
     return not broker.servers.kafka
 
@@ -235,5 +235,5 @@ def _behind(result: FetchPartitionResult, offset: int) -> int:
     return max(next_offset(result, offset), result.next_offset)
 
 
-async def _open(broker: Broker, read_from: ReadFrom) -> Cluster:
+async def _open(broker: BrokerOptions, read_from: ReadFrom) -> ClusterConnections:
     return cluster_of(broker, read_from)

@@ -8,7 +8,7 @@ import asyncio
 from typing import Final
 
 from ..client.administer.searching import offsets_at
-from ..client.cluster.cluster import Cluster
+from ..client.cluster.cluster import ClusterConnections
 from ..client.consume.consumer import Consumer
 from ..client.results import ConsumerRecord
 from ..protocol.api.log.list_offsets import LATEST
@@ -17,14 +17,14 @@ from ..protocol.records.batches.batch import batch_records
 from ..protocol.records.layout import Buffer
 from ..protocol.records.record import Record
 from .connecting import consumer_at
-from .options import Broker
+from .options import BrokerOptions
 
 ANY_SIZE: Final = 2**31 - 1
 """Of our own batches, uncompressed."""
 _WAIT_MS: Final = 500
 
 
-async def end_of(cluster: Cluster, topic: str, partition: int) -> int:
+async def end_of(cluster: ClusterConnections, topic: str, partition: int) -> int:
     """The offset that the partition's next message will get."""
     (end,) = await offsets_at(cluster, topic, partition, [LATEST])
     return end.offset or 0
@@ -33,7 +33,7 @@ async def end_of(cluster: Cluster, topic: str, partition: int) -> int:
 class StoredBefore:
     """Reads back what is stored, through one connection, one batch at a time."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerOptions) -> None:
         self._broker = broker
         self._consumer: Consumer | None = None
         self._reading = asyncio.Lock()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from ..client.cluster.cluster import Cluster
+from ..client.cluster.cluster import ClusterConnections
 from ..client.cluster.retry import RETRIABLE, retry
 from ..client.produce.delivery import Delivery
 from ..client.produce.set_limits import TOO_LARGE, SetLimits
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Lane:
+class PartitionLane:
     """A partition that is written to; its batches go one at a time."""
 
     topic: str
@@ -62,7 +62,7 @@ class PackedBatch:
 class Storing:
     """Takes one task's batches to the brokers."""
 
-    def __init__(self, cluster: Cluster, options: WriteOptions, producer: int) -> None:
+    def __init__(self, cluster: ClusterConnections, options: WriteOptions, producer: int) -> None:
         self._cluster = cluster
         self._options = options
         self._producer = producer
@@ -102,7 +102,7 @@ class Storing:
         )
         return PackedBatch(data, plain_bytes, rows)
 
-    async def store(self, lane: Lane, batch: PackedBatch, *, first: bool) -> None:
+    async def store(self, lane: PartitionLane, batch: PackedBatch, *, first: bool) -> None:
         """Have a batch in the log, or raise why it is not. `first`: of its lane."""
         if first and self._numbered:
             lane.end_before = await self.retry(
@@ -136,7 +136,7 @@ class Storing:
             encoder.add(row.value, row.key, row.timestamp_ms, row.headers)
         return self.packed(encoder, sequence, rows)
 
-    async def _store_set(self, lane: Lane, data: Buffer) -> None:
+    async def _store_set(self, lane: PartitionLane, data: Buffer) -> None:
         refused = await self._refusal(lane, data)
         if refused is None:
             lane.stored = True
@@ -148,7 +148,7 @@ class Storing:
         # it takes, or knows, has to follow.
         lane.refused = refused if self._cluster.kafka else None
 
-    async def _refusal(self, lane: Lane, data: Buffer) -> OutOfOrderSequenceNumber | None:
+    async def _refusal(self, lane: PartitionLane, data: Buffer) -> OutOfOrderSequenceNumber | None:
         """Send a batch; None when the broker has all of it then."""
         since = asyncio.get_running_loop().time()
         try:
@@ -163,7 +163,9 @@ class Storing:
             await self._before.check(lane.topic, lane.partition, appended.base_offset, data)
         return None
 
-    async def _send_rest(self, lane: Lane, data: Buffer, refused: OutOfOrderSequenceNumber) -> None:
+    async def _send_rest(
+        self, lane: PartitionLane, data: Buffer, refused: OutOfOrderSequenceNumber
+    ) -> None:
         """Send the rows of a batch that are behind those that the broker has of it."""
         sequence = read_header(data).base_sequence
         rows = _rows(data)
@@ -184,7 +186,7 @@ class Storing:
             raise other_rows(lane, rest) from rest
 
 
-def other_rows(lane: Lane, error: OutOfOrderSequenceNumber) -> OutOfOrderSequenceNumber:
+def other_rows(lane: PartitionLane, error: OutOfOrderSequenceNumber) -> OutOfOrderSequenceNumber:
     """The error of a task that comes again with other rows."""
     return OutOfOrderSequenceNumber(
         f"{lane.topic}-{lane.partition} has rows of an earlier attempt of this task, which were "

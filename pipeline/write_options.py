@@ -7,7 +7,7 @@ from typing import Final
 
 from ..protocol.records.layout import Codec
 from .option_values import OptionError
-from .options import COMMON_NAMES, Broker, Given
+from .options import COMMON_NAMES, BrokerOptions, OptionValues
 
 WRITE_NAMES: Final = (
     *COMMON_NAMES,
@@ -43,7 +43,7 @@ class Partitioner(StrEnum):
 class WriteOptions:
     """A write, of a batch or of a stream."""
 
-    broker: Broker
+    broker: BrokerOptions
     topic: str | None = None
     """None takes the column `topic`."""
     timestamp_column: str | None = None
@@ -60,7 +60,7 @@ class WriteOptions:
 
 def write_options(options: Mapping[str, str], *, overwrite: bool, streaming: bool) -> WriteOptions:
     """The options of a write. Raises OptionError."""
-    given = Given(options)
+    given = OptionValues(options)
     given.check(WRITE_NAMES, "a write")
     if overwrite and not streaming:
         raise OptionError('a topic can only be appended to: use mode("append")')

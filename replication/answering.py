@@ -5,7 +5,7 @@ from typing import Final
 
 from ..storage.log.epoch_history import EpochStart
 from .led_partition import LedPartition
-from .messages import Part
+from .messages import PartitionAnswer
 from .partition_log import Partition, Stored
 from .session import Session
 
@@ -18,11 +18,11 @@ SYNC_AFTER_ANSWERS: Final = 16
 
 def next_parts(
     session: Session, partitions: Mapping[Partition, LedPartition], max_bytes: int, *, counted: bool
-) -> tuple[Part, ...]:
+) -> tuple[PartitionAnswer, ...]:
     """The news for a follower, as far as `max_bytes` of messages go; the session knows then what is
     left. `counted`: the follower counts as in sync."""
     room = max_bytes
-    parts: list[Part] = []
+    parts: list[PartitionAnswer] = []
     left: set[Partition] = set()
     session.more = set()
     news = session.changed | session.moved
@@ -48,7 +48,7 @@ def next_parts(
             wanted = _joins_with(session, part, reached, SYNC_AFTER_ANSWERS * max_bytes)
         begins_anew = end is None or end < first
         parts.append(
-            Part(
+            PartitionAnswer(
                 partition,
                 session.diverging.pop(partition, None),
                 stored,

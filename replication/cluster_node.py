@@ -9,7 +9,7 @@ from .cluster_state import (
     ClusterState,
     ClusterView,
     MemberInfo,
-    Sent,
+    RequestState,
     elected,
     elected_alone,
     halted,
@@ -163,15 +163,15 @@ class ClusterNode(Node):
     # The state.
 
     @property
-    def sent(self) -> Sent:
+    def sent(self) -> RequestState:
         """What is known now: goes with a request to etcd that is sent, for `cluster_read`."""
         identity = self.identity
         view = self.view
         revision, state_revision = (view.revision, view.state_revision) if view else (0, 0)
         epoch = identity.highest_epoch if identity.nonce else NO_EPOCH
-        return Sent(revision, state_revision, epoch, identity.counted_revision)
+        return RequestState(revision, state_revision, epoch, identity.counted_revision)
 
-    def cluster_read(self, now_s: float, view: ClusterView, sent: Sent) -> None:
+    def cluster_read(self, now_s: float, view: ClusterView, sent: RequestState) -> None:
         """Everything was read, by a request that went out when `sent` was known. An answer that was
         overtaken by a later one says nothing."""
         if self.is_set_back(view, sent):
@@ -213,7 +213,7 @@ class ClusterNode(Node):
             merged(owners, dict.fromkeys((state.epoch,), *me), MAX_LEADER_EPOCHS) if me else owners
         )
 
-    def is_set_back(self, view: ClusterView, sent: Sent) -> bool:
+    def is_set_back(self, view: ClusterView, sent: RequestState) -> bool:
         """Whether etcd is older than it was. A state that a person made later than all that this
         directory knows may be in another etcd, whose revisions say nothing."""
         made_later = sent.epoch <= view.state.settled_epoch

@@ -12,7 +12,7 @@ from .partition_log import Directory, Partition, PartitionLog
 from .settings import Incarnation, Member
 
 
-class Reach(NamedTuple):
+class ReplicaExtent(NamedTuple):
     """What a directory has, as long as its logs do not change."""
 
     counted_revision: int
@@ -72,7 +72,7 @@ class ClusterState(NamedTuple):
         return any(kept.member == member for kept in self.kept)
 
 
-class Sent(NamedTuple):
+class RequestState(NamedTuple):
     """What was known when a request to etcd was sent. An answer that is older says that etcd went
     back to an earlier state."""
 
@@ -93,7 +93,7 @@ class MemberInfo(NamedTuple):
     member: Member
     highest_epoch: int
     lease_id: int
-    reach: Reach | None
+    reach: ReplicaExtent | None
     """Only of members in doubt and of those kept for recovery, whose logs do not change; and only
     if it is known."""
 
@@ -115,10 +115,10 @@ class ClusterView(NamedTuple):
     members: Mapping[int, MemberInfo]
 
 
-def reach(directory: Directory) -> Reach:
+def reach(directory: Directory) -> ReplicaExtent:
     """What a directory has now."""
     logs = sorted(directory.logs.items())
-    return Reach(
+    return ReplicaExtent(
         directory.identity.counted_revision,
         tuple((name, _whole_end(log), log.log_start_offset) for name, log in logs),
         any(log.history_lost for _, log in logs),
@@ -177,7 +177,7 @@ def left_in_doubt(view: ClusterView, broker_id: int) -> ClusterState:
 
 def last_counted(
     kept: Collection[Kept], members: Mapping[int, MemberInfo]
-) -> dict[Member, Reach] | None:
+) -> dict[Member, ReplicaExtent] | None:
     """What each member of the ISR has that a leader counted last; `None`: not all have
     reported.
 
@@ -192,7 +192,7 @@ def last_counted(
     return {it.member: reported[it.member] for it in kept if it.revision >= counted}
 
 
-def is_to_lead(reaches: Mapping[Member, Reach], member: Member) -> bool:
+def is_to_lead(reaches: Mapping[Member, ReplicaExtent], member: Member) -> bool:
     """Whether none has more than `member` in any partition, and no other has as much that can say
     more of its epochs.
 
@@ -206,14 +206,14 @@ def is_to_lead(reaches: Mapping[Member, Reach], member: Member) -> bool:
     )
 
 
-def _has_most(reaches: Mapping[Member, Reach], member: Member) -> bool:
+def _has_most(reaches: Mapping[Member, ReplicaExtent], member: Member) -> bool:
     own = {partition: end for partition, end, _ in reaches[member].logs}
     return all(
         own.get(partition, 0) >= end for each in reaches.values() for partition, end, _ in each.logs
     )
 
 
-def latest_starts(reaches: Mapping[Member, Reach]) -> dict[Partition, int]:
+def latest_starts(reaches: Mapping[Member, ReplicaExtent]) -> dict[Partition, int]:
     """Where these logs begin, at the latest: a leader let go what is below."""
     starts: dict[Partition, int] = {}
     for each in reaches.values():

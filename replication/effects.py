@@ -36,7 +36,7 @@ class Send(NamedTuple):
     message: FromFollower | FromLeader
 
 
-class Sync(NamedTuple):
+class SyncLog(NamedTuple):
     """Sync a log up to its end; then `Node.synced`."""
 
     partition: Partition
@@ -106,7 +106,7 @@ Effect = (
     Connect
     | Close
     | Send
-    | Sync
+    | SyncLog
     | Remind
     | Answer
     | ReadCluster

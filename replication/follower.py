@@ -5,9 +5,9 @@ from collections.abc import Callable
 from ..protocol.limits import MAX_LEADER_EPOCHS
 from ..storage.log.epoch_history import NO_EPOCH, EpochEnd
 from .divergence import cut_to
-from .effects import Close, Connect, Connection, Effect, Send, Sync
+from .effects import Close, Connect, Connection, Effect, Send, SyncLog
 from .epoch_owners import cut_before, first_conflict, merged
-from .messages import Confirm, Fetch, Fetched, Hello, Part, Position, Welcome
+from .messages import Confirm, Fetch, Fetched, FollowerPosition, Hello, PartitionAnswer, Welcome
 from .partition_log import Directory, Partition, PartitionLog
 from .settings import Member, ReplicationSettings
 
@@ -200,7 +200,7 @@ class Follower:
             self._changed = set()
             self._effects.append(Send(self.connection, Confirm(self.epoch, positions)))
 
-    def _take(self, log: PartitionLog, part: Part) -> None:
+    def _take(self, log: PartitionLog, part: PartitionAnswer) -> None:
         before = log.log_end_offset
         if part.diverging is not None:
             self._was_cut = True
@@ -226,9 +226,9 @@ class Follower:
             self._not_reached.discard(part.partition)
         wanted = min(part.sync_to, end)
         if wanted and wanted > log.synced_offset:
-            self._effects.append(Sync(part.partition))
+            self._effects.append(SyncLog(part.partition))
 
-    def _append(self, log: PartitionLog, part: Part, first: int) -> None:
+    def _append(self, log: PartitionLog, part: PartitionAnswer, first: int) -> None:
         """Append to a log that ends at `first`."""
         if part.stored is None:
             return
@@ -240,7 +240,7 @@ class Follower:
         if part.stored.size_bytes and log.log_end_offset == first:
             self._stumbled = True
 
-    def cut(self, log: PartitionLog, answer: EpochEnd, part: Part) -> None:
+    def cut(self, log: PartitionLog, answer: EpochEnd, part: PartitionAnswer) -> None:
         """Remove what the leader does not have, or everything where they have nothing in common.
 
         Nothing in common: the leader has no epoch as early as the follower's, or they part below
@@ -253,7 +253,7 @@ class Follower:
         else:
             log.truncate(offset)
 
-    def _begin_anew(self, log: PartitionLog, part: Part) -> None:
+    def _begin_anew(self, log: PartitionLog, part: PartitionAnswer) -> None:
         """Empty a log. What it had was perhaps answered, and is not here until it is copied."""
         self._not_reached.add(part.partition)
         self._begins_anew()
@@ -287,7 +287,7 @@ class Follower:
         self._asked_s = now_s
         self._effects.append(Send(self.connection, Fetch(self.epoch, positions, self._ahead)))
 
-    def _positions(self, partitions: set[Partition]) -> tuple[Position, ...]:
+    def _positions(self, partitions: set[Partition]) -> tuple[FollowerPosition, ...]:
         found = []
         for partition in sorted(partitions):
             log = self._directory.logs.get(partition)
@@ -296,6 +296,8 @@ class Follower:
             if log is not None and log.damaged_from is None:
                 end, last_epoch = log.log_end_offset, log.epochs.last_epoch
                 found.append(
-                    Position(partition, end, last_epoch, log.synced_offset, log.log_start_offset)
+                    FollowerPosition(
+                        partition, end, last_epoch, log.synced_offset, log.log_start_offset
+                    )
                 )
         return tuple(found)

@@ -6,11 +6,11 @@ from ..storage.log.epoch_history import NO_EPOCH, EpochEnd
 from .answering import next_parts
 from .cluster_state import ClusterState
 from .divergence import agrees
-from .effects import Answer, Close, Connection, Effect, Outcome, Send, Sync, Token, Transact
+from .effects import Answer, Close, Connection, Effect, Outcome, Send, SyncLog, Token, Transact
 from .epoch_owners import Owners
 from .in_sync import InSyncReplicas
 from .led_partition import LedPartition
-from .messages import Confirm, Fetch, Fetched, Hello, Position, Refusal, Welcome
+from .messages import Confirm, EpochRefusal, Fetch, Fetched, FollowerPosition, Hello, Welcome
 from .partition_log import Partition, PartitionLog
 from .reminders import Reminders
 from .session import Session
@@ -56,7 +56,7 @@ class Leader:
         part = LedPartition(log, self._settings.sync_for_acks_all)
         self.partitions[partition] = part
         if part.sync_to > log.synced_offset:
-            self._effects.append(Sync(partition))
+            self._effects.append(SyncLog(partition))
         self._advance(partition, part)
 
     def add_partition(self, partition: Partition, log: PartitionLog) -> None:
@@ -128,7 +128,7 @@ class Leader:
                     if session.synced.get(partition, -1) < part.sync_to:
                         session.unsynced.add(partition)
                 if part.sync_to > part.log.synced_offset:
-                    self._effects.append(Sync(partition))
+                    self._effects.append(SyncLog(partition))
         self._advance(partition, part)
         self._answer_followers()
 
@@ -248,7 +248,7 @@ class Leader:
                 self._advance(position.partition, part)
         return session
 
-    def _take(self, session: Session, position: Position) -> None:
+    def _take(self, session: Session, position: FollowerPosition) -> None:
         """Believe a position if the follower's log is a beginning of this one."""
         partition, end, last_epoch, synced, log_start_offset, _ = position
         part = self.partitions[partition]
@@ -413,6 +413,6 @@ class Leader:
                 self._effects.append(Answer(token, Outcome.NOT_LEADER))
         for session in self.sessions.values():
             if session.waits:
-                self._effects.append(Send(session.connection, Refusal(self.epoch)))
+                self._effects.append(Send(session.connection, EpochRefusal(self.epoch)))
             self._effects.append(Close(session.connection))
         self.sessions.clear()

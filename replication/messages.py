@@ -40,14 +40,14 @@ class Welcome(NamedTuple):
     """Partitions that are damaged at the leader: a follower keeps all that it has of them."""
 
 
-class Refusal(NamedTuple):
+class EpochRefusal(NamedTuple):
     """The answer of a broker that does not lead in the epoch of the request."""
 
     highest_epoch: int
     """That it has ever seen; the one who asked is deposed if it led in an older one."""
 
 
-class Position(NamedTuple):
+class FollowerPosition(NamedTuple):
     """How far a follower is in one partition."""
 
     partition: Partition
@@ -66,7 +66,7 @@ class Fetch(NamedTuple):
     """The request for what follows; confirms the positions that agree with the leader's log."""
 
     epoch: int
-    positions: tuple[Position, ...]
+    positions: tuple[FollowerPosition, ...]
     ahead: bool = False
     """Sent before the last answer was appended: the leader goes on behind what it has sent. After
     any other fetch it goes on where the follower says that it is."""
@@ -76,13 +76,13 @@ class Confirm(NamedTuple):
     """Positions that changed while a `Fetch` waits at the leader."""
 
     epoch: int
-    positions: tuple[Position, ...]
+    positions: tuple[FollowerPosition, ...]
     leaving: bool = False
     """The follower stops: the leader takes it out of the ISR, and does not wait for it again on
     this connection. The follower goes on fetching until it is out."""
 
 
-class Part(NamedTuple):
+class PartitionAnswer(NamedTuple):
     """What a follower gets of one partition."""
 
     partition: Partition
@@ -103,7 +103,7 @@ class Fetched(NamedTuple):
     """The answer to `Fetch`."""
 
     epoch: int
-    parts: tuple[Part, ...]
+    parts: tuple[PartitionAnswer, ...]
 
 
 class HandedOver(NamedTuple):
@@ -113,4 +113,4 @@ class HandedOver(NamedTuple):
 
 
 FromFollower = Hello | Fetch | Confirm
-FromLeader = Welcome | Refusal | Fetched | HandedOver
+FromLeader = Welcome | EpochRefusal | Fetched | HandedOver

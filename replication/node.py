@@ -16,13 +16,13 @@ from .in_sync import InSyncReplicas
 from .leader import Leader
 from .messages import (
     Confirm,
+    EpochRefusal,
     Fetch,
     Fetched,
     FromFollower,
     FromLeader,
     HandedOver,
     Hello,
-    Refusal,
     Welcome,
 )
 from .partition_log import Directory, Identity, Partition
@@ -249,7 +249,7 @@ class Node:
             self.contest(conflict)
 
     def _effect_refusal(self, connection: Connection) -> None:
-        self.effects.append(Send(connection, Refusal(self.highest_epoch)))
+        self.effects.append(Send(connection, EpochRefusal(self.highest_epoch)))
 
     def ask_ahead(self, now_s: float, connection: Connection, message: FromLeader) -> None:
         """To be called before `from_leader` with the same message, and what it wants done is to be
@@ -278,7 +278,7 @@ class Node:
                 return
             self.learn(message.epoch)
             follower.welcomed(now_s, message)
-        elif isinstance(message, Refusal):
+        elif isinstance(message, EpochRefusal):
             follower.drop()
             self.learn(message.highest_epoch)
         elif isinstance(message, HandedOver):

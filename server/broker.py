@@ -34,11 +34,11 @@ from .network.listener import Shares
 from .network.ports import HTTP, KAFKA, NATIVE, Port, Ports
 from .opened_data import check_alone, make_room, open_replica_files
 from .rights.audited import audited
-from .security.service import Security
+from .security.service import SecurityService
 from .services import make_services
 from .trusted_time import TrustedTime
 from .web.port import HttpLimits, HttpPort
-from .web.server import HttpServer, State
+from .web.server import HttpServer, HttpState
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -110,7 +110,7 @@ class Broker:
             if isinstance(self._files, SystemFiles):
                 self._files.keep_spare()
                 cleanups.callback(self._files.drop_spare)
-            self.security = Security(
+            self.security = SecurityService(
                 *(self.settings, ports, self.figures, self.observe),
                 clock=self.clock,
             )
@@ -340,10 +340,10 @@ class Broker:
         if self._settled is not None:
             self._settled()
 
-    def _state(self) -> State:
+    def _state(self) -> HttpState:
         if not self._serving:
-            return State.STOPPED
-        return State.READY if self._all_open else State.OPENING
+            return HttpState.STOPPED
+        return HttpState.READY if self._all_open else HttpState.OPENING
 
     def _add_page(self, application: "web.Application") -> None:
         from .page.routes import Page

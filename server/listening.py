@@ -25,7 +25,7 @@ from .network.listener import (
     share_files,
 )
 from .network.ports import KAFKA, Port, advertised
-from .security.service import Security
+from .security.service import SecurityService
 from .work import Work
 
 
@@ -79,7 +79,7 @@ def make_listener(
     dispatcher: Dispatcher,
     connections: Connections,
     settings: BrokerSettings,
-    security: Security,
+    security: SecurityService,
 ) -> Listener:
     """Takes the connections that come in by one port, once it is started."""
     endpoint = _endpoint(port, dispatcher, settings, security)
@@ -94,7 +94,7 @@ def make_listener(
 
 
 def _endpoint(
-    port: Port, dispatcher: Dispatcher, settings: BrokerSettings, security: Security
+    port: Port, dispatcher: Dispatcher, settings: BrokerSettings, security: SecurityService
 ) -> Endpoint:
     """What holds for the connections of one port."""
     encoding = kafka if port.setting == KAFKA else native

@@ -6,14 +6,14 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from ..storage.directory.log_directory import LogDirectory
-from ..storage.directory.positions import Position
+from ..storage.directory.positions import StoredPosition
 from ..storage.directory.topics import TopicEntry
 from ..storage.log.log import Log
 from ..storage.metadata.access_records import AccessRecord
 from ..storage.stepped_change import Steps
 from .changes import Changes, TopicChange
 from .security.documents import AccessDocuments
-from .security.service import Security
+from .security.service import SecurityService
 from .work import Work
 
 R = TypeVar("R")
@@ -61,7 +61,7 @@ class MetadataStore(Protocol):
         """Raise `NotCoordinator` where positions cannot be answered now."""
         ...
 
-    def commit(self, group: str, positions: Sequence[Position]) -> asyncio.Future[None]:
+    def commit(self, group: str, positions: Sequence[StoredPosition]) -> asyncio.Future[None]:
         """As `Positions.commit`."""
         ...
 
@@ -98,7 +98,11 @@ class DirectStore(Changes):
     """The store of a broker by itself."""
 
     def __init__(
-        self, directory: LogDirectory, work: Work, documents: AccessDocuments, security: Security
+        self,
+        directory: LogDirectory,
+        work: Work,
+        documents: AccessDocuments,
+        security: SecurityService,
     ) -> None:
         super().__init__(directory, work)
         self._documents = documents
@@ -110,7 +114,7 @@ class DirectStore(Changes):
     def check_coordinates(self) -> None:
         pass
 
-    def commit(self, group: str, positions: Sequence[Position]) -> asyncio.Future[None]:
+    def commit(self, group: str, positions: Sequence[StoredPosition]) -> asyncio.Future[None]:
         return self._work.in_positions_thread(partial(self._positions.commit, group, positions))
 
     def forget(self, group: str) -> asyncio.Future[None]:

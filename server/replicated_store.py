@@ -27,7 +27,7 @@ from ..protocol.errors import (
 )
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.position_rules import check_entry, check_name
-from ..storage.directory.positions import Position
+from ..storage.directory.positions import StoredPosition
 from ..storage.directory.topics import TopicEntry
 from ..storage.events import Observer
 from ..storage.log.flush import GroupCommit
@@ -45,7 +45,7 @@ from ..storage.metadata.state_write import StateWrite
 from ..storage.stepped_change import SteppedChange, Steps
 from .changes import TopicChange
 from .metadata_store import AccessPlan
-from .security.service import Security
+from .security.service import SecurityService
 from .work import Work
 
 R = TypeVar("R")
@@ -117,7 +117,7 @@ class ReplicatedStore:
         commits: GroupCommit,
         observe: Observer,
         leadership: Leadership,
-        security: Security,
+        security: SecurityService,
         gone: Callable[[str, int], None],
     ) -> None:
         """`gone` is called with each topic, and its partitions, that is deleted here."""
@@ -383,10 +383,10 @@ class ReplicatedStore:
 
     # Positions
 
-    def commit(self, group: str, positions: Sequence[Position]) -> asyncio.Future[None]:
+    def commit(self, group: str, positions: Sequence[StoredPosition]) -> asyncio.Future[None]:
         return self._work.start(self._commit(group, positions))
 
-    async def _commit(self, group: str, positions: Sequence[Position]) -> None:
+    async def _commit(self, group: str, positions: Sequence[StoredPosition]) -> None:
         self._check_commits()
         check_name(group)
         for position in positions:
@@ -406,7 +406,7 @@ class ReplicatedStore:
             if not self._committing[group]:
                 del self._committing[group]
 
-    def _with_ids(self, positions: Sequence[Position]) -> list[tuple[str, Position]]:
+    def _with_ids(self, positions: Sequence[StoredPosition]) -> list[tuple[str, StoredPosition]]:
         topics = self.metadata.state.topics
         return [(topics[each.topic].topic_id, each) for each in positions if each.topic in topics]
 

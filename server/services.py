@@ -27,7 +27,7 @@ from .outcomes import Outcomes
 from .parking import ParkingLot
 from .scrubbing import SCRUB_INTERVAL_MS, Scrubber
 from .security.documents import AccessDocuments, access_documents
-from .security.service import Security
+from .security.service import SecurityService
 from .time_maps import TimeMaps
 from .trusted_time import TrustedTime
 from .work import Work
@@ -46,7 +46,7 @@ def make_services(
     *,
     directory: LogDirectory,
     files: Files,
-    security: Security,
+    security: SecurityService,
     clock: Clock,
     trusted_time: TrustedTime,
     figures: Figures,
@@ -181,7 +181,7 @@ async def _commits_done(commits: GroupCommit) -> None:
 def _metadata_store(
     directory: LogDirectory,
     documents: AccessDocuments,
-    security: Security,
+    security: SecurityService,
     *,
     logs: Logs,
     work: Work,

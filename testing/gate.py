@@ -40,7 +40,7 @@ def _anybody(_: int) -> str:
     return EVERYBODY
 
 
-class Gate:
+class NetworkGate:
     """Passes connections on while it is open."""
 
     def __init__(self, server: str, name_of: Callable[[int], str] = _anybody) -> None:
@@ -172,7 +172,7 @@ class Gate:
 class _Link:
     """One connection through a gate."""
 
-    def __init__(self, gate: Gate, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, gate: NetworkGate, writer: asyncio.StreamWriter) -> None:
         self.task: asyncio.Task[None]
         self.port = writer.get_extra_info("peername")[1]
         self.name = gate.name_of(self.port)

@@ -18,16 +18,16 @@ from random import Random
 from typing import Final
 
 from .recording import (
+    FileSync,
+    FileWrite,
     Image,
     Link,
     Operation,
     RecordingFiles,
     Rename,
-    Sync,
     SyncDirectory,
     Truncate,
     Unlink,
-    Write,
 )
 
 SECTOR_BYTES: Final = 512
@@ -41,7 +41,7 @@ Part = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class CutState:
     """One directory that a power cut may leave."""
 
     operations_done: int
@@ -94,7 +94,7 @@ class PowerCuts:
         pieces: list[list[tuple[int, int]]] = []
         for operation in self._operations:
             parts = [(0, 0)]
-            if isinstance(operation, Write):
+            if isinstance(operation, FileWrite):
                 parts = self._sectors(operation)
                 end = operation.position + len(operation.data)
                 if end > sizes.get(operation.node, 0):
@@ -105,7 +105,7 @@ class PowerCuts:
             pieces.append(parts)
         return pieces
 
-    def _sectors(self, write: Write) -> list[tuple[int, int]]:
+    def _sectors(self, write: FileWrite) -> list[tuple[int, int]]:
         length = len(write.data)
         first = SECTOR_BYTES - write.position % SECTOR_BYTES
         cuts = list(range(first, length, SECTOR_BYTES))
@@ -122,11 +122,11 @@ class PowerCuts:
         for number in reversed(range(len(self._operations))):
             operation = self._operations[number]
             match operation:
-                case Sync():
+                case FileSync():
                     contents[operation.node] = number + 1
                 case SyncDirectory():
                     names[operation.node] = number + 1
-                case Write() | Truncate():
+                case FileWrite() | Truncate():
                     safe_from[number] = contents.get(operation.node, never)
                 case Link() | Unlink():
                     safe_from[number] = names.get(operation.directory, never)
@@ -137,7 +137,7 @@ class PowerCuts:
                     )
         return safe_from
 
-    def states(self, again_at: Collection[int] = (), start: int = 0) -> Iterator[State]:
+    def states(self, again_at: Collection[int] = (), start: int = 0) -> Iterator[CutState]:
         """The states after each operation, from `start` of them on; each is given once.
 
         Those that an earlier cut could have left too are passed over, but not after as many
@@ -150,11 +150,11 @@ class PowerCuts:
                 seen.clear()
             yield from self._states_after(count, seen, again)
 
-    def states_after(self, count: int) -> Iterator[State]:
+    def states_after(self, count: int) -> Iterator[CutState]:
         """The states after exactly `count` operations."""
         return self._states_after(count, set(), True)
 
-    def _states_after(self, count: int, seen: set[int], again: bool) -> Iterator[State]:
+    def _states_after(self, count: int, seen: set[int], again: bool) -> Iterator[CutState]:
         parts = [
             (number, part)
             for number in range(count)
@@ -173,10 +173,10 @@ class PowerCuts:
             if key not in seen:
                 seen.add(key)
                 lost = tuple(self._in_words(part) for part in parts if part not in chosen)
-                yield State(count, tree, lost)
+                yield CutState(count, tree, lost)
 
     def _is_sync(self, number: int) -> bool:
-        return isinstance(self._operations[number], Sync | SyncDirectory)
+        return isinstance(self._operations[number], FileSync | SyncDirectory)
 
     def _choices(self, parts: list[Part], fresh: Sequence[Part]) -> Iterator[frozenset[Part]]:
         """Which parts land: every subset, or some when these are too many.
@@ -237,7 +237,7 @@ class PowerCuts:
 
     def _apply(self, image: Image, operation: Operation, pieces: list[tuple[int, int]]) -> None:  # noqa: C901 - a case an operation
         match operation:
-            case Write(node, position, data):
+            case FileWrite(node, position, data):
                 content = image.contents[node]
                 for start, end in pieces:
                     if len(content) < position + end:
@@ -265,7 +265,7 @@ class PowerCuts:
     def _in_words(self, part: Part) -> str:
         number, piece = part
         operation = self._operations[number]
-        if not isinstance(operation, Write):
+        if not isinstance(operation, FileWrite):
             return f"{number}: {operation}"
         start, end = self._pieces[number][piece]
         what = f"bytes {start}-{end}" if start < end else "the new length"

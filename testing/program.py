@@ -44,7 +44,7 @@ def next_line(process: Process, within_s: float = _DEADLINE_SECONDS) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CommandResult:
     """How a command ended."""
 
     code: int
@@ -57,13 +57,13 @@ class Result:
         return [json.loads(line) for line in self.out.split("\n")[:-1]]
 
 
-RunCommand = Callable[[Sequence[str], bytes, Mapping[str, str], Path | None], Result]
+RunCommand = Callable[[Sequence[str], bytes, Mapping[str, str], Path | None], CommandResult]
 """Runs a command to its end: arguments, standard input, environment, working directory."""
 
 
 def run_in_own_process(
     arguments: Sequence[str], stdin: bytes, environment: Mapping[str, str], cwd: Path | None
-) -> Result:
+) -> CommandResult:
     """Run a command to its end in a process of its own."""
     done = subprocess.run(
         [*_PROGRAM, *arguments],
@@ -73,7 +73,7 @@ def run_in_own_process(
         cwd=cwd,
         timeout=_DEADLINE_SECONDS,
     )
-    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 StartBroker = Callable[[Sequence[str], IO[str], Mapping[str, str]], Process | None]
@@ -119,13 +119,13 @@ class Program:
     own_process: bool = False
     """Whether commands need a process of their own, whatever `commands_run_by` says."""
 
-    def __call__(self, *arguments: str | Path, stdin: str | bytes = b"") -> Result:
+    def __call__(self, *arguments: str | Path, stdin: str | bytes = b"") -> CommandResult:
         """Run a command to its end."""
         run = run_in_own_process if self.own_process else _runs
         given = stdin.encode() if isinstance(stdin, str) else stdin
         return run([*map(str, arguments)], given, self._environment(), self.cwd)
 
-    def ok(self, *arguments: str | Path, stdin: str | bytes = b"") -> Result:
+    def ok(self, *arguments: str | Path, stdin: str | bytes = b"") -> CommandResult:
         """Run a command that must succeed; raises `RuntimeError` when it does not."""
         result = self(*arguments, stdin=stdin)
         if result.code != 0:

@@ -51,7 +51,7 @@ class Proxy:
         """Where clients connect."""
         self.plan: Plan | None = None
         """What happens to the connections that are made from now on."""
-        self.links: list[Link] = []
+        self.links: list[ProxiedConnection] = []
         """All connections that were made, the oldest first."""
         self._server = split_address(server)
         self._listening = listening
@@ -69,7 +69,7 @@ class Proxy:
                 client.close()
                 server.close()
                 continue
-            self.links.append(Link(client, server, self.plan))
+            self.links.append(ProxiedConnection(client, server, self.plan))
 
     async def close(self) -> None:
         """Close every connection."""
@@ -77,7 +77,7 @@ class Proxy:
             await link.close()
 
 
-class Link:
+class ProxiedConnection:
     """One connection through the proxy."""
 
     def __init__(self, client: socket.socket, server: socket.socket, plan: Plan | None) -> None:

@@ -22,7 +22,7 @@ ROOT: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class FileWrite:
     """Bytes were written."""
 
     node: int
@@ -39,7 +39,7 @@ class Truncate:
 
 
 @dataclass(frozen=True, slots=True)
-class Sync:
+class FileSync:
     """All that was done to the content of a file before this is safe."""
 
     node: int
@@ -84,9 +84,9 @@ class SyncDirectory:
     site: str
 
 
-DataOperation = Write | Truncate
+DataOperation = FileWrite | Truncate
 NameOperation = Link | Rename | Unlink
-Operation = DataOperation | NameOperation | Sync | SyncDirectory
+Operation = DataOperation | NameOperation | FileSync | SyncDirectory
 
 
 class Image:
@@ -185,7 +185,7 @@ class RecordingFiles(WrappedFiles):
         site = sync_site(sys._getframe(2), kind, path)
         self.sites.add(site)
         if site != self._without:
-            done = Sync(node, site) if kind == "sync" else SyncDirectory(node, site)
+            done = FileSync(node, site) if kind == "sync" else SyncDirectory(node, site)
             self.operations.append(done)
         elif self.left_out_at is None:
             self.left_out_at = len(self.operations)
@@ -271,7 +271,7 @@ class _RecordedFile:
     def pwrite(self, data: Buffer, position: int) -> None:
         self._file.pwrite(data, position)
         if len(data):
-            self._files.operations.append(Write(self._node, position, bytes(data)))
+            self._files.operations.append(FileWrite(self._node, position, bytes(data)))
 
     def truncate(self, size: int) -> None:
         if size != self._file.size():

@@ -22,7 +22,7 @@ import pytest
 
 from horolog.cli.main import main
 from horolog.cli.standard_input import THREAD_NAME
-from horolog.testing.program import Result, commands_run_by
+from horolog.testing.program import CommandResult, commands_run_by
 
 _DEADLINE_SECONDS: Final = 60
 """How long a command waits for the one before it."""
@@ -52,14 +52,14 @@ def run_in_process(
     stdin: bytes,
     environment: Mapping[str, str],
     cwd: Path | None = None,
-) -> Result:
+) -> CommandResult:
     """Run a command to its end, with files for its standard streams."""
     with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
         given.write(stdin)
         given.seek(0)
         with writing(out) as stdout, writing(err) as stderr:
             code = run_on(Streams(given, stdout, stderr), arguments, environment, cwd)
-        return Result(code, _content(out), _content(err))
+        return CommandResult(code, _content(out), _content(err))
 
 
 def run_on(

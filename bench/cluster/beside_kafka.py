@@ -16,7 +16,7 @@ from ..apache_kafka import MEASURED_JVM, ApacheKafka, apache_kafka
 from ..brokers import ONE_TURN_BYTES, batch
 from ..figure import Figure, median_ratio, rates, times_in_turns
 from ..kafka_sides import KAFKA, KAFKA_SETTINGS, WRITTEN, Side, bounded
-from ..raw_client import RawClient, Refused
+from ..raw_client import RawClient, RefusedRequest
 from .members import members
 
 _IN_FLIGHT: Final = 8
@@ -121,7 +121,7 @@ def _theirs(theirs: ApacheKafka, ends: ExitStack, what: str) -> tuple[Side, str]
     request.topics[0].replication_factor = _REPLICAS
     response = maker.call(request)
     if response.topics[0].error_code:
-        raise Refused(f"{name} was not made: error {response.topics[0].error_code}")
+        raise RefusedRequest(f"{name} was not made: error {response.topics[0].error_code}")
     leader = _leader_of(maker, name)
     (broker,) = (one for one in theirs.brokers if one.node_id == leader)
     assert broker.process is not None
@@ -143,5 +143,7 @@ def _leader_of(client: RawClient, topic: str) -> int:
                 if partition.leader_id >= 0 and len(partition.isr_nodes) == _REPLICAS:
                     return int(partition.leader_id)
         if time.monotonic() > ended:
-            raise Refused(f"Kafka's topic {topic} has no leader with {_REPLICAS} replicas in sync")
+            raise RefusedRequest(
+                f"Kafka's topic {topic} has no leader with {_REPLICAS} replicas in sync"
+            )
         time.sleep(_LOOK_SECONDS)

@@ -18,7 +18,7 @@ from ...testing.program import ServerProcess
 from ...testing.requests import create_topic, produce
 from ..brokers import MIB, batch, sets
 from ..figure import Figure, median_ratio
-from ..raw_client import Refused, check_end, encoded
+from ..raw_client import RefusedRequest, check_end, encoded
 from ..socket_to_file import writing
 from .members import Members, members
 
@@ -128,7 +128,7 @@ def _follow(
             other_s += time.perf_counter() - began
         began = time.perf_counter()
     if size == began_at:
-        raise Refused(f"{size_bytes} bytes are copied before the first look; measure more")
+        raise RefusedRequest(f"{size_bytes} bytes are copied before the first look; measure more")
     return size - began_at, copying_s, other_s
 
 

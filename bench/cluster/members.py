@@ -13,14 +13,14 @@ from ...protocol.api.cluster.describe_replicas import (
 )
 from ...testing.program import WITH_HTTP, ServerProcess, serving
 from ..brokers import data_folder, kernel_choice
-from ..raw_client import RawClient, Refused
+from ..raw_client import RawClient, RefusedRequest
 
 _IN_SYNC_SECONDS: Final = 600
 _LOOK_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class BenchMember:
     """One of them, and a connection to it."""
 
     broker_id: int
@@ -42,20 +42,20 @@ class Members:
         self._own = ("--set", f"cluster.brokers={max(count, 1)}", *settings)
         self.leader = self._start(1, "--create-cluster")
 
-    def follower(self, broker_id: int = 2) -> Member:
+    def follower(self, broker_id: int = 2) -> BenchMember:
         """Start a follower with an empty directory; it copies from now on."""
         return self._start(broker_id, "--follow", self.leader.server.native)
 
-    def _start(self, broker_id: int, *how: str) -> Member:
+    def _start(self, broker_id: int, *how: str) -> BenchMember:
         data = self._folder / f"broker{broker_id}"
         own = ("--broker-id", str(broker_id), *how, *self._own)
         server = self._ends.enter_context(serving(data, *WITH_HTTP, *own, env=kernel_choice()))
         client = RawClient(server.native)
         self._ends.callback(client.close)
-        return Member(broker_id, server, client)
+        return BenchMember(broker_id, server, client)
 
     def wait_in_sync(self, *broker_ids: int) -> None:
-        """Wait until these followers have everything. Raises `Refused` when it takes too long."""
+        """Wait until these followers have everything; `RefusedRequest` after a time limit."""
         ended = time.monotonic() + _IN_SYNC_SECONDS
         wanted = sorted({1, *broker_ids})
         while True:
@@ -64,7 +64,9 @@ class Members:
             if sorted(status.in_sync) == wanted and lags == {0}:
                 return
             if time.monotonic() > ended:
-                raise Refused(f"in sync are {status.in_sync}, not {wanted}: {status.members}")
+                raise RefusedRequest(
+                    f"in sync are {status.in_sync}, not {wanted}: {status.members}"
+                )
             time.sleep(_LOOK_SECONDS)
 
 

@@ -22,7 +22,7 @@ WRITTEN: Final[dict[str, Any]] = {"acks_all_durability": "written"}
 """Settings of a topic in which a message is safe once all in sync have it, on disk or not."""
 
 
-class Filling:
+class ClusterFilling:
     """Sends one set again and again into a topic of its own."""
 
     def __init__(self, client: RawClient, topic: str, set_bytes: int, acks: int) -> None:
@@ -65,7 +65,8 @@ def producing(
         clients = {"alone": alone, "led": brokers.leader.client}
         for name, acks in (("acks_1", 1), ("acks_all", ALL)):
             filling = {
-                which: Filling(client, name, SET_BYTES, acks) for which, client in clients.items()
+                which: ClusterFilling(client, name, SET_BYTES, acks)
+                for which, client in clients.items()
             }
             for each in filling.values():
                 each.send(turn_bytes // SET_BYTES + 1)
@@ -84,7 +85,7 @@ def producing(
 
 
 def _one_at_a_time(clients: dict[str, RawClient], rounds: int, each: int) -> Iterator[Figure]:
-    fillings = [Filling(client, "one", 1, ALL) for client in clients.values()]
+    fillings = [ClusterFilling(client, "one", 1, ALL) for client in clients.values()]
     works: list[Callable[[], object]] = [partial(filling.send_one) for filling in fillings]
     alone, led = times_in_turns(works, rounds=rounds, each=each)
     for filling in fillings:

@@ -20,7 +20,7 @@ from ...protocol.api.kafka import frames as kafka
 from ...protocol.api.log.fetch import FETCH
 from ...testing.requests import fetch, result
 from ..apache_kafka import Unavailable
-from ..beside_kafka import Compared, Rounds, compared, in_turns, produce_rate, warm_up
+from ..beside_kafka import ComparedSides, Rounds, compared, in_turns, produce_rate, warm_up
 from ..brokers import MIB, batch
 from ..fetching import fetch_all
 from ..kafka_sides import Side, Sides, both, check_answer
@@ -65,7 +65,7 @@ def main() -> int:
     return 0
 
 
-def _produced(sides: Sides, folder: Path) -> Iterator[Compared]:
+def _produced(sides: Sides, folder: Path) -> Iterator[ComparedSides]:
     with looping(folder, "kafka") as (client, pid):
         least = _Least(sides.fsync.name, "", pid, client)
         for value_bytes, kib in _PRODUCED:
@@ -73,7 +73,7 @@ def _produced(sides: Sides, folder: Path) -> Iterator[Compared]:
             yield from produce_rate(replace(sides, fsync=least), name, value_bytes, kib << 10)
 
 
-def _fetched(sides: Sides, folder: Path) -> Iterator[Compared]:
+def _fetched(sides: Sides, folder: Path) -> Iterator[ComparedSides]:
     data, _ = batch(100, 64 << 10)
     pair = (sides.kafka, sides.written)
     topics = {side.name: side.topic("fetched", retention_ms=-1) for side in pair}

@@ -49,7 +49,7 @@ def leading(folder: Path, *, followed: bool) -> Iterator[RawClient]:
         yield ends.enter_context(closing(RawClient(leader.address)))
 
 
-class _Log(Appending):
+class _LeastLog(Appending):
     """A log that rolls, and knows what was written last."""
 
     newest: Buffer = b""
@@ -65,7 +65,7 @@ class _Log(Appending):
 
 class _Leader:
     def __init__(self, folder: Path) -> None:
-        self._log = _Log(folder)
+        self._log = _LeastLog(folder)
         self._follower: Receiving | None = None
         self._waiting: deque[tuple[int, Receiving, bytes]] = deque()
 
@@ -92,7 +92,7 @@ class _Leader:
 
 class _Follower:
     def __init__(self, folder: Path) -> None:
-        self._log = _Log(folder)
+        self._log = _LeastLog(folder)
 
     def handle(self, one: Receiving, data: memoryview, frames: Sequence[memoryview]) -> None:
         """Check and write what the leader sent."""

@@ -16,7 +16,7 @@ from ...protocol.records.messages.sets import NewRecord, build_set
 from ...testing.requests import create_topic, produce, result
 from ..brokers import broker
 from ..figure import Figure
-from ..raw_client import RawClient, Refused, check_end, encoded
+from ..raw_client import RawClient, RefusedRequest, check_end, encoded
 from .shapes import jitter_and_ahead
 
 _MESSAGES: Final = 5_000_000
@@ -46,7 +46,7 @@ def window_hour(*, messages: int = _MESSAGES, rounds: int = _ROUNDS) -> Iterator
         _read(client, from_ms, messages)  # The first one makes the time map.
         found = [_read(client, from_ms, messages) for _ in range(rounds)]
         if {one[0] for one in found} != {inside}:
-            raise Refused(f"the hour has {inside} messages, {found[0][0]} came")
+            raise RefusedRequest(f"the hour has {inside} messages, {found[0][0]} came")
         ratio = median(one[1] for one in found) / answering
         rate = median(inside / one[3] for one in found)
         yield Figure("window_hour", rate, "msg/s", "bytes of blocks with an answer", ratio)
@@ -116,10 +116,10 @@ def _count(client: RawClient, from_ms: int, times: "array[int]", rounds: int) ->
                 )
             )
             if answer.error_code:
-                raise Refused(str(answer.error_message))
+                raise RefusedRequest(str(answer.error_message))
             counts = list(map(add, counts, answer.counts))
             from_offset, end_offset = answer.next_offset, answer.end_offset
         seconds.append(time.perf_counter() - began)
         if counts != [expected[minute] for minute in range(24 * 60)]:
-            raise Refused("the counts are wrong")
+            raise RefusedRequest("the counts are wrong")
     return median(seconds)

@@ -25,7 +25,7 @@ from ...storage.index.index_file import bytes_of
 from ...testing.requests import create_topic, list_offsets, result
 from ..brokers import broker, data_folder, resident_bytes
 from ..figure import Figure
-from ..raw_client import RawClient, Refused
+from ..raw_client import RawClient, RefusedRequest
 
 _SEGMENTS: Final = 1_000
 _SEGMENT_BYTES: Final = 1 << 30
@@ -59,7 +59,7 @@ def index_memory(
                 at_ms, offset = rng.choice(places[1:])
                 found = result(client.call(list_offsets("t", (0, at_ms)))).offset
                 if found != offset:
-                    raise Refused(f"{at_ms} is at offset {offset}, not at {found}")
+                    raise RefusedRequest(f"{at_ms} is at offset {offset}, not at {found}")
             yield Figure("index_memory", float(resident_bytes(server)), "bytes")
 
 
@@ -68,7 +68,7 @@ def _wait_for_retention(client: RawClient) -> None:
     until = time.monotonic() + _RETENTION_SECONDS
     while not result(client.call(list_offsets("t", (0, EARLIEST)))).offset:
         if time.monotonic() > until:
-            raise Refused(f"retention took nothing in {_RETENTION_SECONDS} s")
+            raise RefusedRequest(f"retention took nothing in {_RETENTION_SECONDS} s")
         time.sleep(0.05)
 
 

@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 from ...storage.read import windows
-from ...storage.read.windows import TimeWindow
+from ...storage.read.windows import ReadWindow
 from ...testing.logs import LogFolder, timed_set
-from ..raw_client import Refused
+from ..raw_client import RefusedRequest
 
 SEGMENTS: Final = 10_000
 
@@ -39,14 +39,14 @@ def first_looks(segments: int = SEGMENTS) -> FirstLooks:
             log.appender.append(timed_set(_START_MS + _SPAN_MS * number))
         wanted = segments // 2
         from_ms = _START_MS + _SPAN_MS * wanted
-        window = TimeWindow.between(from_ms, from_ms + _SPAN_MS)
+        window = ReadWindow.between(from_ms, from_ms + _SPAN_MS)
 
         def look() -> float:
             began = time.perf_counter()
             place = windows.find_position(log, log.log_start_offset, window, log.high_watermark)
             seconds = time.perf_counter() - began
             if place.offset != wanted:
-                raise Refused(f"the window is said to begin at {place.offset}, not {wanted}")
+                raise RefusedRequest(f"the window is said to begin at {place.offset}, not {wanted}")
             return seconds
 
         def roll() -> None:

@@ -17,7 +17,7 @@ from ...testing.logs import LogFolder
 from ...times import INT64_MAX
 from ..figure import Figure
 from ..producing import produce_rate
-from ..raw_client import Refused
+from ..raw_client import RefusedRequest
 
 _SET_BYTES: Final = 64 << 10
 _MESSAGES: Final = 490
@@ -96,7 +96,7 @@ class _Cost:
     def end(self) -> None:
         """Check that there was a map, and close its log."""
         if not self._time_map.makes or self._time_map.size_bytes <= 0:
-            raise Refused("the time map was not kept")
+            raise RefusedRequest("the time map was not kept")
         self._logs.let_go()
 
 
@@ -134,5 +134,5 @@ def _admit(
         block_since_bytes=block_since_bytes,
     )
     if found is None:
-        raise Refused("a set was not as most are")
+        raise RefusedRequest("a set was not as most are")
     return found

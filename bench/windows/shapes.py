@@ -24,7 +24,7 @@ from ...protocol.records.kernel.reference.times import time_map_blocks
 from ...protocol.records.messages.sets import NewRecord, build_set
 from ...storage.log.log import Log
 from ...storage.read import reader, windows
-from ...storage.read.windows import TimeWindow
+from ...storage.read.windows import ReadWindow
 from ...testing.logs import LogFolder
 
 MESSAGES: Final = 1_000_000
@@ -103,7 +103,7 @@ SHAPES: Final[tuple[tuple[str, Callable[[int, random.Random], Times]], ...]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ShapeRow:
     """What was measured of one shape."""
 
     shape: str
@@ -137,7 +137,7 @@ def main() -> None:
         print(row.text, flush=True)
 
 
-def measured(shape: str, times: Sequence[int], path: Path) -> Row:
+def measured(shape: str, times: Sequence[int], path: Path) -> ShapeRow:
     """One shape. Raises `AssertionError` where the map lacks a block."""
     folder = LogFolder(path)
     folder.open(retention_ms=-1, segment_bytes=1 << 30)
@@ -167,7 +167,7 @@ def measured(shape: str, times: Sequence[int], path: Path) -> Row:
                     assert any(first <= block.offset < end for _, _, first, end in runs)
             if answering:
                 ratios.append(read / answering)
-        return Row(
+        return ShapeRow(
             shape,
             len(data) / segment.size_bytes,
             max(ratios, default=0),
@@ -196,14 +196,14 @@ def _make(log: Log) -> float:
     return segment.time_map.log_bytes / taken
 
 
-def _windows(times: Sequence[int]) -> Iterator[TimeWindow]:
+def _windows(times: Sequence[int]) -> Iterator[ReadWindow]:
     if not times:
         return
     first_ms, last_ms = min(times), max(times)
     length_ms = max((last_ms - first_ms) // _PART, 1)
     for number in range(_WINDOWS):
         begin = first_ms + number * (last_ms - first_ms - length_ms) // (_WINDOWS - 1)
-        yield TimeWindow.between(max(begin, 0), begin + length_ms)
+        yield ReadWindow.between(max(begin, 0), begin + length_ms)
 
 
 def _scan(log: Log) -> float:

@@ -28,7 +28,7 @@ class Disorder:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class SeenWindow:
     """A span of time, and the offsets that stand for it."""
 
     start_ms: int
@@ -79,12 +79,12 @@ def moment_to_ask_for(records: Sequence[ConsumerRecord]) -> int:
     return rounded_ms if rounded_ms > before_ms else time_ms
 
 
-def window_to_replay(records: Sequence[ConsumerRecord], messages: int) -> Window | None:
+def window_to_replay(records: Sequence[ConsumerRecord], messages: int) -> SeenWindow | None:
     """The window whose offsets hold about so many messages; None when no two times differ."""
     candidates = first_of_their_time(records)
-    best: tuple[int, Window] | None = None
+    best: tuple[int, SeenWindow] | None = None
     for start, end in _spans(candidates, messages):
-        span = Window(time_of(start), time_of(end), start.offset, end.offset)
+        span = SeenWindow(time_of(start), time_of(end), start.offset, end.offset)
         distance = abs(span.end - span.start - messages)
         if best is None or distance < best[0]:
             best = distance, span

@@ -25,7 +25,7 @@ from .feed import ensure_topic, not_yet_stored, read_all, sample_load, send_all
 from .history import History, find_history
 from .paper import Paper
 from .times_seen import (
-    Window,
+    SeenWindow,
     disorder,
     intervals_to_count,
     moment_to_ask_for,
@@ -158,7 +158,7 @@ class Tour:
         )
 
     async def _window(
-        self, history: History, stored: Sequence[ConsumerRecord], window: Window
+        self, history: History, stored: Sequence[ConsumerRecord], window: SeenWindow
     ) -> None:
         self._paper.section("Replay a window of time")
         async with Consumer(self._address, check_units=False) as consumer:
@@ -182,7 +182,7 @@ class Tour:
         )
         await self._offset_range(history, window, offsets)
 
-    async def _offset_range(self, history: History, window: Window, exact: set[int]) -> None:
+    async def _offset_range(self, history: History, window: SeenWindow, exact: set[int]) -> None:
         """What the offsets that were found for the two times have in place of the window."""
         start = await self._find(history.topic, window.start_ms)
         end = await self._find(history.topic, window.end_ms)
@@ -247,7 +247,7 @@ class Tour:
         self._paper.say(f"From {url}, in seconds:")
         self._paper.quote(latency_lines(text, LOAD_TOPIC))
 
-    def _type_next(self, history: History, moment_ms: int, window: Window | None) -> None:
+    def _type_next(self, history: History, moment_ms: int, window: SeenWindow | None) -> None:
         paper, client, topic = self._paper, self._commands.client, history.topic
         paper.section("Type next, in another terminal")
         moment = shown_time(moment_ms)

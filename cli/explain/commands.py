@@ -31,7 +31,7 @@ _OFF = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RetentionLimits:
     """What decides how long a message of a topic stays, as set now."""
 
     retention_ms: int
@@ -76,7 +76,7 @@ class RetentionForecast:
     """How far its largest timestamp is ahead of the broker's clock; 0 when it is not."""
 
 
-def outlooks(log: DescribeLogPartitionResult, limits: Limits) -> list[RetentionForecast]:
+def outlooks(log: DescribeLogPartitionResult, limits: RetentionLimits) -> list[RetentionForecast]:
     """When each segment goes, oldest first: not before all older ones."""
     found: list[RetentionForecast] = []
     latest, latest_base = -1, None
@@ -130,13 +130,13 @@ async def _describe(
     return description, [await admin.describe_log(topic, number) for number in wanted]
 
 
-def _limits(values: dict[str, str | None], log: DescribeLogPartitionResult) -> Limits:
+def _limits(values: dict[str, str | None], log: DescribeLogPartitionResult) -> RetentionLimits:
     def number(name: str) -> int:
         return int(values.get(name) or _OFF)
 
     policy = values.get("cleanup.policy") or "delete"
     deletes = "delete" in policy.split(",")
-    return Limits(
+    return RetentionLimits(
         number("retention.ms") if deletes else _OFF,
         number("retention.bytes") if deletes else _OFF,
         number("segment.ms"),
@@ -146,7 +146,9 @@ def _limits(values: dict[str, str | None], log: DescribeLogPartitionResult) -> L
     )
 
 
-def _as_json(log: DescribeLogPartitionResult, limits: Limits, outlook: RetentionForecast) -> str:
+def _as_json(
+    log: DescribeLogPartitionResult, limits: RetentionLimits, outlook: RetentionForecast
+) -> str:
     segment = outlook.segment
     return json_line(
         partition=log.partition,
@@ -168,7 +170,10 @@ def _as_json(log: DescribeLogPartitionResult, limits: Limits, outlook: Retention
 
 
 def _as_text(
-    topic: str, log: DescribeLogPartitionResult, limits: Limits, seen: Sequence[RetentionForecast]
+    topic: str,
+    log: DescribeLogPartitionResult,
+    limits: RetentionLimits,
+    seen: Sequence[RetentionForecast],
 ) -> Iterator[str]:
     yield f"{topic}-{log.partition} at {shown_time(log.now_ms)}"
     yield from _rules(limits)
@@ -189,7 +194,7 @@ def _as_text(
     yield ""
 
 
-def _rules(limits: Limits) -> Iterator[str]:
+def _rules(limits: RetentionLimits) -> Iterator[str]:
     if limits.compacts:
         yield not_cleaned_yet(limits.cleanup_policy)
     if not limits.deletes:
@@ -242,7 +247,9 @@ def _goes(log: DescribeLogPartitionResult, outlook: RetentionForecast) -> str:
     return f"in {_span(outlook.goes_ms - log.now_ms)}"
 
 
-def _why(log: DescribeLogPartitionResult, limits: Limits, outlook: RetentionForecast) -> str:
+def _why(
+    log: DescribeLogPartitionResult, limits: RetentionLimits, outlook: RetentionForecast
+) -> str:
     """What decides, in few words: the table has to fit on 80 columns."""
     segment = outlook.segment
     too_old = limits.retention_ms != _OFF and segment.expires_ms <= log.now_ms

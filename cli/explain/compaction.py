@@ -12,7 +12,7 @@ from ..progress import Advance, progress
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class PartitionEnds:
     """Offsets of a partition when the command was given."""
 
     partition: int
@@ -54,24 +54,26 @@ def compaction(
     emit(_as_text(topic, one) for one in counts)
 
 
-async def _find(admin: Admin, topic: str, partition: int | None) -> tuple[str, list[Ends]]:
+async def _find(admin: Admin, topic: str, partition: int | None) -> tuple[str, list[PartitionEnds]]:
     """The topic's policy, and what there is to read."""
     description = await admin.describe_topic(topic)
     values = {setting.name: setting.value for setting in description.settings}
-    ends: list[Ends] = []
+    ends: list[PartitionEnds] = []
     for number in await partitions_of(admin, topic, partition):
         start, end = await admin.list_offsets(topic, number, [EARLIEST, LATEST])
-        ends.append(Ends(number, start.offset or 0, end.offset or 0))
+        ends.append(PartitionEnds(number, start.offset or 0, end.offset or 0))
     return values.get("cleanup.policy") or "delete", ends
 
 
 async def _count(
-    consumer: Consumer, topic: str, ends: list[Ends], advance: Advance
+    consumer: Consumer, topic: str, ends: list[PartitionEnds], advance: Advance
 ) -> list[KeyCount]:
     return [await _count_in(consumer, topic, one, advance) for one in ends]
 
 
-async def _count_in(consumer: Consumer, topic: str, ends: Ends, advance: Advance) -> KeyCount:
+async def _count_in(
+    consumer: Consumer, topic: str, ends: PartitionEnds, advance: Advance
+) -> KeyCount:
     messages = without_key = 0
     position = ends.start
     consumer.assign(topic, ends.partition, offset=position)

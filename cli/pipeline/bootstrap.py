@@ -14,7 +14,7 @@ from ...pipeline.jobs.bootstrap import (
     read_input,
     topic_ends,
 )
-from ...pipeline.jobs.preflight import DataFacts, Finding, Level, preflight
+from ...pipeline.jobs.preflight import DataFacts, FindingLevel, PreflightFinding, preflight
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server, name_values
 from ..output import emit, emit_object, json_time, shown_size, shown_time
@@ -102,11 +102,11 @@ def bootstrap(
     _check(facts, appended, topic, again=job_id is not None)
 
 
-def _judge(findings: Sequence[Finding]) -> None:
+def _judge(findings: Sequence[PreflightFinding]) -> None:
     for one in findings:
         fix = f" To change that: {one.fix}" if one.fix else ""
         note(f"{one.level.value}: {one.text}.{fix}")
-    if any(one.level is Level.REFUSED for one in findings):
+    if any(one.level is FindingLevel.REFUSED for one in findings):
         raise CommandFailed("nothing was appended")
 
 

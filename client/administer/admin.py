@@ -68,7 +68,7 @@ from ...protocol.errors import NO_ERROR, UnknownTopicOrPartition
 from ..arguments import check_int, check_place, check_settings, check_topic
 from ..client import Client
 from ..cluster.kafka_cluster import KafkaCluster
-from ..cluster.targets import Leader, Node, Some, Target
+from ..cluster.targets import NodeById, PartitionLeader, Some, Target
 from ..cluster.topic_metadata import partition_counts, topic_metadata
 from ..consume.time_bounds import CREATE, WindowBy
 from ..instants import epoch_ms
@@ -170,7 +170,7 @@ class Admin(Client):
         those of one broker."""
         if isinstance(self._cluster, KafkaCluster):
             node_id = (await self._cluster.node_ids())[0]
-            return await self._settings(BROKER_RESOURCE, str(node_id), Node(node_id))
+            return await self._settings(BROKER_RESOURCE, str(node_id), NodeById(node_id))
         return await self._settings(BROKER_RESOURCE, "0")
 
     async def _settings(
@@ -249,7 +249,7 @@ class Admin(Client):
         response: DeleteRecordsResponse = await self._cluster.request(
             DELETE_RECORDS,
             DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=places)]),
-            to=Leader(topic, partition),
+            to=PartitionLeader(topic, partition),
         )
         return partition_result(response.topics, topic, partition).low_watermark
 
@@ -269,7 +269,7 @@ class Admin(Client):
             ]
         nodes: list[Target] = [Some.ANY]
         if isinstance(self._cluster, KafkaCluster):
-            nodes = [Node(node_id) for node_id in await self._cluster.node_ids()]
+            nodes = [NodeById(node_id) for node_id in await self._cluster.node_ids()]
         responses: list[DescribeLogDirsResponse] = [
             await self._cluster.request(
                 DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=asked), to=node

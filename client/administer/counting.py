@@ -18,8 +18,8 @@ from ...protocol.errors import UnsupportedVersion
 from ...protocol.limits import MAX_INTERVALS
 from ...times import format_time
 from ...values import value_class
-from ..cluster.cluster import Cluster
-from ..cluster.targets import Leader
+from ..cluster.cluster import ClusterConnections
+from ..cluster.targets import PartitionLeader
 from ..cluster.topic_metadata import partition_counts
 from ..consume.fetching import FetchOptions
 from ..consume.time_bounds import APPEND, TimeBounds, time_bounds
@@ -96,7 +96,7 @@ def _every_ms(every: timedelta | None, window_ms: int) -> int:
 
 
 @dataclass(slots=True)
-class _Sum:
+class _CountSum:
     """What was counted so far."""
 
     counts: list[int]
@@ -127,7 +127,7 @@ class _Sum:
 
 
 async def count_by_time(
-    cluster: Cluster, topic: str, intervals: Intervals, partitions: Sequence[int] | None
+    cluster: ClusterConnections, topic: str, intervals: Intervals, partitions: Sequence[int] | None
 ) -> TimeCounts:
     """Count the messages of these partitions, or of all, by time.
 
@@ -137,12 +137,12 @@ async def count_by_time(
         numbers = list(range((await partition_counts(cluster, [topic]))[topic]))
     else:
         numbers = partition_numbers(partitions)
-    total = _Sum([0] * len(intervals))
+    total = _CountSum([0] * len(intervals))
     try:
         for partition in numbers:
             await _ask(cluster, topic, partition, intervals, total)
     except UnsupportedVersion:
-        total = _Sum([0] * len(intervals))
+        total = _CountSum([0] * len(intervals))
         await _read(cluster, topic, numbers, intervals, total)
     return TimeCounts(
         tuple(
@@ -158,7 +158,7 @@ async def count_by_time(
 
 
 async def _ask(
-    cluster: Cluster, topic: str, partition: int, intervals: Intervals, total: _Sum
+    cluster: ClusterConnections, topic: str, partition: int, intervals: Intervals, total: _CountSum
 ) -> None:
     """Have the broker count a partition. The work for one answer is bounded, so there are several
     for a large one."""
@@ -176,7 +176,7 @@ async def _ask(
                 from_offset=from_offset,
                 end_offset=end_offset,
             ),
-            to=Leader(topic, partition),
+            to=PartitionLeader(topic, partition),
         )
         check(answer)
         total.add(answer)
@@ -191,7 +191,11 @@ async def _ask(
 
 
 async def _read(
-    cluster: Cluster, topic: str, partitions: Sequence[int], intervals: Intervals, total: _Sum
+    cluster: ClusterConnections,
+    topic: str,
+    partitions: Sequence[int],
+    intervals: Intervals,
+    total: _CountSum,
 ) -> None:
     """Count by reading what can be in the window."""
     by_append = intervals.by == APPEND

@@ -9,7 +9,7 @@ from ...protocol.api.topics.describe_configs import FROM_DEFAULT, FROM_TOPIC, De
 from ...protocol.errors import NO_ERROR, LeaderNotAvailable
 from ..cluster.backoff import Backoff
 from ..cluster.kafka_cluster import KafkaCluster
-from ..cluster.targets import Node
+from ..cluster.targets import NodeById
 from ..errors import ConnectionFailed
 from ..results import TopicSetting
 
@@ -32,7 +32,7 @@ async def settle(cluster: KafkaCluster, topic: str, *, partitions: int) -> None:
 
 async def _knows(cluster: KafkaCluster, node_id: int, topic: str, partitions: int) -> bool:
     try:
-        response = await cluster.topics([topic], at=Node(node_id))
+        response = await cluster.topics([topic], at=NodeById(node_id))
     except (ConnectionFailed, LeaderNotAvailable):
         return True  # it is gone
     (found,) = response.topics

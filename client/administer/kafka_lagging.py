@@ -26,7 +26,7 @@ from ...protocol.errors import CodedError
 from ...protocol.lag import Lag, lag_seconds
 from ...protocol.records.layout import TimestampType
 from ..cluster.kafka_cluster import KafkaCluster
-from ..cluster.targets import Coordinator, Leader, Node
+from ..cluster.targets import CoordinatorNode, NodeById, PartitionLeader
 from ..consume.fetching import FetchOptions, next_offset
 from ..errors import ConnectionFailed
 from ..responses import check_code, partition_result
@@ -52,7 +52,7 @@ async def group_names(cluster: KafkaCluster) -> list[str]:
     names: set[str] = set()
     for node_id in await cluster.node_ids():
         response: ListGroupsResponse = await cluster.request(
-            LIST_GROUPS, ListGroupsRequest(), to=Node(node_id)
+            LIST_GROUPS, ListGroupsRequest(), to=NodeById(node_id)
         )
         check_code(response.error_code)
         names |= {group.group_id for group in response.groups}
@@ -61,7 +61,7 @@ async def group_names(cluster: KafkaCluster) -> list[str]:
 
 async def group_lags(cluster: KafkaCluster, name: str, now_ms: int) -> list[PositionLag]:
     """All positions of a group, by topic and partition."""
-    at = Coordinator(name)
+    at = CoordinatorNode(name)
     response: OffsetFetchResponse = await cluster.request(
         OFFSET_FETCH, OffsetFetchRequest(group_id=name, topics=None), to=at
     )
@@ -135,7 +135,9 @@ async def _first_from(
     """The first message at or behind an offset."""
     while offset < end_offset:
         response: FetchResponse = await cluster.request(
-            FETCH, _OPTIONS.request({(topic, partition): offset}, 0), to=Leader(topic, partition)
+            FETCH,
+            _OPTIONS.request({(topic, partition): offset}, 0),
+            to=PartitionLeader(topic, partition),
         )
         result = partition_result(response.topics, topic, partition)
         for record in _OPTIONS.records(topic, result, offset):

@@ -13,13 +13,13 @@ from ...protocol.api.groups.offset_fetch import (
 )
 from ...protocol.errors import NO_ERROR, error_from_code
 from ...protocol.lag import Lag
-from ..cluster.cluster import Cluster
+from ..cluster.cluster import ClusterConnections
 from ..cluster.kafka_cluster import KafkaCluster
 from ..results import PositionLag as PositionLag
 from .kafka_lagging import group_lags, group_names, lags_at_leaders
 
 
-async def position_names(cluster: Cluster) -> list[str]:
+async def position_names(cluster: ClusterConnections) -> list[str]:
     """The names under which positions are stored, sorted."""
     if isinstance(cluster, KafkaCluster):
         return await group_names(cluster)
@@ -35,7 +35,7 @@ async def position_names(cluster: Cluster) -> list[str]:
     return names
 
 
-async def lags_of(cluster: Cluster, name: str, *, now_ms: int) -> list[PositionLag]:
+async def lags_of(cluster: ClusterConnections, name: str, *, now_ms: int) -> list[PositionLag]:
     """All positions under `name`, by topic and partition; empty when there are none."""
     if isinstance(cluster, KafkaCluster):
         return await group_lags(cluster, name, now_ms)
@@ -53,7 +53,7 @@ async def lags_of(cluster: Cluster, name: str, *, now_ms: int) -> list[PositionL
 
 
 async def lags_at(
-    cluster: Cluster, offsets: Mapping[tuple[str, int], int], *, now_ms: int
+    cluster: ClusterConnections, offsets: Mapping[tuple[str, int], int], *, now_ms: int
 ) -> list[PositionLag]:
     """Of offsets by topic and partition, whether they are stored or not.
 

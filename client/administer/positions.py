@@ -22,8 +22,8 @@ from ...protocol.api.groups.offset_fetch import (
     OffsetFetchTopic,
 )
 from ...values import value_class
-from ..cluster.cluster import Cluster
-from ..cluster.targets import Coordinator
+from ..cluster.cluster import ClusterConnections
+from ..cluster.targets import CoordinatorNode
 from ..responses import check_code, partition_result
 from ..results import CommittedPosition
 
@@ -42,7 +42,7 @@ class Position:
     metadata: str = ""
 
 
-async def commit(cluster: Cluster, name: str, positions: Iterable[Position]) -> None:
+async def commit(cluster: ClusterConnections, name: str, positions: Iterable[Position]) -> None:
     """Store positions under `name`; they are durable on return. Raises what is refused of one."""
     topics: dict[str, list[OffsetCommitPartition]] = {}
     for position in positions:
@@ -62,7 +62,7 @@ async def commit(cluster: Cluster, name: str, positions: Iterable[Position]) -> 
         ],
     )
     response: OffsetCommitResponse = await cluster.request(
-        OFFSET_COMMIT, request, to=Coordinator(name)
+        OFFSET_COMMIT, request, to=CoordinatorNode(name)
     )
     for topic, partitions in topics.items():
         for partition in partitions:
@@ -70,7 +70,7 @@ async def commit(cluster: Cluster, name: str, positions: Iterable[Position]) -> 
 
 
 async def committed(
-    cluster: Cluster, name: str, partitions: Iterable[tuple[str, int]]
+    cluster: ClusterConnections, name: str, partitions: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], CommittedPosition | None]:
     """The positions committed last under `name`; None where there is none."""
     wanted: dict[str, list[int]] = {}
@@ -83,7 +83,7 @@ async def committed(
         ],
     )
     response: OffsetFetchResponse = await cluster.request(
-        OFFSET_FETCH, request, to=Coordinator(name)
+        OFFSET_FETCH, request, to=CoordinatorNode(name)
     )
     check_code(response.error_code)
     found: dict[tuple[str, int], CommittedPosition | None] = {}

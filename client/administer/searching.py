@@ -14,8 +14,8 @@ from ...protocol.api.log.list_offsets import (
     ListOffsetsTopic,
 )
 from ...protocol.errors import UnsupportedVersion
-from ..cluster.cluster import Cluster
-from ..cluster.targets import Leader
+from ..cluster.cluster import ClusterConnections
+from ..cluster.targets import PartitionLeader
 from ..responses import partition_result
 from ..results import AfterEnd, FindResult, Found, NoTimestamps, OffsetAt
 
@@ -24,7 +24,12 @@ By = Literal["timestamp", "append"]
 
 
 async def offsets_at(
-    cluster: Cluster, topic: str, partition: int, targets: Sequence[int], *, by: By = BY_TIMESTAMP
+    cluster: ClusterConnections,
+    topic: str,
+    partition: int,
+    targets: Sequence[int],
+    *,
+    by: By = BY_TIMESTAMP,
 ) -> list[OffsetAt]:
     """One answer for each target (epoch ms or a sentinel), served in this order.
 
@@ -58,7 +63,7 @@ async def offsets_at(
         for target in targets
     ]
     answers = []
-    leader = Leader(topic, partition)
+    leader = PartitionLeader(topic, partition)
     for response in await cluster.request_all(LIST_OFFSETS, bodies, to=leader):
         result = partition_result(response.topics, topic, partition)
         answers.append(OffsetAt(_known(result.offset), _known(result.timestamp)))
@@ -70,7 +75,12 @@ def _known(number: int) -> int | None:
 
 
 async def find_offset(
-    cluster: Cluster, topic: str, partition: int, target_ms: int, *, by: By = BY_TIMESTAMP
+    cluster: ClusterConnections,
+    topic: str,
+    partition: int,
+    target_ms: int,
+    *,
+    by: By = BY_TIMESTAMP,
 ) -> FindResult:
     """The first message at or after a time, or why there is none.
 

@@ -12,8 +12,8 @@ from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
 from ...protocol.errors import NO_ERROR, CodedError, RequestTimedOut, StorageError
 from ..errors import ConnectionFailed
-from .cluster import Cluster
-from .connection import Connection
+from .cluster import ClusterConnections
+from .connection import ClientConnection
 from .moves import NOT_READABLE, codes_of
 from .reads import allowing_follower, note_ends
 from .replicas import Replicas, connect_to_first
@@ -33,7 +33,7 @@ ANEW_S: Final = 300.0
 _ANYWHERE: Final = frozenset((METADATA.key, DESCRIBE_CONFIGS.key))
 """Questions about topics that every broker answers."""
 
-_Send = Callable[[Connection, Any], Awaitable[Any]]
+_Send = Callable[[ClientConnection, Any], Awaitable[Any]]
 """Sends a request, as it is given then."""
 
 
@@ -74,7 +74,7 @@ class AnyReplica(SeveralBrokers):
     async def request(
         self, api: Api, body: object, *, to: Target = Some.ANY, wait_ms: int = 0
     ) -> Any:
-        def send(connection: Connection, asked: Any) -> Awaitable[Any]:
+        def send(connection: ClientConnection, asked: Any) -> Awaitable[Any]:
             return connection.submit(api, asked, wait_ms=wait_ms)
 
         if api.key in _ANYWHERE:
@@ -86,7 +86,7 @@ class AnyReplica(SeveralBrokers):
     async def request_or_drop(
         self, api: Api, body: object, *, to: Target = Some.ANY, wait_ms: int = 0
     ) -> Any:
-        def send(connection: Connection, asked: Any) -> Awaitable[Any]:
+        def send(connection: ClientConnection, asked: Any) -> Awaitable[Any]:
             return submit_or_drop(connection, api=api, body=asked, wait_ms=wait_ms)
 
         if api.key in _ANYWHERE:
@@ -116,7 +116,7 @@ class AnyReplica(SeveralBrokers):
             answer.add_done_callback(partial(self._note_later, asked))
         return answer
 
-    def beside(self) -> Cluster:
+    def beside(self) -> ClusterConnections:
         return AnyReplica(
             self._addresses,
             client_id=self._client_id,
@@ -131,7 +131,7 @@ class AnyReplica(SeveralBrokers):
 
     # Which broker.
 
-    async def _reach(self) -> Connection:
+    async def _reach(self) -> ClientConnection:
         loop = asyncio.get_running_loop()
 
         def failed(address: str) -> None:
@@ -142,7 +142,7 @@ class AnyReplica(SeveralBrokers):
             self._replicas.in_order(loop.time()), self._connect_and_learn, failed
         )
 
-    async def _connect_and_learn(self, address: str) -> Connection:
+    async def _connect_and_learn(self, address: str) -> ClientConnection:
         """A connection to a broker that has said which others there are."""
         connection = await self._connect_to(address)
         try:
@@ -158,7 +158,7 @@ class AnyReplica(SeveralBrokers):
         self._replicas.learn(join_address(one.host, one.port) for one in others)
         return connection
 
-    def _leave(self, connection: Connection) -> None:
+    def _leave(self, connection: ClientConnection) -> None:
         self._replicas.avoid(connection.address, asyncio.get_running_loop().time())
         super()._leave(connection)
 
@@ -184,7 +184,7 @@ class AnyReplica(SeveralBrokers):
         self._choose_anew()
         asked: Any = body
 
-        async def attempt(connection: Connection) -> Any:
+        async def attempt(connection: ClientConnection) -> Any:
             nonlocal asked
             asked = allowing_follower(body, self._replicas.seen)
             try:
@@ -198,7 +198,7 @@ class AnyReplica(SeveralBrokers):
 
         return await self._served(api, attempt)
 
-    def _moved(self, connection: Connection, answer: object) -> CodedError | None:
+    def _moved(self, connection: ClientConnection, answer: object) -> CodedError | None:
         failure = self._failure_in(answer)
         now_s = asyncio.get_running_loop().time()
         if isinstance(failure, StorageError) and not self._replicas.has_other(
@@ -210,7 +210,7 @@ class AnyReplica(SeveralBrokers):
     def _is_wrong(self, answer: Any) -> bool:
         return isinstance(answer, CodedError) or self._failure_in(answer) is not None
 
-    def _note(self, connection: Connection, asked: Any, answer: Any, wait_ms: int) -> None:
+    def _note(self, connection: ClientConnection, asked: Any, answer: Any, wait_ms: int) -> None:
         """Take over the ends in an answer, and leave a broker that lags: one that had a fetch wait,
         gave nothing, and is behind, or has had no message of its leader for long."""
         behind = note_ends(asked, answer, self._replicas.seen)

@@ -9,7 +9,7 @@ from ..errors import ConnectionFailed
 from .targets import Some, Target
 
 
-class Cluster(ABC):
+class ClusterConnections(ABC):
     """Takes requests to the broker that they are for.
 
     Raises ConnectionFailed, RequestTimedOut, ClientClosed, and UnsupportedVersion for what the
@@ -82,7 +82,7 @@ class Cluster(ABC):
         """What was known of `topic` turned out wrong."""
 
     @abstractmethod
-    def beside(self) -> "Cluster":
+    def beside(self) -> "ClusterConnections":
         """The same brokers, for questions that must not stand behind a fetch that waits."""
 
     @abstractmethod

@@ -11,7 +11,7 @@ from ...protocol.api.encodings import Encoding
 from ...protocol.api.native import frames as native
 from ...protocol.errors import HorologError, RequestTimedOut
 from ..errors import ConnectionFailed
-from .connection import Connection
+from .connection import ClientConnection
 
 if TYPE_CHECKING:
     from ..security.security import Security
@@ -40,7 +40,7 @@ async def connect(
     request_timeout_ms: int = 30_000,
     encoding: Encoding = native,
     security: "Security | None" = None,
-) -> Connection:
+) -> ClientConnection:
     """Connect to `HOST:PORT` (`[::1]:7070` for IPv6), agree on versions, and authenticate.
 
     Raises ValueError for an address that is none, ConnectionFailed when nothing answers there
@@ -51,8 +51,10 @@ async def connect(
     host, port = split_address(address)
     loop = asyncio.get_running_loop()
     guarded = security is not None and security.mechanism is not None
-    factory = partial(Connection, address, client_id, request_timeout_ms, encoding, guarded=guarded)
-    connection: Connection | None = None
+    factory = partial(
+        ClientConnection, address, client_id, request_timeout_ms, encoding, guarded=guarded
+    )
+    connection: ClientConnection | None = None
     understood = False
     try:
         async with asyncio.timeout(request_timeout_ms / 1000):

@@ -82,7 +82,7 @@ class _Pending:
     timer: asyncio.TimerHandle
 
 
-class Connection(asyncio.BufferedProtocol):
+class ClientConnection(asyncio.BufferedProtocol):
     """Made by `connect`. Belongs to the event loop it was made in."""
 
     def __init__(

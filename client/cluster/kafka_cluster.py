@@ -33,14 +33,14 @@ from ...protocol.errors import (
 from ..errors import ClientClosed, ConnectionFailed
 from ..responses import check, topic_result
 from .backoff import Backoff
-from .cluster import Cluster
-from .connection import Connection
+from .cluster import ClusterConnections
+from .connection import ClientConnection
 from .kafka_map import KafkaMap
-from .link import Link
+from .link import ClientLink
 from .moves import moved
 from .servers import scheme
 from .serving import pause, serve, submit_or_drop
-from .targets import Coordinator, Leader, Node, Some, Target
+from .targets import CoordinatorNode, NodeById, PartitionLeader, Some, Target
 
 if TYPE_CHECKING:
     from ..security.security import Security
@@ -54,7 +54,7 @@ _CREATION_S: Final = 3.0
 """How long a topic may take to appear that the cluster makes because it is asked for."""
 
 
-class KafkaCluster(Cluster):
+class KafkaCluster(ClusterConnections):
     """One connection for each broker that something is asked of, and one more for fetches."""
 
     kafka = True
@@ -76,7 +76,7 @@ class KafkaCluster(Cluster):
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
         self._security = security
-        self._links: dict[tuple[str, bool], Link] = {}
+        self._links: dict[tuple[str, bool], ClientLink] = {}
         self._finding = asyncio.Lock()
         self._closed = False
 
@@ -108,7 +108,7 @@ class KafkaCluster(Cluster):
     async def request_all(
         self, api: Api, bodies: Sequence[object], *, to: Target = Some.ANY
     ) -> list[Any]:
-        async def submit(connection: Connection) -> list[Any]:
+        async def submit(connection: ClientConnection) -> list[Any]:
             answers = [connection.submit(api, body) for body in bodies]
             return list(await asyncio.gather(*answers))
 
@@ -116,13 +116,13 @@ class KafkaCluster(Cluster):
         return answers
 
     async def send_unanswered(self, api: Api, body: object, *, to: Target) -> None:
-        async def submit(connection: Connection) -> None:
+        async def submit(connection: ClientConnection) -> None:
             connection.submit_unanswered(api, body)
 
         await self._served(api, to, submit)
 
     async def partition_count(self, topic: str) -> int:
-        place = Leader(topic, 0, create=True)
+        place = PartitionLeader(topic, 0, create=True)
         end = asyncio.get_running_loop().time() + self._request_timeout_ms / 1000
         backoff = Backoff()
         while (count := self.map.partition_count(topic)) is None:
@@ -136,7 +136,7 @@ class KafkaCluster(Cluster):
     def forget(self, topic: str) -> None:
         self.map.forget_topic(topic)
 
-    def beside(self) -> Cluster:
+    def beside(self) -> ClusterConnections:
         return self  # fetches have connections of their own
 
     async def close(self) -> None:
@@ -159,9 +159,9 @@ class KafkaCluster(Cluster):
     async def leader(self, topic: str, partition: int) -> int:
         """The id of the broker that leads a partition. Raises LeaderNotAvailable,
         UnknownTopicOrPartition, ConnectionFailed."""
-        return await self._find(Leader(topic, partition))
+        return await self._find(PartitionLeader(topic, partition))
 
-    async def fetch_connection(self, node_id: int) -> Connection:
+    async def fetch_connection(self, node_id: int) -> ClientConnection:
         """The connection for fetches that wait, which keep nothing else waiting."""
         address = self.map.addresses.get(node_id)
         if address is None:
@@ -172,7 +172,7 @@ class KafkaCluster(Cluster):
         self,
         api: Api,
         to: Target,
-        send: Callable[[Connection], Awaitable[T]],
+        send: Callable[[ClientConnection], Awaitable[T]],
         *,
         again: bool = True,
     ) -> T:
@@ -193,13 +193,13 @@ class KafkaCluster(Cluster):
             again=again,
         )
 
-    def _moved(self, to: Target, connection: Connection, answer: object) -> CodedError | None:
+    def _moved(self, to: Target, connection: ClientConnection, answer: object) -> CodedError | None:
         failure = moved(answer, to)
         if failure is not None:
             self.map.forget(to)
         return failure
 
-    async def _connection(self, to: Target) -> Connection:
+    async def _connection(self, to: Target) -> ClientConnection:
         """Raises `_BrokerDown` when the cluster is there, and only this broker is not."""
         if to is Some.ANY:
             return await self._any_connection()
@@ -214,7 +214,7 @@ class KafkaCluster(Cluster):
                 "address (`advertised.listeners`)"
             ) from error
 
-    async def _any_connection(self) -> Connection:
+    async def _any_connection(self) -> ClientConnection:
         """A connection to whichever broker can be reached, one that is there already first."""
         failures: list[str] = []
         for address in self._by_hope():
@@ -238,12 +238,12 @@ class KafkaCluster(Cluster):
 
         return sorted(self.map.addresses_with(self._bootstrap), key=doubt)
 
-    def _link(self, address: str, *, fetches: bool = False) -> Link:
+    def _link(self, address: str, *, fetches: bool = False) -> ClientLink:
         if self._closed:
             raise ClientClosed(f"the client of {self.address} is closed")
         link = self._links.get((address, fetches))
         if link is None:
-            link = self._links[address, fetches] = Link(
+            link = self._links[address, fetches] = ClientLink(
                 address,
                 client_id=self._client_id,
                 request_timeout_ms=self._request_timeout_ms,
@@ -268,18 +268,18 @@ class KafkaCluster(Cluster):
 
     async def _ask(self, to: Target) -> None:
         match to:
-            case Leader(topic):
+            case PartitionLeader(topic):
                 response = await self._ask_metadata([topic], create=to.create)
                 topic_result(response.topics, topic)
                 self.map.node_of(to)  # it knows whether there is such a partition
                 self.map.check_leader(to)
-            case Coordinator(group):
+            case CoordinatorNode(group):
                 found: FindCoordinatorResponse = await self._exchange(
                     FIND_COORDINATOR, FindCoordinatorRequest(key=group)
                 )
                 check(found)
                 self.map.learn_coordinator(group, found)
-            case Node() | Some():
+            case NodeById() | Some():
                 await self._ask_metadata([], create=False)
 
     async def _ask_metadata(self, names: Sequence[str], *, create: bool) -> MetadataResponse:

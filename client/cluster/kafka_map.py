@@ -6,7 +6,7 @@ from ...config.address import join_address
 from ...protocol.api.groups.find_coordinator import FindCoordinatorResponse
 from ...protocol.api.topics.metadata import MetadataResponse, MetadataTopicResult
 from ...protocol.errors import NO_ERROR, LeaderNotAvailable, UnknownTopicOrPartition
-from .targets import Coordinator, Leader, Node, Some, Target
+from .targets import CoordinatorNode, NodeById, PartitionLeader, Some, Target
 
 
 class KafkaMap:
@@ -28,16 +28,16 @@ class KafkaMap:
         """The id of a broker, if that is known. Raises UnknownTopicOrPartition for a partition
         that its topic does not have."""
         match place:
-            case Leader(topic, partition):
+            case PartitionLeader(topic, partition):
                 node_id = self._leaders.get((topic, partition))
                 count = self._counts.get(topic)
                 if node_id is None and count is not None and partition >= count:
                     raise UnknownTopicOrPartition(
                         f"{topic} has no partition {partition}, only those from 0 to {count - 1}"
                     )
-            case Coordinator(group):
+            case CoordinatorNode(group):
                 node_id = self._coordinators.get(group)
-            case Node(number):
+            case NodeById(number):
                 node_id = number
             case Some.CONTROLLER:
                 node_id = self._controller
@@ -73,7 +73,7 @@ class KafkaMap:
         self.addresses[response.node_id] = join_address(response.host, response.port)
         self._coordinators[group] = response.node_id
 
-    def check_leader(self, place: Leader) -> None:
+    def check_leader(self, place: PartitionLeader) -> None:
         """Raise LeaderNotAvailable when a partition has no leader."""
         if self.node_of(place) is None:
             raise LeaderNotAvailable(f"no broker leads {place.topic}-{place.partition} now")
@@ -81,9 +81,9 @@ class KafkaMap:
     def forget(self, place: Target) -> None:
         """What was known of a place turned out wrong."""
         match place:
-            case Leader(topic, _):
+            case PartitionLeader(topic, _):
                 self.forget_topic(topic)
-            case Coordinator(group):
+            case CoordinatorNode(group):
                 self._coordinators.pop(group, None)
             case Some.CONTROLLER:
                 self._controller = None

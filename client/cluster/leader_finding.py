@@ -8,9 +8,9 @@ from ...config.address import join_address
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
 from ...protocol.errors import HorologError, RequestTimedOut
 from ..errors import ConnectionFailed
-from .connection import Connection
+from .connection import ClientConnection
 
-Reach = Callable[[str], Awaitable[Connection]]
+Reach = Callable[[str], Awaitable[ClientConnection]]
 """Connects to an address."""
 
 AGAIN_S: Final = 0.5
@@ -24,7 +24,7 @@ class NobodyLeads(ConnectionFailed):
     """There are brokers, and none of them leads: perhaps one does soon."""
 
 
-async def connect_to_leader(addresses: Sequence[str], reach: Reach) -> Connection:
+async def connect_to_leader(addresses: Sequence[str], reach: Reach) -> ClientConnection:
     """A connection to the broker that says that it leads.
 
     All addresses are asked at the same time, so that a broker that does not answer delays nothing;
@@ -33,7 +33,7 @@ async def connect_to_leader(addresses: Sequence[str], reach: Reach) -> Connectio
     leads, ConnectionFailed when none can be reached, and what kept the client from being let in
     when that is why.
     """
-    asked: dict[asyncio.Future[tuple[Connection | None, str | None]], str] = {}
+    asked: dict[asyncio.Future[tuple[ClientConnection | None, str | None]], str] = {}
     unanswered: set[str] = set()
     known: set[str] = set()
     failures: dict[str, HorologError] = {}
@@ -70,7 +70,7 @@ async def connect_to_leader(addresses: Sequence[str], reach: Reach) -> Connectio
 
 async def _ask(
     reach: Reach, address: str, pause_s: float = 0.0
-) -> tuple[Connection | None, str | None]:
+) -> tuple[ClientConnection | None, str | None]:
     """The connection if this broker leads; else the leader's address, if the broker knows it."""
     await asyncio.sleep(pause_s)
     connection = await reach(address)
@@ -91,7 +91,7 @@ async def _ask(
     return None, None if leader is None else join_address(leader.host, leader.port)
 
 
-async def _drop(asked: "list[asyncio.Future[tuple[Connection | None, str | None]]]") -> None:
+async def _drop(asked: "list[asyncio.Future[tuple[ClientConnection | None, str | None]]]") -> None:
     """End questions whose answer is of no interest any more."""
     for answer in asked:
         answer.cancel()

@@ -11,14 +11,14 @@ from ...protocol.errors import RequestTimedOut
 from ..errors import ClientClosed, ConnectionFailed
 from .backoff import Backoff
 from .connecting import connect
-from .connection import Connection
+from .connection import ClientConnection
 from .serving import STOPPED, submit_or_drop
 
 if TYPE_CHECKING:
     from ..security.security import Security
 
 
-class Link:
+class ClientLink:
     """Keeps one connection; a broken one is replaced at the next request."""
 
     def __init__(
@@ -35,7 +35,7 @@ class Link:
         self._request_timeout_ms = request_timeout_ms
         self._encoding = encoding
         self._security = security
-        self._connection: Connection | None = None
+        self._connection: ClientConnection | None = None
         self._connecting = asyncio.Lock()
         self._backoff = Backoff()
         self._failures = 0
@@ -58,7 +58,7 @@ class Link:
         """What the last attempt to connect ended with, when it failed."""
         return self._failure
 
-    async def connection(self) -> Connection:
+    async def connection(self) -> ClientConnection:
         """A connection that works as far as is known, ready to be written to.
 
         Callers get it in the order in which they asked. After a failure the next attempt to
@@ -86,7 +86,7 @@ class Link:
                 raise
             return connection
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> ClientConnection:
         loop = asyncio.get_running_loop()
         if self._not_before > loop.time():
             await asyncio.sleep(self._not_before - loop.time())
@@ -105,10 +105,10 @@ class Link:
             self._check_open()
         return connection
 
-    async def _reach(self) -> Connection:
+    async def _reach(self) -> ClientConnection:
         return await self._connect_to(self.address)
 
-    async def _connect_to(self, address: str) -> Connection:
+    async def _connect_to(self, address: str) -> ClientConnection:
         return await connect(
             address,
             client_id=self._client_id,
@@ -147,7 +147,7 @@ class Link:
             await connection.close()
 
 
-async def _prolong(connection: Connection, security: "Security") -> None:
+async def _prolong(connection: ClientConnection, security: "Security") -> None:
     """Authenticate again. Nothing else is sent meanwhile: the broker would take it for a part."""
     from ..security.authentication import authenticate
 
@@ -158,6 +158,6 @@ async def _prolong(connection: Connection, security: "Security") -> None:
         raise
 
 
-def _drop_if_late(connection: Connection, answer: "asyncio.Future[Any]") -> None:
+def _drop_if_late(connection: ClientConnection, answer: "asyncio.Future[Any]") -> None:
     if isinstance(answer.exception(), RequestTimedOut):
         connection.abort(STOPPED)

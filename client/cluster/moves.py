@@ -22,7 +22,7 @@ from ...protocol.errors import (
     UnknownTopicOrPartition,
     error_from_code,
 )
-from .targets import Coordinator, Leader, Some, Target
+from .targets import CoordinatorNode, PartitionLeader, Some, Target
 
 MOVED: Final = (
     LeaderNotAvailable,
@@ -53,9 +53,9 @@ NOT_READABLE: Final = (*NOT_IN_CHARGE, ReplicaNotAvailable, OffsetNotAvailable, 
 def moved(answer: Any, to: Target) -> CodedError | None:
     """The error that says that the wrong broker was asked, or that it is not ready."""
     match to:
-        case Leader():
+        case PartitionLeader():
             wrong = _LEADER_CODES
-        case Coordinator():
+        case CoordinatorNode():
             wrong = _COORDINATOR_CODES
         case Some.CONTROLLER:
             wrong = _CONTROLLER_CODES

@@ -13,15 +13,15 @@ from ...protocol.api.topics.metadata import (
 )
 from ...protocol.errors import LeaderNotAvailable
 from ..responses import topic_result
-from .cluster import Cluster
-from .link import Link
+from .cluster import ClusterConnections
+from .link import ClientLink
 from .targets import Some, Target
 
 if TYPE_CHECKING:
     from ..security.security import Security
 
 
-class OneBroker(Link, Cluster):
+class OneBroker(ClientLink, ClusterConnections):
     """One connection, over the native protocol."""
 
     kafka = False
@@ -55,7 +55,7 @@ class OneBroker(Link, Cluster):
     async def request_or_drop(
         self, api: Api, body: object, *, to: Target = Some.ANY, wait_ms: int = 0
     ) -> Any:
-        return await Link.request_or_drop(self, api, body, wait_ms=wait_ms)
+        return await ClientLink.request_or_drop(self, api, body, wait_ms=wait_ms)
 
     async def request_once(self, api: Api, body: object, *, to: Target, wait_ms: int = 0) -> Any:
         return await self.request(api, body, wait_ms=wait_ms)
@@ -86,7 +86,7 @@ class OneBroker(Link, Cluster):
     def forget(self, topic: str) -> None:
         self._partition_counts.pop(topic, None)
 
-    def beside(self) -> Cluster:
+    def beside(self) -> ClusterConnections:
         return OneBroker(
             self.address,
             client_id=self._client_id,
@@ -95,4 +95,4 @@ class OneBroker(Link, Cluster):
         )
 
     async def close(self) -> None:
-        await Link.close(self)
+        await ClientLink.close(self)

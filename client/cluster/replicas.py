@@ -8,7 +8,7 @@ from typing import Final
 
 from ...protocol.errors import HorologError
 from ..errors import ConnectionFailed
-from .connection import Connection
+from .connection import ClientConnection
 
 AVOIDED_S: Final = 5.0
 """A broker that was of no use is not asked for so long, if there is another one."""
@@ -53,16 +53,16 @@ class Replicas:
 
 async def connect_to_first(
     addresses: Sequence[str],
-    reach: Callable[[str], Awaitable[Connection]],
+    reach: Callable[[str], Awaitable[ClientConnection]],
     failed: Callable[[str], None],
-) -> Connection:
+) -> ClientConnection:
     """A connection to the first of these that lets the client in. A slow one delays the next
     by `_STAGGER_S` only; `failed` is called with each that does not let the client in.
 
     Raises ConnectionFailed, and what kept the client from being let in when that is why.
     """
     waiting = deque(addresses)
-    asked: dict[asyncio.Future[Connection], str] = {}
+    asked: dict[asyncio.Future[ClientConnection], str] = {}
     failures: list[HorologError] = []
     try:
         while waiting or asked:
@@ -92,10 +92,10 @@ async def connect_to_first(
     raise ConnectionFailed(f"no broker at {','.join(addresses)} can be reached: {reasons}")
 
 
-async def _drop(asked: "list[asyncio.Future[Connection]]") -> None:
+async def _drop(asked: "list[asyncio.Future[ClientConnection]]") -> None:
     """End attempts that are of no interest any more."""
     for answer in asked:
         answer.cancel()
     for result in await asyncio.gather(*asked, return_exceptions=True):
-        if isinstance(result, Connection):
+        if isinstance(result, ClientConnection):
             result.abort()

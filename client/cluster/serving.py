@@ -8,19 +8,19 @@ from ...protocol.api.schema import Api
 from ...protocol.errors import CodedError, LeaderNotAvailable, RequestTimedOut
 from ..errors import ConnectionFailed
 from .backoff import Backoff
-from .connection import Connection
+from .connection import ClientConnection
 
 T = TypeVar("T")
 
 
 async def serve(
     api: Api,
-    send: Callable[[Connection], Awaitable[T]],
+    send: Callable[[ClientConnection], Awaitable[T]],
     *,
-    connection: Callable[[], Awaitable[Connection]],
+    connection: Callable[[], Awaitable[ClientConnection]],
     not_yet: tuple[type[Exception], ...],
     lost: Callable[[], None],
-    moved: Callable[[Connection, T], CodedError | None],
+    moved: Callable[[ClientConnection, T], CodedError | None],
     timeout_ms: int,
     again: bool = True,
 ) -> T:
@@ -57,7 +57,9 @@ async def serve(
         await pause(backoff, end, failure)
 
 
-async def submit_or_drop(connection: Connection, *, api: Api, body: object, wait_ms: int) -> object:
+async def submit_or_drop(
+    connection: ClientConnection, *, api: Api, body: object, wait_ms: int
+) -> object:
     """Send a request; a connection that does not answer it in time is given up."""
     try:
         return await connection.submit(api, body, wait_ms=wait_ms)

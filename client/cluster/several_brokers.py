@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...protocol.api.schema import Api
 from ...protocol.errors import CodedError
 from ..errors import ConnectionFailed
-from .cluster import Cluster
-from .connection import Connection
+from .cluster import ClusterConnections
+from .connection import ClientConnection
 from .leader_finding import NobodyLeads, connect_to_leader
 from .moves import NOT_IN_CHARGE, codes_of, first_error
 from .one_broker import OneBroker
@@ -89,13 +89,13 @@ class SeveralBrokers(OneBroker):
     async def request_all(
         self, api: Api, bodies: Sequence[object], *, to: Target = Some.ANY
     ) -> list[Any]:
-        async def submit(connection: Connection) -> list[Any]:
+        async def submit(connection: ClientConnection) -> list[Any]:
             return list(await asyncio.gather(*(connection.submit(api, body) for body in bodies)))
 
         return await self._served(api, submit)
 
     async def send_unanswered(self, api: Api, body: object, *, to: Target) -> None:
-        async def submit(connection: Connection) -> None:
+        async def submit(connection: ClientConnection) -> None:
             connection.submit_unanswered(api, body)
 
         await self._served(api, submit)
@@ -107,7 +107,7 @@ class SeveralBrokers(OneBroker):
             answer.add_done_callback(partial(self._look, connection))
         return answer
 
-    def beside(self) -> Cluster:
+    def beside(self) -> ClusterConnections:
         return SeveralBrokers(
             self._addresses,
             client_id=self._client_id,
@@ -122,13 +122,13 @@ class SeveralBrokers(OneBroker):
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
 
-    async def _reach(self) -> Connection:
+    async def _reach(self) -> ClientConnection:
         return await connect_to_leader(self._addresses, self._connect_to)
 
     async def _served(
-        self, api: Api, send: Callable[[Connection], Awaitable[T]], *, again: bool = True
+        self, api: Api, send: Callable[[ClientConnection], Awaitable[T]], *, again: bool = True
     ) -> T:
-        async def ask(connection: Connection) -> T | CodedError:
+        async def ask(connection: ClientConnection) -> T | CodedError:
             try:
                 return await send(connection)
             except self.wrong_broker as error:
@@ -148,7 +148,7 @@ class SeveralBrokers(OneBroker):
             raise answer
         return answer
 
-    def _moved(self, connection: Connection, answer: object) -> CodedError | None:
+    def _moved(self, connection: ClientConnection, answer: object) -> CodedError | None:
         failure = self._failure_in(answer)
         if failure is not None:
             self._leave(connection)
@@ -160,10 +160,10 @@ class SeveralBrokers(OneBroker):
             return answer
         return first_error(answer, self.wrong_codes)
 
-    def _look(self, connection: Connection, answer: "asyncio.Future[Any]") -> None:
+    def _look(self, connection: ClientConnection, answer: "asyncio.Future[Any]") -> None:
         self._moved(connection, answer.exception() or answer.result())
 
-    def _leave(self, connection: Connection) -> None:
+    def _leave(self, connection: ClientConnection) -> None:
         """Find the leader anew at the next request."""
         if self._connection is connection:
             self._connection = None
@@ -172,11 +172,13 @@ class SeveralBrokers(OneBroker):
             task.add_done_callback(self._left.discard)
 
 
-def _submitting(api: Api, body: object, wait_ms: int) -> Callable[[Connection], Awaitable[Any]]:
+def _submitting(
+    api: Api, body: object, wait_ms: int
+) -> Callable[[ClientConnection], Awaitable[Any]]:
     return lambda connection: connection.submit(api, body, wait_ms=wait_ms)
 
 
-async def _finish(connection: Connection) -> None:
+async def _finish(connection: ClientConnection) -> None:
     try:
         await connection.finish()
     finally:

@@ -6,7 +6,7 @@ from ...values import value_class
 
 
 @value_class
-class Leader:
+class PartitionLeader:
     """The one that leads a partition."""
 
     topic: str
@@ -16,14 +16,14 @@ class Leader:
 
 
 @value_class
-class Coordinator:
+class CoordinatorNode:
     """The one that looks after a group, or after the positions of that name."""
 
     group: str
 
 
 @value_class
-class Node:
+class NodeById:
     """The one with this id."""
 
     node_id: int
@@ -37,4 +37,4 @@ class Some(Enum):
     """The one that makes and changes topics."""
 
 
-Target = Leader | Coordinator | Node | Some
+Target = PartitionLeader | CoordinatorNode | NodeById | Some

@@ -9,11 +9,11 @@ from ...protocol.api.topics.metadata import (
     MetadataTopic,
 )
 from ..responses import topic_result
-from .cluster import Cluster
+from .cluster import ClusterConnections
 from .kafka_cluster import KafkaCluster
 
 
-async def topic_metadata(cluster: Cluster, names: Sequence[str]) -> MetadataResponse:
+async def topic_metadata(cluster: ClusterConnections, names: Sequence[str]) -> MetadataResponse:
     """Of these topics; of all if there are none. None is created."""
     if isinstance(cluster, KafkaCluster):
         return await cluster.topics(names or None)
@@ -27,7 +27,7 @@ async def topic_metadata(cluster: Cluster, names: Sequence[str]) -> MetadataResp
     return response
 
 
-async def partition_counts(cluster: Cluster, names: Sequence[str]) -> dict[str, int]:
+async def partition_counts(cluster: ClusterConnections, names: Sequence[str]) -> dict[str, int]:
     """How many partitions these topics have now. Raises UnknownTopicOrPartition."""
     found = await topic_metadata(cluster, names)
     return {name: len(topic_result(found.topics, name).partitions) for name in names}

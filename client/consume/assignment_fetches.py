@@ -7,7 +7,7 @@ from functools import partial
 from ...clock import Clock
 from ...protocol.api.log.fetch import FetchPartitionResult
 from ...protocol.records.kernel import Walk
-from ..cluster.cluster import Cluster
+from ..cluster.cluster import ClusterConnections
 from .assigned import Assigned
 from .assignment import Assignment
 from .assignment_requests import AssignmentRequests
@@ -24,7 +24,7 @@ class AssignmentFetches:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterConnections,
         options: FetchOptions,
         assigned: Assignment,
         requests: AssignmentRequests,

@@ -11,7 +11,7 @@ from ...protocol.api.log.list_offsets import EARLIEST
 from ...protocol.lag import Lag
 from ..administer.lagging import lags_at
 from ..administer.searching import By, find_offset, offsets_at
-from ..cluster.cluster import Cluster
+from ..cluster.cluster import ClusterConnections
 from ..cluster.retry import retry
 from ..cluster.topic_metadata import partition_counts
 from ..results import FindResult
@@ -25,7 +25,12 @@ class AssignmentRequests:
     """The questions, which are asked again while the cluster is away."""
 
     def __init__(
-        self, cluster: Cluster, assigned: Assignment, clock: Clock, *, retry_timeout_ms: int
+        self,
+        cluster: ClusterConnections,
+        assigned: Assignment,
+        clock: Clock,
+        *,
+        retry_timeout_ms: int,
     ) -> None:
         # A broker answers in order, so a question must not stand behind a fetch that waits.
         self.cluster = cluster.beside()

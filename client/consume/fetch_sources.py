@@ -1,7 +1,7 @@
 """Where a consumer's messages come from, by what it is connected to."""
 
 from ...protocol.errors import UnsupportedVersion
-from ..cluster.cluster import Cluster
+from ..cluster.cluster import ClusterConnections
 from ..cluster.kafka_cluster import KafkaCluster
 from ..cluster.one_broker import OneBroker
 from .fetches import Arrived, Fetches
@@ -10,7 +10,7 @@ from .kafka_fetches import KafkaFetches
 from .one_broker_fetches import OneBrokerFetches
 
 
-def fetches_of(cluster: Cluster, options: FetchOptions, arrived: Arrived) -> Fetches:
+def fetches_of(cluster: ClusterConnections, options: FetchOptions, arrived: Arrived) -> Fetches:
     """The fetches of one consumer. Raises UnsupportedVersion for what Kafka has not."""
     if isinstance(cluster, KafkaCluster):
         if options.append_times:

@@ -20,7 +20,7 @@ from ...protocol.errors import (
 )
 from ..cluster.kafka_cluster import KafkaCluster
 from ..cluster.moves import MOVED
-from ..cluster.targets import Leader
+from ..cluster.targets import PartitionLeader
 from ..errors import ConnectionFailed
 from ..responses import check_code
 from .fetches import Arrived, Offsets, Results
@@ -80,7 +80,7 @@ class KafkaFetches:
         """Begin to fetch from these offsets on, what is there already."""
         shares: dict[int, Offsets] = {}
         for key, offset in offsets.items():
-            node_id = self._cluster.map.node_of(Leader(*key))
+            node_id = self._cluster.map.node_of(PartitionLeader(*key))
             if node_id is not None:
                 shares.setdefault(node_id, {})[key] = offset
         for node_id, share in shares.items():
@@ -158,7 +158,7 @@ class KafkaFetches:
         for key in one.offsets:
             result = _result(response, key)
             if result.error_code in _MOVED_CODES:
-                self._cluster.map.forget(Leader(*key))
+                self._cluster.map.forget(PartitionLeader(*key))
                 failure = LeaderNotAvailable(
                     f"broker {node_id} does not lead {key[0]}-{key[1]} any more: "
                     f"{error_from_code(result.error_code).name}"

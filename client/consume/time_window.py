@@ -13,13 +13,13 @@ from ...protocol.api.log.fetch import FetchPartitionResult
 from ...protocol.errors import OffsetOutOfRange, UnsupportedVersion
 from ...protocol.records.columns import CONTENT, Content, check_content
 from ...times import later
-from ..cluster.cluster import Cluster
+from ..cluster.cluster import ClusterConnections
 from ..results import ColumnBatch, ConsumerRecord
 from .fetch_sources import fetches_of
 from .fetches import Results
 from .fetching import FetchOptions, next_offset
 from .time_bounds import APPEND, TimeBounds
-from .window_forms import AsColumns, AsRecords, Form, Taken
+from .window_forms import AsColumns, AsRecords, Taken, WindowForm
 from .window_partitions import WindowPartition, WindowRequests
 
 _BEGINNINGS_MAX: Final = 5
@@ -40,7 +40,7 @@ class TimeWindow:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterConnections,
         topic: str,
         bounds: TimeBounds,
         partitions: Sequence[int] | None,
@@ -182,7 +182,7 @@ class TimeWindow:
             raise ValueError("a window is read as records or in columns: this one is not both")
         self._form = form
 
-    async def _next(self, form: Form[T], max_wait_ms: int | None) -> list[T] | None:
+    async def _next(self, form: WindowForm[T], max_wait_ms: int | None) -> list[T] | None:
         """What one fetch brings; None when everything was read."""
         wait_ms = self._max_wait_ms if max_wait_ms is None else max_wait_ms
         if self._ended:
@@ -240,7 +240,7 @@ class TimeWindow:
             sizes = [await self._requests.log_bytes(place) for place in places]
             self._stored_bytes = (self._stored_bytes or 0) + sum(sizes)
 
-    async def _read_on(self, place: WindowPartition, form: Form[T], wait_ms: int) -> list[T]:
+    async def _read_on(self, place: WindowPartition, form: WindowForm[T], wait_ms: int) -> list[T]:
         """The next messages of a partition that was not read to its end."""
         attempts_left = _BEGINNINGS_MAX
         while True:
@@ -278,13 +278,13 @@ class TimeWindow:
         return self._bounds.from_ms
 
     async def _fetch(
-        self, places: Sequence[WindowPartition], form: Form[T], wait_ms: int
+        self, places: Sequence[WindowPartition], form: WindowForm[T], wait_ms: int
     ) -> list[T]:
         read = partial(self._fetch_once, places, form, wait_ms)
         return await self._options.checked(read, several=self._cluster.several)
 
     async def _fetch_once(
-        self, places: Sequence[WindowPartition], form: Form[T], wait_ms: int
+        self, places: Sequence[WindowPartition], form: WindowForm[T], wait_ms: int
     ) -> list[T]:
         asked = {place.key: place.position or 0 for place in places}
         results = await self._requests.ask(partial(self._fetches.fetch, asked, wait_ms))

@@ -26,7 +26,7 @@ class Taken(Generic[T_co]):
     """Messages that were looked at and have no time."""
 
 
-class Form(Protocol[T_co]):
+class WindowForm(Protocol[T_co]):
     """Takes the messages of a window out of a fetch."""
 
     def take(

@@ -16,9 +16,9 @@ from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...protocol.errors import CodedError, UnsupportedForMessageFormat
 from ...values import value_class
 from ..administer.searching import offsets_at
-from ..cluster.cluster import Cluster
+from ..cluster.cluster import ClusterConnections
 from ..cluster.retry import retry
-from ..cluster.targets import Leader
+from ..cluster.targets import PartitionLeader
 from ..cluster.topic_metadata import partition_counts
 from .fetching import TopicPartition
 
@@ -55,7 +55,7 @@ class WindowPartition:
 class WindowRequests:
     """What is asked of a cluster about the partitions of a window; again while it is away."""
 
-    cluster: Cluster
+    cluster: ClusterConnections
     retry_timeout_ms: int
 
     async def places(
@@ -93,7 +93,7 @@ class WindowRequests:
             self.cluster.request,
             DESCRIBE_LOG_DIRS,
             DescribeLogDirsRequest(topics=[asked]),
-            to=Leader(*place.key),
+            to=PartitionLeader(*place.key),
         )
         try:
             response: DescribeLogDirsResponse = await self.ask(ask)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from ...protocol.records.layout import Codec
-from .delivery import Appended, Delivery
+from .delivery import AppendedSet, Delivery
 from .encoding import encode
 from .identities import Identities
 from .outbox import REFUSALS, TooManyMessages
@@ -52,7 +52,7 @@ class BatchDelivery:
             limit = await self._limit(topic, asyncio.get_running_loop().time())
         return min(wanted_bytes, limit.cut_bytes)
 
-    async def deliver(self, topic: str, partition: int, batch: Batch) -> Appended:
+    async def deliver(self, topic: str, partition: int, batch: Batch) -> AppendedSet:
         """As `Delivery.until_answered`. Raises TooManyMessages; nothing is sent then."""
         limit = self._limits.known(topic) or await self._limit(topic, batch.born)
         data = self._within(limit, batch)
@@ -80,7 +80,9 @@ class BatchDelivery:
     async def _refused(self, topic: str, set_bytes: int, since: float) -> None:
         await self._delivery.retry(partial(self._limits.refused, topic, set_bytes), since=since)
 
-    async def _deliver(self, topic: str, partition: int, batch: Batch, data: bytearray) -> Appended:
+    async def _deliver(
+        self, topic: str, partition: int, batch: Batch, data: bytearray
+    ) -> AppendedSet:
         deliver = partial(
             self._delivery.until_answered, topic, partition, acks=self._acks, since=batch.born
         )
@@ -92,7 +94,7 @@ class BatchDelivery:
 
     async def once(
         self, topic: str, partition: int, batch: Batch, codec: Codec, acks: int
-    ) -> Appended:
+    ) -> AppendedSet:
         """As `Delivery.once`, without saying who it is from."""
         data = self.encoded(batch, codec)
         try:
@@ -113,8 +115,8 @@ class BatchDelivery:
         )
 
     async def _recognised(
-        self, topic: str, partition: int, count: int, deliver: Callable[..., Awaitable[Appended]]
-    ) -> Appended:
+        self, topic: str, partition: int, count: int, deliver: Callable[..., Awaitable[AppendedSet]]
+    ) -> AppendedSet:
         assert self._identities is not None
         try:
             appended = await deliver(recognised=True)

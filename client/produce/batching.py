@@ -20,7 +20,7 @@ Times = int | Sequence[int] | None
 
 
 @value_class
-class Columns:
+class MessageColumns:
     """Messages as columns of one length."""
 
     values: Sequence[bytes | None]
@@ -44,7 +44,7 @@ def checked_columns(
     *,
     missing_ms: int,
     check_units: bool,
-) -> Columns:
+) -> MessageColumns:
     """The columns, with `missing_ms` where no times are given. Raises TypeError, ValueError for
     lengths that differ, and `TimeError`."""
     _check_bytes("value", values)
@@ -63,10 +63,10 @@ def checked_columns(
         _check_length("timestamps_ms", times_ms, len(values))
         _check_times(times_ms, check_units)
     if headers is None:
-        return Columns(values, keys, times_ms)
+        return MessageColumns(values, keys, times_ms)
     _check_column(headers, "headers is a sequence with one of headers, or None, for each message")
     _check_length("headers", headers, len(values))
-    return Columns(values, keys, times_ms, [checked_headers(one or ()) for one in headers])
+    return MessageColumns(values, keys, times_ms, [checked_headers(one or ()) for one in headers])
 
 
 def _check_bytes(name: str, column: Sequence[bytes | None]) -> None:
@@ -109,7 +109,9 @@ def message_bytes(value: bytes | None, key: bytes | None, headers: Headers) -> i
     return size_bytes
 
 
-def by_partition(columns: Columns, count: int, without_key: int) -> dict[int, Columns]:
+def by_partition(
+    columns: MessageColumns, count: int, without_key: int
+) -> dict[int, MessageColumns]:
     """The rows for each of `count` partitions, as their keys choose; rows without a key go to the
     partition `without_key`."""
     if count == 1 or columns.keys is None:
@@ -118,7 +120,7 @@ def by_partition(columns: Columns, count: int, without_key: int) -> dict[int, Co
     parts = {}
     for partition in sorted(set(chosen)):
         mask = [number == partition for number in chosen]
-        parts[partition] = Columns(
+        parts[partition] = MessageColumns(
             list(compress(columns.values, mask)),
             list(compress(columns.keys, mask)),
             list(compress(columns.times_ms, mask)),
@@ -127,7 +129,7 @@ def by_partition(columns: Columns, count: int, without_key: int) -> dict[int, Co
     return parts
 
 
-def pieces(columns: Columns, limit_bytes: int) -> Iterator[tuple[Columns, int]]:
+def pieces(columns: MessageColumns, limit_bytes: int) -> Iterator[tuple[MessageColumns, int]]:
     """Runs of rows that take up to `limit_bytes` in a plain set (one row may take more), and what
     they take."""
     headers_sizes = None
@@ -140,6 +142,8 @@ def pieces(columns: Columns, limit_bytes: int) -> Iterator[tuple[Columns, int]]:
         )
         keys = None if columns.keys is None else columns.keys[start:end]
         headers = None if columns.headers is None else columns.headers[start:end]
-        piece = Columns(columns.values[start:end], keys, columns.times_ms[start:end], headers)
+        piece = MessageColumns(
+            columns.values[start:end], keys, columns.times_ms[start:end], headers
+        )
         yield piece, size_bytes
         start = end

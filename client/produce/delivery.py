@@ -16,16 +16,16 @@ from ...protocol.cluster_errors import NotEnoughReplicasAfterAppend
 from ...protocol.errors import DuplicateSequenceNumber, RequestTimedOut, UnknownTopicOrPartition
 from ...protocol.records.layout import NO_TIMESTAMP, Buffer
 from ...values import value_class
-from ..cluster.cluster import Cluster
+from ..cluster.cluster import ClusterConnections
 from ..cluster.retry import RETRIABLE, retry
-from ..cluster.targets import Leader
+from ..cluster.targets import PartitionLeader
 from ..responses import partition_result
 
 T = TypeVar("T")
 
 
 @value_class
-class Appended:
+class AppendedSet:
     """Where a set is in the log."""
 
     base_offset: int
@@ -34,7 +34,7 @@ class Appended:
     """The time that the broker stamped on all of it; None when it stamped none."""
 
 
-_UNKNOWN: Final = Appended(-1, None)
+_UNKNOWN: Final = AppendedSet(-1, None)
 
 _APPENDED: Final = (RequestTimedOut, NotEnoughReplicasAfterAppend)
 """Answers to a set that is in the log, only not yet as durable as was asked for."""
@@ -47,12 +47,14 @@ of the time or, as a float, a bit less."""
 class Delivery:
     """The one way of messages to the broker."""
 
-    def __init__(self, cluster: Cluster, *, ack_timeout_ms: int, delivery_timeout_ms: int) -> None:
+    def __init__(
+        self, cluster: ClusterConnections, *, ack_timeout_ms: int, delivery_timeout_ms: int
+    ) -> None:
         self._cluster = cluster
         self._ack_timeout_ms = ack_timeout_ms
         self._delivery_timeout_ms = delivery_timeout_ms
 
-    async def once(self, topic: str, partition: int, records: Buffer, acks: int) -> Appended:
+    async def once(self, topic: str, partition: int, records: Buffer, acks: int) -> AppendedSet:
         """Send a set once, to a broker that is found within the delivery timeout. Raises what the
         broker reports of it."""
         request = self._request(topic, partition, records, acks)
@@ -68,7 +70,7 @@ class Delivery:
         *,
         since: float,
         recognised: bool = False,
-    ) -> Appended:
+    ) -> AppendedSet:
         """Send a set again and again, until it is answered or `delivery_timeout_ms` after `since`,
         a time of the loop's clock.
 
@@ -139,7 +141,7 @@ class Delivery:
     def _failure(self) -> Exception | None:
         return self._cluster.failure
 
-    async def _send_or_time_out(self, request: ProduceRequest) -> Appended | Exception:
+    async def _send_or_time_out(self, request: ProduceRequest) -> AppendedSet | Exception:
         response = await self._exchange(request, repeat=True)
         try:
             return self._appended(response, request)
@@ -147,7 +149,7 @@ class Delivery:
             # To send it again would double it.
             return error
 
-    async def _send_recognised(self, request: ProduceRequest) -> Appended:
+    async def _send_recognised(self, request: ProduceRequest) -> AppendedSet:
         try:
             return self._appended(await self._exchange(request, repeat=True), request)
         except DuplicateSequenceNumber:
@@ -168,7 +170,7 @@ class Delivery:
     async def _exchange(self, request: ProduceRequest, *, repeat: bool) -> ProduceResponse | None:
         """The response; None where there is none, with `acks` 0."""
         (sent,) = request.topics
-        leader = Leader(sent.name, sent.partitions[0].partition, create=True)
+        leader = PartitionLeader(sent.name, sent.partitions[0].partition, create=True)
         if request.acks == 0:
             await self._cluster.send_unanswered(PRODUCE, request, to=leader)
             return None
@@ -177,7 +179,7 @@ class Delivery:
         response: ProduceResponse = await send(PRODUCE, request, to=leader, wait_ms=wait_ms)
         return response
 
-    def _appended(self, response: ProduceResponse | None, request: ProduceRequest) -> Appended:
+    def _appended(self, response: ProduceResponse | None, request: ProduceRequest) -> AppendedSet:
         if response is None:
             return _UNKNOWN
         (sent,) = request.topics
@@ -187,4 +189,4 @@ class Delivery:
             self._cluster.forget(sent.name)
             raise
         append_ms = result.log_append_time_ms
-        return Appended(result.base_offset, None if append_ms == NO_TIMESTAMP else append_ms)
+        return AppendedSet(result.base_offset, None if append_ms == NO_TIMESTAMP else append_ms)

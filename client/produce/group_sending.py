@@ -7,11 +7,11 @@ from typing import Final, TypeVar
 from ...protocol.records.layout import Codec
 from ..errors import PartlySent
 from ..results import SentBatch, SentRange
-from .batching import Columns, pieces
+from .batching import MessageColumns, pieces
 from .byte_budget import ByteBudget
 from .encoding import encode
 from .outbox import Outbox
-from .outbox_batch import Batch, Group
+from .outbox_batch import Batch, BatchGroup
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ ready when the answer comes."""
 
 async def send_parts(
     topic: str,
-    parts: Sequence[tuple[Outbox, Columns]],
+    parts: Sequence[tuple[Outbox, MessageColumns]],
     *,
     budget: ByteBudget,
     batch_bytes: int,
@@ -31,7 +31,7 @@ async def send_parts(
 ) -> SentBatch:
     """Send each outbox its rows, with `batches` as record batches. Raises as
     `Producer.send_batch`."""
-    groups = [Group() for _ in parts]
+    groups = [BatchGroup() for _ in parts]
     feeding = [
         _feed(
             outbox,
@@ -53,8 +53,8 @@ async def send_parts(
 
 async def _feed(
     outbox: Outbox,
-    columns: Columns,
-    group: Group,
+    columns: MessageColumns,
+    group: BatchGroup,
     *,
     budget: ByteBudget,
     batch_bytes: int,
@@ -100,7 +100,7 @@ def _listed(column: Sequence[T]) -> list[T]:
     return column if isinstance(column, list) else list(column)
 
 
-def _result(topic: str, groups: Sequence[Group]) -> SentBatch:
+def _result(topic: str, groups: Sequence[BatchGroup]) -> SentBatch:
     ranges: list[SentRange] = []
     for group in groups:
         for partition, count, appended in group.parts:

@@ -16,7 +16,7 @@ from ...protocol.api.log.init_producer_id import (
     InitProducerIdResponse,
 )
 from ...protocol.records.batches.batch import set_producer
-from ..cluster.cluster import Cluster
+from ..cluster.cluster import ClusterConnections
 from ..responses import check
 
 SEQUENCES: Final = 2**31
@@ -38,7 +38,7 @@ class _Sequence:
 class Identities:
     """The sequences of one producer, a partition each."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterConnections) -> None:
         self._cluster = cluster
         self._identity: _Identity | None = None
         self._asking = asyncio.Lock()

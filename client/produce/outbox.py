@@ -13,7 +13,7 @@ from ...protocol.errors import InvalidRecord, InvalidTimestamp
 from ..errors import ClientClosed
 from ..results import SentRecord
 from .byte_budget import ByteBudget
-from .delivery import Appended
+from .delivery import AppendedSet
 from .encoding import Headers
 from .outbox_batch import Batch
 from .set_limits import TOO_LARGE
@@ -27,7 +27,7 @@ class Completions:
     def __init__(self, topic: str, partition: int) -> None:
         self._topic = topic
         self._partition = partition
-        self._answered: deque[tuple[Batch, Appended]] = deque()
+        self._answered: deque[tuple[Batch, AppendedSet]] = deque()
         self._given = 0
         """How many results of the first of these were given."""
         self._left = 0
@@ -35,7 +35,7 @@ class Completions:
         self.task: asyncio.Task[None] | None = None
         """Runs as long as a caller waits for a result."""
 
-    def give(self, batch: Batch, appended: Appended) -> None:
+    def give(self, batch: Batch, appended: AppendedSet) -> None:
         """Give all who wait for `batch` their results, the first of them now."""
         self._answered.append((batch, appended))
         self._left += len(batch.waiters)
@@ -76,7 +76,7 @@ class Completions:
 REFUSALS: Final = (InvalidTimestamp, InvalidRecord, *TOO_LARGE)
 """Errors that may be the fault of a single message. Nothing of the set was appended."""
 
-Deliver = Callable[[str, int, Batch], Awaitable[Appended]]
+Deliver = Callable[[str, int, Batch], Awaitable[AppendedSet]]
 """Sends a batch to a partition of a topic, and tries again where that may help."""
 
 

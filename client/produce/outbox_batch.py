@@ -6,7 +6,7 @@ from ...protocol.records.kernel import Collected
 from ...protocol.records.layout import NO_TIMESTAMP
 from ..errors import ClientClosed
 from ..results import SentRecord
-from .delivery import Appended
+from .delivery import AppendedSet
 from .encoding import Headers
 
 
@@ -18,7 +18,7 @@ class Batch(Collected):
 
     __slots__ = ("born", "encoded", "group", "headers")
 
-    def __init__(self, born: float, group: "Group | None" = None) -> None:
+    def __init__(self, born: float, group: "BatchGroup | None" = None) -> None:
         super().__init__()
         self.born = born
         """When its first message came, by the loop's clock."""
@@ -50,7 +50,9 @@ class Batch(Collected):
         second.size_bytes = self.size_bytes - first.size_bytes
         return first, second
 
-    def succeed(self, topic: str, partition: int, appended: Appended, begin: int, end: int) -> None:
+    def succeed(
+        self, topic: str, partition: int, appended: AppendedSet, begin: int, end: int
+    ) -> None:
         """Give the tasks that wait for rows from `begin` to `end` the place of their message; in a
         group, the group."""
         if self.group is not None:
@@ -69,7 +71,7 @@ class Batch(Collected):
                 waiter.set_exception(error)
 
 
-class Group:
+class BatchGroup:
     """Batches of one `send_batch` or `send_many`, which ends with one result.
 
     After the first failure those of its batches that have not been sent are not sent any more.
@@ -78,14 +80,14 @@ class Group:
     def __init__(self, *, whole: bool = False) -> None:
         self.whole = whole
         """A batch of it that is refused is not sent in parts."""
-        self.parts: list[tuple[int, int, Appended]] = []
+        self.parts: list[tuple[int, int, AppendedSet]] = []
         """(partition, number of messages, where they are), in the order of the answers."""
         self.error: Exception | None = None
         self.left = 0
         """Batches that are not answered yet."""
         self.changed = asyncio.Event()
 
-    def part_sent(self, partition: int, count: int, appended: Appended) -> None:
+    def part_sent(self, partition: int, count: int, appended: AppendedSet) -> None:
         self.parts.append((partition, count, appended))
         self.left -= 1
         self.changed.set()

@@ -18,7 +18,7 @@ from ..errors import ClientClosed
 from ..instants import epoch_ms
 from ..results import SentBatch, SentRecord
 from .batch_delivery import BatchDelivery
-from .batching import Columns, Times, by_partition, checked_columns, message_bytes
+from .batching import MessageColumns, Times, by_partition, checked_columns, message_bytes
 from .byte_budget import ByteBudget
 from .choices import ALL, Acks, Compression, acks_of, codec_of
 from .delivery import Delivery
@@ -217,7 +217,7 @@ class Producer(Client):
         self._check_open()
         if not len(columns):
             return SentBatch(topic, ())
-        parts: dict[int, Columns]
+        parts: dict[int, MessageColumns]
         if partition is None:
             unkeyed = await self.partition_for(topic, None)
             count = await self._partition_count(topic)

@@ -23,7 +23,7 @@ from ...protocol.errors import (
     UnknownTopicOrPartition,
 )
 from ...protocol.records.layout import BATCH_OVERHEAD
-from ..cluster.cluster import Cluster
+from ..cluster.cluster import ClusterConnections
 from ..cluster.retry import RETRIABLE
 from ..responses import check
 
@@ -57,7 +57,7 @@ _FALLBACK: Final = _limit(FALLBACK_BYTES)
 class SetLimits:
     """The limits of the topics that a client writes to."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterConnections) -> None:
         self._cluster = cluster
         self._known: dict[str, SetLimit] = {}
         self._asking: dict[str, asyncio.Task[SetLimit]] = {}

@@ -6,10 +6,10 @@ from ...protocol.records.layout import NO_TIMESTAMP
 from ...protocol.records.messages.sets import NewRecord
 from ..instants import epoch_ms
 from ..results import SentRecord
-from .delivery import Appended
+from .delivery import AppendedSet
 from .encoding import checked_headers, wrong_type
 from .outbox import Outbox
-from .outbox_batch import Batch, Group
+from .outbox_batch import Batch, BatchGroup
 
 
 def set_of(records: Sequence[NewRecord], *, missing_ms: int, check_units: bool) -> Batch:
@@ -34,13 +34,13 @@ def set_of(records: Sequence[NewRecord], *, missing_ms: int, check_units: bool) 
     return batch
 
 
-async def send_in_turn(outbox: Outbox, batch: Batch, born: float) -> Appended:
+async def send_in_turn(outbox: Outbox, batch: Batch, born: float) -> AppendedSet:
     """Send an encoded set when everything before it in its partition has been answered.
 
     Raises the error of the set. When the wait is cancelled, it is not sent any more if it has not
     been sent yet.
     """
-    group = batch.group = Group(whole=True)
+    group = batch.group = BatchGroup(whole=True)
     group.left = 1
     batch.born = born
     outbox.add_batch(batch)
@@ -57,7 +57,7 @@ async def send_in_turn(outbox: Outbox, batch: Batch, born: float) -> Appended:
 
 
 def sent_records(
-    topic: str, partition: int, times_ms: Sequence[int], appended: Appended
+    topic: str, partition: int, times_ms: Sequence[int], appended: AppendedSet
 ) -> list[SentRecord]:
     """Where each message of a set is, and its time as stored."""
     base, step = appended.base_offset, 0 if appended.base_offset < 0 else 1

@@ -39,7 +39,7 @@ from .secret import Secret, SecretText
 from .security import Mechanism, Security, TokenSource
 
 if TYPE_CHECKING:
-    from ..cluster.connection import Connection
+    from ..cluster.connection import ClientConnection
 
 _MAX_STEPS: Final = 4
 """No mechanism here takes more; a broker that goes on asking is left."""
@@ -56,7 +56,7 @@ _KAFKA_LEAST_S: Final = 1.05
 nothing was asked before it."""
 
 
-async def authenticate(connection: "Connection", security: Security) -> None:
+async def authenticate(connection: "ClientConnection", security: Security) -> None:
     """Let the broker know who the client is, and know that it is the broker.
 
     Requests that are under way are answered first. Raises SaslAuthenticationFailed,
@@ -123,7 +123,7 @@ async def _respond(client: SaslClient, challenge: bytes) -> bytes | None:
     return await asyncio.to_thread(client.respond, challenge)
 
 
-async def _kafka(connection: "Connection", client: SaslClient) -> int:
+async def _kafka(connection: "ClientConnection", client: SaslClient) -> int:
     """By Kafka's requests; returns the session's lifetime in ms, 0 without end."""
     wait_ms = int(connection.answered_in_s * 1000)
     chosen: SaslHandshakeResponse = await connection.submit(
@@ -145,7 +145,7 @@ async def _kafka(connection: "Connection", client: SaslClient) -> int:
     raise SaslAuthenticationFailed("it goes on asking after all was said")
 
 
-async def _native(connection: "Connection", client: SaslClient) -> int:
+async def _native(connection: "ClientConnection", client: SaslClient) -> int:
     """By the request of our own protocol; returns the same."""
     wait_ms = int(connection.answered_in_s * 1000)
     message: bytes | None = client.first()

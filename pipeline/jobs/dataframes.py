@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..logs import Logs
+from ..logs import TopicLogs
 from .ranges import BY_TIMESTAMP, ReadPlan, offsets_json
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def read_ranges(
 
     ranges = [one for plan in plans for one in plan.ranges]
     ids = {plan.topic: plan.log.topic_id for plan in plans if plan.log.topic_id}
-    logs = Logs(plans[0].log.cluster_id, ids)
+    logs = TopicLogs(plans[0].log.cluster_id, ids)
     reader = spark.read.format("horolog").options(
         **{
             **connection_options(plans[0].server),

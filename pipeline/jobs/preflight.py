@@ -46,7 +46,7 @@ class DataFacts:
     without_key: int = 0
 
 
-class Level(StrEnum):
+class FindingLevel(StrEnum):
     """How much a finding matters."""
 
     REFUSED = "refused"
@@ -55,10 +55,10 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PreflightFinding:
     """Something about the topic that does not go with the data."""
 
-    level: Level
+    level: FindingLevel
     text: str
     fix: str
     """A command, or what to change; empty when there is nothing to do."""
@@ -66,7 +66,7 @@ class Finding:
 
 def preflight(
     server: str | Servers, topic: str, facts: DataFacts, *, clock: Clock | None = None
-) -> list[Finding]:
+) -> list[PreflightFinding]:
     """What keeps `topic` from taking these rows with their times, and from keeping them.
 
     Loading is safe when no finding is `REFUSED`. Raises ConnectionFailed.
@@ -82,12 +82,12 @@ def preflight(
 
 def judge(
     topic: str, settings: Mapping[str, TopicSetting], facts: DataFacts, now_ms: int
-) -> Iterator[Finding]:
+) -> Iterator[PreflightFinding]:
     """The findings, from the topic's settings in force."""
     topic_settings = _Settings(topic, settings)
     if facts.without_value:
-        yield Finding(
-            Level.REFUSED,
+        yield PreflightFinding(
+            FindingLevel.REFUSED,
             f"{facts.without_value} rows have null for a value",
             "name another expression as the value, as coalesce(VALUE, ''), or leave such rows out "
             "of the input",
@@ -95,8 +95,8 @@ def judge(
     yield from _about_times(topic_settings, facts, now_ms)
     policies = topic_settings.text("cleanup.policy", _DELETE).split(",")
     if _COMPACT in policies and facts.without_key:
-        yield Finding(
-            Level.REFUSED,
+        yield PreflightFinding(
+            FindingLevel.REFUSED,
             f"{facts.without_key} rows have null for a key, and the topic is compacted "
             f"(cleanup.policy={','.join(policies)}): their sets would be refused",
             "name another expression as the key, or load into a topic with cleanup.policy=delete",
@@ -128,43 +128,43 @@ class _Settings:
         return f"horolog topic alter {self._topic} --set {name}={value}"
 
 
-def _missing_topic(topic: str, facts: DataFacts, now_ms: int) -> Finding:
+def _missing_topic(topic: str, facts: DataFacts, now_ms: int) -> PreflightFinding:
     keep = ""
     if facts.first_ms is not None and facts.first_ms < now_ms:
         keep = " --set retention.ms=-1"
-    return Finding(
-        Level.REFUSED,
+    return PreflightFinding(
+        FindingLevel.REFUSED,
         f"there is no topic {topic}",
         f"horolog topic create {topic} --partitions 1{keep}",
     )
 
 
-def _about_times(settings: _Settings, facts: DataFacts, now_ms: int) -> Iterator[Finding]:
+def _about_times(settings: _Settings, facts: DataFacts, now_ms: int) -> Iterator[PreflightFinding]:
     kind = settings.text("message.timestamp.type", "CreateTime")
     if kind != "CreateTime":
-        yield Finding(
-            Level.REFUSED,
+        yield PreflightFinding(
+            FindingLevel.REFUSED,
             f"the topic replaces the rows' times by its own (message.timestamp.type={kind})",
             settings.alter("message.timestamp.type", "CreateTime"),
         )
     version = settings.text("message.format.version", "producer")
     if version.startswith(("0.8", "0.9")):
-        yield Finding(
-            Level.REFUSED,
+        yield PreflightFinding(
+            FindingLevel.REFUSED,
             f"the topic stores no times (message.format.version={version})",
             settings.alter("message.format.version", "producer"),
         )
     if facts.without_time:
-        yield Finding(
-            Level.WARNING,
+        yield PreflightFinding(
+            FindingLevel.WARNING,
             f"{facts.without_time} rows have no time: they get that of the loading",
             "",
         )
     if facts.first_ms is None or facts.last_ms is None:
         return
     if facts.first_ms < 0:
-        yield Finding(
-            Level.REFUSED,
+        yield PreflightFinding(
+            FindingLevel.REFUSED,
             f"the oldest row is {-facts.first_ms} ms before 1970, which no message can be",
             "",
         )
@@ -174,8 +174,8 @@ def _about_times(settings: _Settings, facts: DataFacts, now_ms: int) -> Iterator
     ):
         name, allowed_ms = _allowed(settings, direction)
         if apart_ms > allowed_ms:
-            yield Finding(
-                Level.REFUSED,
+            yield PreflightFinding(
+                FindingLevel.REFUSED,
                 f"the {when}, {apart_ms} ms from now, and {name} allows {allowed_ms} ms: its set "
                 "would be refused",
                 settings.alter(name, INT64_MAX),
@@ -193,14 +193,16 @@ def _allowed(settings: _Settings, direction: str) -> tuple[str, int]:
     return own, settings.number(own, INT64_MAX)
 
 
-def _about_retention(settings: _Settings, facts: DataFacts, now_ms: int) -> Iterator[Finding]:
+def _about_retention(
+    settings: _Settings, facts: DataFacts, now_ms: int
+) -> Iterator[PreflightFinding]:
     retention_ms = settings.number("retention.ms", -1)
     if retention_ms >= 0 and facts.first_ms is not None and facts.last_ms is not None:
         oldest_ms = now_ms - retention_ms
         if facts.first_ms < oldest_ms:
             which = "all rows are" if facts.last_ms < oldest_ms else "the oldest rows are"
-            yield Finding(
-                Level.REFUSED,
+            yield PreflightFinding(
+                FindingLevel.REFUSED,
                 f"{which} older than retention.ms={retention_ms} (the oldest is of "
                 f"{format_time(facts.first_ms)}): retention goes by message time, so they would "
                 "be deleted again",
@@ -208,19 +210,19 @@ def _about_retention(settings: _Settings, facts: DataFacts, now_ms: int) -> Iter
             )
     retention_bytes = settings.number("retention.bytes", -1)
     if 0 <= retention_bytes < facts.total_bytes:
-        yield Finding(
-            Level.WARNING,
+        yield PreflightFinding(
+            FindingLevel.WARNING,
             f"the rows are {facts.total_bytes} bytes, and retention.bytes={retention_bytes} keeps "
             "so much of a partition: with few partitions the oldest would be deleted again",
             settings.alter("retention.bytes", -1),
         )
 
 
-def _about_sizes(settings: _Settings, facts: DataFacts) -> Iterator[Finding]:
+def _about_sizes(settings: _Settings, facts: DataFacts) -> Iterator[PreflightFinding]:
     largest = settings.number("max.message.bytes", INT64_MAX)
     if facts.largest_bytes + _MESSAGE_OVERHEAD > largest:
-        yield Finding(
-            Level.REFUSED,
+        yield PreflightFinding(
+            FindingLevel.REFUSED,
             f"the largest row has {facts.largest_bytes} bytes of key and value, and "
             f"max.message.bytes={largest}",
             settings.alter("max.message.bytes", facts.largest_bytes + _MESSAGE_OVERHEAD),
@@ -229,8 +231,8 @@ def _about_sizes(settings: _Settings, facts: DataFacts) -> Iterator[Finding]:
     if facts.first_ms is not None and facts.last_ms is not None and segment_ms > 0:
         segments = (facts.last_ms - facts.first_ms) // segment_ms
         if segments > _MANY_SEGMENTS:
-            yield Finding(
-                Level.WARNING,
+            yield PreflightFinding(
+                FindingLevel.WARNING,
                 f"the times span {segments} times segment.ms={segment_ms}, so each partition "
                 "would get about as many segments",
                 settings.alter("segment.ms", (facts.last_ms - facts.first_ms) // _MANY_SEGMENTS),

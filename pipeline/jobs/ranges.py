@@ -11,7 +11,7 @@ from ...client.cluster.servers import Servers
 from ...client.results import AfterEnd, FindResult, Found, NoTimestamps
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...times import EPOCH_MS_MAXIMUM, check_unit
-from ..logs import NO_LOGS, UNKNOWN, LogId, Logs, logs_of
+from ..logs import NO_LOGS, UNKNOWN, LogId, TopicLogs, logs_of
 
 BY_TIMESTAMP: Final = "timestamp"
 
@@ -71,7 +71,7 @@ class ReadPlan:
         return tuple(one for one in self.ranges if one.cut_off)
 
 
-def offsets_json(offsets: Iterable[tuple[str, int, int]], logs: Logs = NO_LOGS) -> str:
+def offsets_json(offsets: Iterable[tuple[str, int, int]], logs: TopicLogs = NO_LOGS) -> str:
     """(topic, partition, offset) as Spark's options have them: `{"clicks":{"0":12}}`; with what
     they are of.
 

@@ -23,8 +23,8 @@ from ...protocol.errors import (
 from ...values import value_class
 from .given_ids import LEFT_OVER_MAX, GivenIds, size_bytes
 from .group import Group, GroupLimits
-from .member import MEMBER_BYTES, IdGiven, Joining, Member, Outcome, Token
-from .shares import Shares
+from .member import MEMBER_BYTES, GroupMember, IdGiven, Joining, Outcome, Token
+from .shares import GroupShares
 from .states import State
 
 RETURN_DELAY_MS: Final = 3_000
@@ -55,7 +55,7 @@ class Coordinator:
         new_member_id: Callable[[Joining], str],
         *,
         on_change: Callable[[Group, State], None] = lambda group, before: None,
-        on_lost: Callable[[Group, Member, str], None] = lambda group, member, why: None,
+        on_lost: Callable[[Group, GroupMember, str], None] = lambda group, member, why: None,
     ) -> None:
         """`on_change` and `on_lost` as those of `Group`."""
         self.groups: dict[str, Group] = {}
@@ -65,8 +65,8 @@ class Coordinator:
         self._on_lost = on_lost
         self._began = -inf
         self._bytes = 0
-        self._byte_shares = Shares(limits.bytes_max, "bytes", "max.groups.bytes")
-        self._group_shares = Shares(limits.groups_max, "groups", "max.groups")
+        self._byte_shares = GroupShares(limits.bytes_max, "bytes", "max.groups.bytes")
+        self._group_shares = GroupShares(limits.groups_max, "groups", "max.groups")
         self._given = GivenIds(self._id_resized)
         self._begun_by: dict[str, Joining] = {}
         """Whose first member a group has, or had, that is not empty."""
@@ -116,7 +116,7 @@ class Coordinator:
         given = bool(member_id) and self._given.has((name, member_id))
         if given:
             self._given.take((name, member_id))
-        member: Member | None
+        member: GroupMember | None
         if member_id and not given:
             member = self._of_member(name, member_id).known(member_id, joining.instance_id)
         else:

@@ -20,7 +20,7 @@ from ...protocol.errors import (
     UnknownMemberId,
 )
 from ...values import value_class
-from .member import Joined, Joining, Member, Outcome, Refused, Synced, Token
+from .member import GroupMember, Joined, Joining, Outcome, Refused, Synced, Token
 from .roster import Roster
 from .states import RULES, Rejoin, State, Sync
 from .subscription import same_topics
@@ -51,7 +51,7 @@ class Group:
         new_member_id: Callable[[Joining], str],
         *,
         on_change: Callable[["Group", State], None] = lambda group, before: None,
-        on_lost: Callable[["Group", Member, str], None] = lambda group, member, why: None,
+        on_lost: Callable[["Group", GroupMember, str], None] = lambda group, member, why: None,
         on_size: Callable[[Joining, int], None] = lambda client, size_bytes: None,
         first_delay_ms: int = 0,
     ) -> None:
@@ -115,7 +115,7 @@ class Group:
         else:
             self._take_in(now, token, member_id, joining)
 
-    def known(self, member_id: str, instance_id: str | None = None) -> Member:
+    def known(self, member_id: str, instance_id: str | None = None) -> GroupMember:
         """The member with these ids. Raises `UnknownMemberId`, `FencedInstanceId`."""
         if instance_id is not None and self._static(instance_id).member_id != member_id:
             raise FencedInstanceId(
@@ -127,7 +127,7 @@ class Group:
             raise UnknownMemberId(f"group {self.name!r} has no member {member_id[:80]!r}")
         return member
 
-    def to_replace(self, joining: Joining) -> Member | None:
+    def to_replace(self, joining: Joining) -> GroupMember | None:
         """The static member whose place a client without a member id takes."""
         if joining.instance_id is None:
             return None
@@ -138,7 +138,7 @@ class Group:
         self._check_protocols(joining, None)
         self._check_room(joining, None)
 
-    def _join_again(self, now: float, token: Token, known: Member, joining: Joining) -> None:
+    def _join_again(self, now: float, token: Token, known: GroupMember, joining: Joining) -> None:
         rejoin = RULES[self.state].rejoin
         changed = known.joining.protocols != joining.protocols
         # A client that does not send its instance id stays the static member that it is.
@@ -153,7 +153,7 @@ class Group:
         self._wait_to_join(known, token)
         self._rebalance(now)
 
-    def _take_over(self, now: float, token: Token, before: Member, joining: Joining) -> None:
+    def _take_over(self, now: float, token: Token, before: GroupMember, joining: Joining) -> None:
         """Have a client that was restarted, or a second one, go on as a static member.
 
         While the group is stable no member has to rejoin for it, unless the protocol or its
@@ -164,7 +164,9 @@ class Group:
         for waiting in (before.join_token, before.sync_token):
             if waiting is not None:
                 self.replies.append((waiting, Refused(FencedInstanceId, why)))
-        member = Member(self._new_member_id(joining), joining, answered=True, synced=before.synced)
+        member = GroupMember(
+            self._new_member_id(joining), joining, answered=True, synced=before.synced
+        )
         self.members.replace(before, member)
         self.members.assign(member, before.assignment)
         member.seen(now)
@@ -180,7 +182,7 @@ class Group:
         self._wait_to_join(member, token)
         self._rebalance(now)
 
-    def _same_work(self, before: Member, member: Member) -> bool:
+    def _same_work(self, before: GroupMember, member: GroupMember) -> bool:
         """Whether the shares of the group stay right with `member` in the place of `before`."""
         first = self.members.get(self.leader or "")
         assert first is not None
@@ -307,7 +309,7 @@ class Group:
 
     # Steps.
 
-    def _static(self, instance_id: str) -> Member:
+    def _static(self, instance_id: str) -> GroupMember:
         member = self.members.of_instance(instance_id)
         if member is None:
             raise UnknownMemberId(
@@ -315,7 +317,9 @@ class Group:
             )
         return member
 
-    def _in_generation(self, member_id: str, generation: int, instance_id: str | None) -> Member:
+    def _in_generation(
+        self, member_id: str, generation: int, instance_id: str | None
+    ) -> GroupMember:
         member = self.known(member_id, instance_id)
         if generation != self.generation:
             raise IllegalGeneration(
@@ -323,7 +327,7 @@ class Group:
             )
         return member
 
-    def _check_protocols(self, joining: Joining, known: Member | None) -> None:
+    def _check_protocols(self, joining: Joining, known: GroupMember | None) -> None:
         if not joining.protocol_type or not joining.protocols:
             raise InconsistentGroupProtocol("a member has to have a protocol type and protocols")
         common = self.members.common_protocols(but=known)
@@ -340,14 +344,14 @@ class Group:
                 "this one offers none of these"
             )
 
-    def _check_room(self, joining: Joining, known: Member | None) -> None:
+    def _check_room(self, joining: Joining, known: GroupMember | None) -> None:
         limits = self._limits
         if known is None and len(self.members) >= limits.members_max:
             raise GroupMaxSizeReached(
                 f"group {self.name!r} has {len(self.members)} members; the limit is "
                 f"{limits.members_max} (group.max.size)"
             )
-        candidate = Member(known.member_id if known else self.name, joining)
+        candidate = GroupMember(known.member_id if known else self.name, joining)
         size = self.size_bytes + candidate.size_bytes - (known.size_bytes if known else 0)
         self._check_size(size)
 
@@ -360,7 +364,7 @@ class Group:
             )
 
     def _take_in(self, now: float, token: Token, given_id: str, joining: Joining) -> None:
-        member = Member(given_id or self._new_member_id(joining), joining, join_token=token)
+        member = GroupMember(given_id or self._new_member_id(joining), joining, join_token=token)
         member.seen(now)
         self.members.add(member)
         self._newcomers = True
@@ -369,7 +373,7 @@ class Group:
         self.protocol_type = joining.protocol_type
         self._rebalance(now)
 
-    def _wait_to_join(self, member: Member, token: Token) -> None:
+    def _wait_to_join(self, member: GroupMember, token: Token) -> None:
         if member.join_token is not None:
             why = "another request of the same member to join took its place"
             self.replies.append((member.join_token, Refused(RebalanceInProgress, why)))
@@ -452,19 +456,19 @@ class Group:
             member.seen(now)
             self.replies.append((token, self._joined(member)))
 
-    def _elect(self) -> Member:
+    def _elect(self) -> GroupMember:
         """The leader of a new generation: the one of the last one, or who joined first."""
         joined = (each for each in self.members.values() if each.join_token is not None)
         first = self.members.get(self.leader or "")
         return first if first is not None and first.join_token is not None else next(joined)
 
-    def _is_needed(self, member: Member) -> bool:
+    def _is_needed(self, member: GroupMember) -> bool:
         """Whether a member that does not sync in time holds up others: a static one that is late
         keeps its share until its session is over, unless it is to share out the work."""
         shares_out = self.state is State.COMPLETING and member.member_id == self.leader
         return shares_out or not member.is_static
 
-    def _joined(self, member: Member) -> Joined:
+    def _joined(self, member: GroupMember) -> Joined:
         assert self.leader is not None
         members = []
         if member.member_id == self.leader:
@@ -475,7 +479,7 @@ class Group:
         return Joined(member.member_id, self.generation, self.protocol, self.leader, members)
 
     def _assign(
-        self, now: float, leader: Member, token: Token, assignments: Mapping[str, bytes]
+        self, now: float, leader: GroupMember, token: Token, assignments: Mapping[str, bytes]
     ) -> None:
         # What they had was cleared when the generation began.
         added = sum(len(assignments.get(member_id, b"")) for member_id in self.members)
@@ -490,20 +494,20 @@ class Group:
                 waiting, member.sync_token = member.sync_token, None
                 self._answer_sync(now, member, waiting)
 
-    def _answer_sync(self, now: float, member: Member, token: Token) -> None:
+    def _answer_sync(self, now: float, member: GroupMember, token: Token) -> None:
         member.synced = True
         member.seen(now)
         self.replies.append((token, Synced(member.assignment)))
         if all(each.synced for each in self.members.values()):
             self._phase_ends_at = inf
 
-    def _refuse_sync(self, member: Member) -> None:
+    def _refuse_sync(self, member: GroupMember) -> None:
         if member.sync_token is not None:
             why = "the group is rebalanced: join it again"
             self.replies.append((member.sync_token, Refused(RebalanceInProgress, why)))
             member.sync_token = None
 
-    def _remove(self, now: float, members: list[Member], why: str) -> None:
+    def _remove(self, now: float, members: list[GroupMember], why: str) -> None:
         """Drop `members`, answer what they wait for, and share out their work among the rest."""
         for member in members:
             for token in (member.join_token, member.sync_token):

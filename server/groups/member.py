@@ -90,7 +90,7 @@ Outcome = IdGiven | Joined | Synced | Refused
 
 
 @dataclass(slots=True)
-class Member:
+class GroupMember:
     """A member as its group sees it. Times are seconds on a monotonic clock."""
 
     member_id: str

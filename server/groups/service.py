@@ -13,7 +13,7 @@ from ..metrics.figures import count
 from .coordinator import Coordinator, CoordinatorLimits
 from .figures import GroupFigures, count_states
 from .group import Group, GroupLimits
-from .member import Joining, Member, Outcome, Refused
+from .member import GroupMember, Joining, Outcome, Refused
 from .states import State
 
 LATE_SECONDS: Final = 0.1
@@ -210,7 +210,7 @@ class GroupService:
             self._observe("group_empty", group=group.name, generation=group.generation)
             self._emptied(group.name)
 
-    def _lost(self, group: Group, member: Member, why: str) -> None:
+    def _lost(self, group: Group, member: GroupMember, why: str) -> None:
         count(self.members_gone, why)
         self._observe(
             "group_member_gone",

@@ -17,7 +17,7 @@ _OF_ADDRESS: Final = 8
 """An address may have more than a user: others may log in from there."""
 
 
-class Shares:
+class GroupShares:
     """Who has how much of a number of `unit`, which `setting` bounds."""
 
     def __init__(self, limit: int, unit: str, setting: str) -> None:

@@ -22,8 +22,8 @@ from ..outcomes import Outcomes
 from ..parking import ParkingLot
 from ..requests import PendingAnswer
 from ..scrubbing import Scrubber
-from ..security.service import Security
-from ..security.session import ANONYMOUS, Session
+from ..security.service import SecurityService
+from ..security.session import ANONYMOUS, LoginSession
 from ..time_maps import TimeMaps
 from ..trusted_time import TrustedTime
 from ..work import Work
@@ -60,7 +60,7 @@ class Services:
     time_maps: TimeMaps
     kafka_address: str | None
     """The address of the port for Kafka's clients, if it is open."""
-    security: Security
+    security: SecurityService
     scrubber: Scrubber
     rolled: Callable[[str, int], None]
     """Called with a partition that rolled: retention checks it soon."""
@@ -81,7 +81,7 @@ class Call:
     """The client's own name for itself."""
     client_host: str = ""
     """The client's address."""
-    session: Session | None = None
+    session: LoginSession | None = None
     """The connection's login; `None` if the listener needs none."""
 
     @property

@@ -19,7 +19,7 @@ from ...storage.index.time_mapping import UnreadableTimes
 from ...storage.log.log import Log
 from ...storage.read import windows
 from ...storage.read.segment_reading import check_readable, visible_end
-from ...storage.read.windows import TimeWindow
+from ...storage.read.windows import ReadWindow
 from ..requests import PendingAnswer
 from .base import Call, Services
 from .registration import handles
@@ -81,7 +81,7 @@ async def counted(
         begin_offset = max(begin_offset, request.from_offset)
     response = CountByTimeResponse(end_offset=end_offset)
     counts = array("q", bytes(8 * (intervals + no_end)))
-    window = TimeWindow.between(request.from_ms, -1 if no_end else request.until_ms)
+    window = ReadWindow.between(request.from_ms, -1 if no_end else request.until_ms)
     count = _by_append if request.by == BY_APPEND else _by_timestamp
     offsets = begin_offset, end_offset
     offset = await count(services, log, offsets, window, every_ms, counts, response, stop)
@@ -124,7 +124,7 @@ async def _by_timestamp(
     services: Services,
     log: Log,
     offsets: tuple[int, int],
-    window: TimeWindow,
+    window: ReadWindow,
     every_ms: int,
     counts: "array[int]",
     response: CountByTimeResponse,
@@ -174,7 +174,7 @@ async def _by_append(
     services: Services,
     log: Log,
     offsets: tuple[int, int],
-    window: TimeWindow,
+    window: ReadWindow,
     every_ms: int,
     counts: "array[int]",
     response: CountByTimeResponse,

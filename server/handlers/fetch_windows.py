@@ -9,7 +9,7 @@ from ...protocol.api.log.list_offsets import BY_APPEND, BY_TIMESTAMP
 from ...protocol.errors import HorologError, InvalidRequest
 from ...storage.log.log import Log
 from ...storage.read import reader, windows
-from ...storage.read.windows import TimeWindow, WindowPosition
+from ...storage.read.windows import ReadWindow, WindowPosition
 from ...storage.segment.segment import FarAway
 from ..parking import Partition
 from .base import Services
@@ -118,7 +118,7 @@ def find_position(
 
 
 def _position_in(log: Log, wanted: FetchPartition, end_offset: int) -> WindowPosition:
-    window = TimeWindow.between(wanted.window_from_ms, wanted.window_until_ms)
+    window = ReadWindow.between(wanted.window_from_ms, wanted.window_until_ms)
     if wanted.window_by == BY_APPEND:
         return windows.find_append_position(log, wanted.fetch_offset, window, end_offset)
     return windows.find_position(log, wanted.fetch_offset, window, end_offset)

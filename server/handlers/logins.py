@@ -33,7 +33,7 @@ from ...protocol.errors import (
     UnsupportedSaslMechanism,
 )
 from ..requests import PendingAnswer
-from ..security.session import LoginState, Session
+from ..security.session import LoginSession, LoginState
 from .base import Call, Services
 from .registration import handles
 
@@ -99,7 +99,7 @@ def authenticate(services: Services, request: AuthenticateRequest, call: Call) -
     return _answer(session, logins.step(session, request.auth_bytes), respond)
 
 
-def _session(call: Call) -> Session:
+def _session(call: Call) -> LoginSession:
     if call.session is None or not call.session.mechanisms:
         raise IllegalSaslState(
             "there is no login at this address (authentication, listen, kafka.listen)"
@@ -108,7 +108,7 @@ def _session(call: Call) -> Session:
 
 
 def _answer(
-    session: Session,
+    session: LoginSession,
     step: "Step | asyncio.Future[Step]",
     respond: Callable[["Step"], Any],
 ) -> Any:

@@ -57,7 +57,7 @@ from ...protocol.errors import (
 )
 from ...protocol.limits import MAX_LISTED
 from ...storage.directory.position_records import BROKERS, KEPT, NO_EPOCH
-from ...storage.directory.positions import Position, check_name
+from ...storage.directory.positions import StoredPosition, check_name
 from ...times import INT64_MAX
 from ..groups.group import Group
 from ..groups.states import State
@@ -89,7 +89,7 @@ def commit(
 def _committing(
     services: Services, request: OffsetCommitRequest, retention_ms: int
 ) -> Pieces[OffsetCommitResponse | PendingAnswer]:
-    positions: list[Position] = []
+    positions: list[StoredPosition] = []
     written: list[OffsetCommitPartitionResult] = []
     topics: list[OffsetCommitTopicResult] = []
     for topic in request.topics:
@@ -135,7 +135,7 @@ def _retention_ms(request: OffsetCommitRequest, call: Call) -> int:
 
 def _position(
     services: Services, topic: str, partition: OffsetCommitPartition, retention_ms: int
-) -> Position:
+) -> StoredPosition:
     services.logs.check_partition(topic, partition.partition)
     metadata = partition.committed_metadata or ""
     limit = services.settings.offset_metadata_max_bytes
@@ -147,7 +147,7 @@ def _position(
         )
     if partition.committed_offset < 0:
         raise InvalidRequest(f"offset {partition.committed_offset} is below 0")
-    return Position(
+    return StoredPosition(
         topic=topic,
         partition=partition.partition,
         offset=partition.committed_offset,
@@ -206,7 +206,7 @@ async def _fetch(services: Services, request: OffsetFetchRequest) -> OffsetFetch
     return response
 
 
-async def _all(services: Services, held: Iterable[Position]) -> OffsetFetchResponse:
+async def _all(services: Services, held: Iterable[StoredPosition]) -> OffsetFetchResponse:
     topics: list[OffsetFetchTopicResult] = []
     turns = services.work.turns()
     for topic, positions in groupby(held, key=lambda position: position.topic):
@@ -218,7 +218,7 @@ async def _all(services: Services, held: Iterable[Position]) -> OffsetFetchRespo
     return OffsetFetchResponse(topics=topics)
 
 
-def _page(held: Iterable[Position], after: str) -> OffsetFetchResponse:
+def _page(held: Iterable[StoredPosition], after: str) -> OffsetFetchResponse:
     """The first positions behind the topic `after`: whole topics, and at least one of them."""
     topics: list[OffsetFetchTopicResult] = []
     listed = 0
@@ -298,7 +298,7 @@ def _ms(seconds: float | None) -> int:
     return -1 if seconds is None else round(min(seconds * 1000, INT64_MAX))
 
 
-def _result(partition: int, position: Position | None) -> OffsetFetchPartitionResult:
+def _result(partition: int, position: StoredPosition | None) -> OffsetFetchPartitionResult:
     if position is None:
         return OffsetFetchPartitionResult(partition=partition)
     return OffsetFetchPartitionResult(

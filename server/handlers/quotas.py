@@ -46,9 +46,9 @@ def describe(
 def _describing(
     services: Services, request: DescribeClientQuotasRequest
 ) -> Pieces[DescribeClientQuotasResponse]:
-    from ..quotas.asked import Filter, entry_of
+    from ..quotas.asked import QuotaFilter, entry_of
 
-    wanted = Filter(request)
+    wanted = QuotaFilter(request)
     entries: list[QuotaEntry] = []
     for entity, values in services.security.quotas.table.quotas.items():
         if wanted.means(entity):

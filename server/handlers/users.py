@@ -119,7 +119,7 @@ def _asked(request: AlterUserScramCredentialsRequest) -> list[Any]:
 def _change(asked: Any) -> "CredentialChange":
     from ...protocol.sasl.mechanisms import SCRAM_MECHANISMS
     from ...protocol.sasl.scram import credential_of
-    from ..security.users import Entry, Removal
+    from ..security.users import Removal, UserEntry
 
     by_number = {mechanism.number: mechanism for mechanism in SCRAM_MECHANISMS.values()}
     mechanism = by_number.get(asked.mechanism)
@@ -134,4 +134,4 @@ def _change(asked: Any) -> "CredentialChange":
             f"{len(asked.salted_password)}, and a salt that is not empty"
         )
     made = credential_of(mechanism, asked.salted_password, asked.salt, asked.iterations)
-    return Entry(asked.name, made)
+    return UserEntry(asked.name, made)

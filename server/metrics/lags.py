@@ -17,7 +17,7 @@ from ...protocol.lag import Lag, Pace, lag_seconds
 from ...protocol.records.layout import NO_TIMESTAMP, TimestampType
 from ...protocol.records.messages.message import records
 from ...storage.directory.position_reading import PositionReading
-from ...storage.directory.positions import Position
+from ...storage.directory.positions import StoredPosition
 from ...storage.log.log import Log
 from ...storage.read import reader
 from ...values import value_class
@@ -63,7 +63,7 @@ class Lags:
         """How many positions are not followed because there are too many."""
         return max(len(self._positions) - len(self._paces), 0)
 
-    def committed(self, name: str, position: Position) -> None:
+    def committed(self, name: str, position: StoredPosition) -> None:
         """A position was stored: note its pace."""
         pace = self._follow((name, position.topic, position.partition))
         with suppress(HorologError, OSError):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.api.framing import Frame
 from ...values import value_class
-from ..security.session import ANONYMOUS, Session
+from ..security.session import ANONYMOUS, LoginSession
 from .sending import Answer
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Caller:
     """Where this client is to find the broker."""
     host: str
     """Where the client is."""
-    session: Session | None = None
+    session: LoginSession | None = None
     """Its login; `None` where logins are not asked for."""
     mute: Callable[[float], None] | None = None
     """Has the connection not be read from for so many seconds."""
@@ -89,7 +89,7 @@ class Endpoint:
         self,
         local: tuple[str, int],
         host: str,
-        session: Session | None = None,
+        session: LoginSession | None = None,
         mute: Callable[[float], None] | None = None,
         admit: Callable[[int], bool] | None = None,
     ) -> Caller:

@@ -6,7 +6,7 @@ The session may end; then the connection is before the gate again, until another
 import asyncio
 from typing import Final, Protocol
 
-from ..security.session import Session
+from ..security.session import LoginSession
 from .deadline import Deadline
 from .endpoint import Answerer, Endpoint
 from .host import ConnectionLimits
@@ -29,7 +29,7 @@ class Entering(Protocol):
     def finish(self) -> None: ...
 
 
-class Users(Protocol):
+class EntranceUsers(Protocol):
     """How many connections of a user there may be; see `Host`."""
 
     def enter(self, principal: str, address: str) -> int | None: ...
@@ -46,7 +46,7 @@ class Entrance:
         endpoint: Endpoint,
         limits: ConnectionLimits,
         loop: asyncio.AbstractEventLoop,
-        users: Users,
+        users: EntranceUsers,
     ) -> None:
         self._entering = entering
         self._endpoint = endpoint
@@ -58,14 +58,14 @@ class Entrance:
         self._gone = False
         self._counted = ""
         """The principal that this connection has a place of."""
-        self._session: Session | None = None
+        self._session: LoginSession | None = None
         self._session_end: asyncio.TimerHandle | None = None
 
-    def meet(self, transport: asyncio.Transport, host: str) -> Session | None:
+    def meet(self, transport: asyncio.Transport, host: str) -> LoginSession | None:
         """The session of a new connection; `None` for one without a name, which needs none."""
         endpoint = self._endpoint
         self._host = host
-        session = Session(
+        session = LoginSession(
             host,
             endpoint.mechanisms,
             logged_in=self._logged_in,

@@ -10,7 +10,7 @@ from ...protocol.records.messages.message import Record, entries, records
 from ...storage.files import Buffer
 from ...storage.log.log import Log
 from ...storage.read import reader, windows
-from ...storage.read.windows import TimeWindow
+from ...storage.read.windows import ReadWindow
 from ..handlers.base import Services
 from .access import PageRefusal
 from .messages import (
@@ -47,7 +47,7 @@ async def window(services: Services, query: Query) -> dict[str, object]:
     if partition >= partitions:
         raise PageRefusal(404, f"partition is {partition}; the topic has 0 to {partitions - 1}")
     reading = Reading(
-        services, TimeWindow.between(from_ms, -1 if query.no_end else until_ms), limit
+        services, ReadWindow.between(from_ms, -1 if query.no_end else until_ms), limit
     )
     shown: list[dict[str, object]] = []
     while partition < partitions:
@@ -74,7 +74,7 @@ async def window(services: Services, query: Query) -> dict[str, object]:
 class Reading:
     """Reads the messages of a window, until there are enough or it was enough work."""
 
-    def __init__(self, services: Services, window: TimeWindow, limit: int) -> None:
+    def __init__(self, services: Services, window: ReadWindow, limit: int) -> None:
         self._services = services
         self._window = window
         self._left = limit
@@ -138,7 +138,7 @@ class Reading:
         return decoded
 
 
-def _decoding(data: Buffer, start: int, window: TimeWindow, limit: int) -> Callable[[], Decoded]:
+def _decoding(data: Buffer, start: int, window: ReadWindow, limit: int) -> Callable[[], Decoded]:
     """A call that decodes, in a thread: opening compressed sets takes time."""
 
     def decode() -> Decoded:
@@ -169,7 +169,7 @@ def _decoding(data: Buffer, start: int, window: TimeWindow, limit: int) -> Calla
     return decode
 
 
-def _offsets(data: Buffer, start: int, window: TimeWindow) -> Iterator[tuple[list[int], int]]:
+def _offsets(data: Buffer, start: int, window: ReadWindow) -> Iterator[tuple[list[int], int]]:
     """Offsets of a window's messages from `start` on, and the offset behind those looked at, for
     each part of a set. Raises what `read_columns` raises."""
     for columns in read_columns(

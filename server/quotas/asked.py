@@ -36,7 +36,7 @@ class Match(IntEnum):
     ANY = 2
 
 
-class Filter:
+class QuotaFilter:
     """Entities that a request means."""
 
     def __init__(self, request: DescribeClientQuotasRequest) -> None:

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from ...protocol.api.cluster.replicate import ReplicateResponse
-from ...replication.messages import Position
+from ...replication.messages import FollowerPosition
 from ...replication.partition_log import Partition
 from ...storage.metadata.state_copy import StateReading
 from ...values import value_class
@@ -35,7 +35,7 @@ class Channel:
         """Whether nothing that comes from it counts any more."""
         self.listed: Sequence[tuple[int, Known]] = []
         """The followers that its last list had, with their addresses."""
-        self.unplaced: dict[Partition, tuple[str, Position]] = {}
+        self.unplaced: dict[Partition, tuple[str, FollowerPosition]] = {}
         """By partition, topic ids and positions of a topic that is not known here, yet."""
         self.state: StateReading | None = None
         """What is read of the metadata log's stored state, for a copy that begins there."""

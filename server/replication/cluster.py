@@ -14,7 +14,7 @@ from ...clock import Clock
 from ...config.broker import BrokerSettings
 from ...protocol.cluster_errors import NotLeader
 from ...protocol.errors import RequestTimedOut
-from ...replication.effects import Answer, Close, Connect, Effect, Remind, Send, Sync
+from ...replication.effects import Answer, Close, Connect, Effect, Remind, Send, SyncLog
 from ...replication.leader import Leader
 from ...replication.node import Node
 from ...replication.partition_log import Partition
@@ -138,7 +138,7 @@ class Cluster:
         self._carriers: dict[type[Effect], Callable[[Any], None]] = {
             Send: self._send,
             Answer: self._answer,
-            Sync: self._sync,
+            SyncLog: self._sync,
             Remind: self._remind_later,
             Connect: self._connect,
             Close: self._close,
@@ -291,7 +291,7 @@ class Cluster:
         else:
             self.fetcher.say(effect.connection, effect.message)
 
-    def _sync(self, effect: Sync) -> None:
+    def _sync(self, effect: SyncLog) -> None:
         stored = self.stored.logs.get(effect.partition)
         if stored is not None:
             self._commits.request(stored.log.flusher)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.errors import HorologError
-from ...replication.messages import Position
+from ...replication.messages import FollowerPosition
 from ...replication.partition_log import Partition
 from ..scrubbing import Scrubber
 from .channel import Channel
@@ -52,7 +52,7 @@ class DamageWatch:
         if hurt:
             cluster.happens(lambda _: cluster.node.damaged())
 
-    def doubted(self, channel: Channel, positions: Sequence[Position]) -> None:
+    def doubted(self, channel: Channel, positions: Sequence[FollowerPosition]) -> None:
         """Check what a follower got damaged. Its next answer does not wait for that."""
         doubted = [one for one in positions if one.check]
         if not doubted or channel.closed or not self._cluster.leads:

@@ -18,10 +18,10 @@ from ...protocol.limits import MAX_PARTITIONS
 from ...replication.messages import (
     Confirm,
     Fetched,
+    FollowerPosition,
     FromFollower,
     FromLeader,
     Hello,
-    Position,
     Welcome,
 )
 from ...replication.partition_log import Partition
@@ -96,7 +96,7 @@ class Followers:
         self._cluster.damage.doubted(channel, message.positions)
         return self._fetch(channel, message)
 
-    def _place_or_keep(self, channel: Channel, topic_id: str, position: Position) -> bool:
+    def _place_or_keep(self, channel: Channel, topic_id: str, position: FollowerPosition) -> bool:
         """Whether a position is in a log that exists; otherwise keep it until there is one."""
         partition = position.partition
         stored = self._cluster.stored.logs.get(partition)

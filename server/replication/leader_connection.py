@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ...client.cluster.connecting import connect
-from ...client.cluster.connection import Connection
+from ...client.cluster.connection import ClientConnection
 from ...client.cluster.servers import parse_servers
 from ...client.security.errors import SecurityError
 from ...client.security.security import Security
@@ -44,7 +44,7 @@ class AcceptsFollower:
             user, password = lines[:2]
         return Security(tls=tls, ca=self.ca or None, user=user, password=password)
 
-    async def connect(self, address: str, timeout_ms: int) -> Connection:
+    async def connect(self, address: str, timeout_ms: int) -> ClientConnection:
         """A connection to the broker at `address`, which answers within so long. Raises what
         `client.cluster.connecting.connect` does, `OSError` for files of the login that cannot be
         read, and `SecurityError`."""
@@ -76,7 +76,7 @@ class LeaderConnection:
         self.closed = False
         self._timeout_ms = timeout_ms
         self._accepts = accepts
-        self._connection: Connection | None = None
+        self._connection: ClientConnection | None = None
         self._takes = takes
         self._waits = False
         """Whether all that came was taken."""

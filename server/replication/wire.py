@@ -20,15 +20,15 @@ from ...replication.effects import Effect, Send
 from ...replication.epoch_owners import Owners
 from ...replication.messages import (
     Confirm,
+    EpochRefusal,
     Fetch,
     Fetched,
+    FollowerPosition,
     FromFollower,
     FromLeader,
     HandedOver,
     Hello,
-    Part,
-    Position,
-    Refusal,
+    PartitionAnswer,
     Welcome,
 )
 from ...replication.partition_log import Partition, Stored
@@ -81,7 +81,7 @@ def _write_owners(owners: Owners) -> list[EpochOwner]:
 
 
 def read_positions(
-    request: ReplicateRequest, place: Callable[[str, Position], bool]
+    request: ReplicateRequest, place: Callable[[str, FollowerPosition], bool]
 ) -> Fetch | Confirm:
     """What a follower says later, without the positions that `place` does not know: it is given
     topic ids with them. Raises `InvalidRequest`."""
@@ -95,7 +95,7 @@ def read_positions(
     return Confirm(request.epoch, tuple(known), request.leaving)
 
 
-def _read_position(one: ReplicaPosition) -> Position:
+def _read_position(one: ReplicaPosition) -> FollowerPosition:
     least = min(one.log_start_offset, one.synced_offset)
     if not least >= 0 or not one.log_start_offset <= one.end_offset or one.last_epoch < NO_EPOCH:
         raise InvalidRequest(
@@ -103,7 +103,7 @@ def _read_position(one: ReplicaPosition) -> Position:
             f"{one.end_offset}, synced to {one.synced_offset}, of epoch {one.last_epoch}, is none"
         )
     partition = one.topic, one.partition
-    return Position(
+    return FollowerPosition(
         partition,
         one.end_offset,
         one.last_epoch,
@@ -137,7 +137,7 @@ def write_request(
     )
 
 
-def _write_position(one: Position, topic_id: str) -> ReplicaPosition:
+def _write_position(one: FollowerPosition, topic_id: str) -> ReplicaPosition:
     return ReplicaPosition(
         topic=one.partition[0],
         topic_id=topic_id,
@@ -161,7 +161,7 @@ def write_response(message: FromLeader, broker_id: int) -> ReplicateResponse:
             broker_id=broker_id,
             parts=[_write_part(part, file_ranges) for part in message.parts],
         )
-    if isinstance(message, Refusal):
+    if isinstance(message, EpochRefusal):
         return refusal(message.highest_epoch, broker_id)
     if isinstance(message, Welcome):
         return ReplicateResponse(
@@ -199,7 +199,7 @@ class Stretches:
         return found.read_now()
 
 
-def _write_part(part: Part, file_ranges: Stretches) -> ReplicatedPart:
+def _write_part(part: PartitionAnswer, file_ranges: Stretches) -> ReplicatedPart:
     written = ReplicatedPart(
         topic=part.partition[0],
         partition=part.partition[1],
@@ -220,7 +220,7 @@ def _write_part(part: Part, file_ranges: Stretches) -> ReplicatedPart:
     return written
 
 
-def unread(part: Part, written: ReplicatedPart) -> Slice | None:
+def unread(part: PartitionAnswer, written: ReplicatedPart) -> Slice | None:
     """Where messages of a part are that have to be got from the disk; `None` where all are read."""
     if written.records is not None or part.stored is None or part.stored.data is None:
         return None
@@ -246,18 +246,18 @@ def read_response(response: ReplicateResponse) -> FromLeader:
         damaged = frozenset((one.topic, one.partition) for one in response.damaged)
         return Welcome(response.epoch, _read_owners(response.owners), damaged)
     if response.answers == Answers.REFUSAL:
-        return Refusal(response.epoch)
+        return EpochRefusal(response.epoch)
     if response.answers == Answers.HANDED_OVER:
         return HandedOver(response.epoch)
     raise InvalidRequest(f"a leader's answer is of kind {response.answers}; there are 0 to 3")
 
 
-def _read_part(part: ReplicatedPart) -> Part:
+def _read_part(part: ReplicatedPart) -> PartitionAnswer:
     numbers = (part.log_start_offset, part.first_visible_offset, part.sync_to)
     begins = [*part.diverging, *part.epochs]
     if min(numbers) < 0 or part.high_watermark < -1 or any(not _is_begin(one) for one in begins):
         raise InvalidRequest(f"what the leader says of {part.topic}-{part.partition} cannot be")
-    return Part(
+    return PartitionAnswer(
         (part.topic, part.partition),
         EpochEnd(part.diverging[0].epoch, part.diverging[0].offset) if part.diverging else None,
         _read_stored(part),
@@ -317,7 +317,7 @@ def merged(effects: Sequence[Effect]) -> Iterable[Effect]:
 
 def _merged(effects: Iterable[Effect]) -> Iterator[Effect]:
     pending: Send | None = None
-    positions: dict[Partition, Position] = {}
+    positions: dict[Partition, FollowerPosition] = {}
     leaving = False
     for effect in effects:
         message = effect.message if isinstance(effect, Send) else None
@@ -338,7 +338,7 @@ def _merged(effects: Iterable[Effect]) -> Iterator[Effect]:
         yield _confirm(pending, positions, leaving)
 
 
-def _confirm(last: Send, positions: dict[Partition, Position], leaving: bool) -> Send:
+def _confirm(last: Send, positions: dict[Partition, FollowerPosition], leaving: bool) -> Send:
     assert isinstance(last.message, Confirm)
     confirm = Confirm(last.message.epoch, tuple(positions.values()), leaving=leaving)
     return Send(last.connection, confirm)

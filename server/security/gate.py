@@ -14,7 +14,7 @@ from ..network.endpoint import Caller, Frames, Source
 from ..network.sending import Answer
 from ..requests import PendingAnswer
 from .logins import Logins, Step
-from .session import LoginState, Session
+from .session import LoginSession, LoginState
 
 _ANSWERED: Final = frozenset(api.key for api in APIS.values() if api.before_login)
 
@@ -61,7 +61,7 @@ class Gate:
     def answer_in_bulk(self, sources: Sequence[Source]) -> Sequence[tuple[int, Iterable[Answer]]]:
         return [(0, ()) for _ in sources]
 
-    def _answer_raw(self, session: Session, frame: Frame) -> Answer:
+    def _answer_raw(self, session: LoginSession, frame: Frame) -> Answer:
         """The answer to a message of SASL without a head. There is none to one that is refused:
         the connection is closed."""
         try:

@@ -24,7 +24,7 @@ from ...storage.metadata.access_records import MAX_USER_NAME_BYTES
 from ...values import value_class
 from ..metrics.figures import Figures
 from .login_throttle import LoginThrottle
-from .session import LoginState, Session, principal_of
+from .session import LoginSession, LoginState, principal_of
 from .users import Users
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Logins:
     def close(self) -> None:
         self._hashing.shutdown(wait=False, cancel_futures=True)
 
-    def choose(self, session: Session, mechanism: str, *, raw: bool = False) -> None:
+    def choose(self, session: LoginSession, mechanism: str, *, raw: bool = False) -> None:
         """Begin a login. Raises `UnsupportedSaslMechanism` and `IllegalSaslState`."""
         if session.state not in (LoginState.OUTSIDE, LoginState.CHOSEN, LoginState.INSIDE):
             raise IllegalSaslState("a login is under way, or has failed")
@@ -90,7 +90,7 @@ class Logins:
         session.state = LoginState.CHOSEN
         session.raw = raw
 
-    def step(self, session: Session, content: bytes) -> "Step | asyncio.Future[Step]":
+    def step(self, session: LoginSession, content: bytes) -> "Step | asyncio.Future[Step]":
         """Take what the client says. Raises `IllegalSaslState`.
 
         A login that has failed comes out of the future as `SaslAuthenticationFailed`; the
@@ -148,7 +148,7 @@ class Logins:
         except TokenRefused as error:
             raise SaslAuthenticationFailed(str(error)) from None
 
-    def _first(self, session: Session, content: bytes) -> "Step | asyncio.Future[Step]":
+    def _first(self, session: LoginSession, content: bytes) -> "Step | asyncio.Future[Step]":
         mechanism = SCRAM_MECHANISMS[session.mechanism]
         nonce = b64encode(os.urandom(_NONCE_BYTES)).decode()
         find = partial(self._users.credential, mechanism=mechanism)
@@ -162,7 +162,7 @@ class Logins:
         return Step(answer, False)
 
     def _last(
-        self, session: Session, exchange: ScramServer, content: bytes
+        self, session: LoginSession, exchange: ScramServer, content: bytes
     ) -> "Step | asyncio.Future[Step]":
         session.exchange = None
         if self._throttle.seconds(session.host):
@@ -173,13 +173,13 @@ class Logins:
             return self._refusal(session, exchange.name, error.message)
         return Step(answer, True)
 
-    def _proven(self, session: Session, exchange: ScramServer, content: bytes) -> bytes:
+    def _proven(self, session: LoginSession, exchange: ScramServer, content: bytes) -> bytes:
         """The answer to the last message of SCRAM, behind which the client is logged in."""
         answer = exchange.last(content)
         self._log_in(session, exchange.name)
         return answer
 
-    async def _scram(self, session: Session, exchange: ScramServer, content: bytes) -> Step:
+    async def _scram(self, session: LoginSession, exchange: ScramServer, content: bytes) -> Step:
         began = self._loop.time()
         await asyncio.sleep(self._throttle.seconds(session.host))
         try:
@@ -188,7 +188,7 @@ class Logins:
             await self._not_let_in(session, exchange.name, error.message, began)
             raise
 
-    async def _plain(self, session: Session, content: bytes) -> Step:
+    async def _plain(self, session: LoginSession, content: bytes) -> Step:
         began = self._loop.time()
         await asyncio.sleep(self._throttle.seconds(session.host))
         name = ""
@@ -205,7 +205,7 @@ class Logins:
             raise
         return Step(b"", True)
 
-    async def _bearer(self, session: Session, content: bytes) -> Step:
+    async def _bearer(self, session: LoginSession, content: bytes) -> Step:
         """A token that is not taken is answered as RFC 7628 says; the client answers that, and
         then the login has failed."""
         began = self._loop.time()
@@ -235,7 +235,7 @@ class Logins:
             REFUSAL if content == GIVEN_UP else "the token was refused, and the login goes on"
         )
 
-    def _log_in(self, session: Session, name: str, token_seconds: float | None = None) -> None:
+    def _log_in(self, session: LoginSession, name: str, token_seconds: float | None = None) -> None:
         if session.name and name != session.name:
             raise SaslAuthenticationFailed(
                 "the session of one user cannot go on as another's; connect anew"
@@ -249,7 +249,7 @@ class Logins:
         self._succeeded(session.mechanism)
         session.log_in(name, token_seconds)
 
-    def _refusal(self, session: Session, name: str, cause: str) -> "asyncio.Future[Step]":
+    def _refusal(self, session: LoginSession, name: str, cause: str) -> "asyncio.Future[Step]":
         async def refused() -> Step:
             began = self._loop.time()
             await self._not_let_in(session, name, cause, began)
@@ -257,7 +257,7 @@ class Logins:
 
         return self._later(refused)
 
-    async def _not_let_in(self, session: Session, name: str, cause: str, began: float) -> None:
+    async def _not_let_in(self, session: LoginSession, name: str, cause: str, began: float) -> None:
         """As `_refused`; who only has too many connections has guessed nothing."""
         if session.without_place:
             await asyncio.sleep(max(FAILED_SECONDS - (self._loop.time() - began), 0.0))

@@ -39,7 +39,7 @@ _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _SPACES: Final = " \r"
 
 
-class _Part(NamedTuple):
+class _NamePart(NamedTuple):
     tag: int
     content: bytes
     whole: bytes
@@ -61,7 +61,7 @@ def subject_name(certificate: bytes) -> str:
     return ",".join(reversed(parts))
 
 
-def _parts(content: bytes) -> Iterator[_Part]:
+def _parts(content: bytes) -> Iterator[_NamePart]:
     at = 0
     while at < len(content):
         begin = at
@@ -75,11 +75,11 @@ def _parts(content: bytes) -> Iterator[_Part]:
             at += length_bytes
         if at + size > len(content):
             raise ValueError("the certificate is cut off")
-        yield _Part(tag, content[at : at + size], content[begin : at + size])
+        yield _NamePart(tag, content[at : at + size], content[begin : at + size])
         at += size
 
 
-def _written(attribute: _Part) -> str:
+def _written(attribute: _NamePart) -> str:
     kind, value = _parts(attribute.content)
     name = _number(kind.content)
     text = _text(value)
@@ -88,7 +88,7 @@ def _written(attribute: _Part) -> str:
     return f"{_SHORT[name]}={_escaped(text)}"
 
 
-def _text(value: _Part) -> str | None:
+def _text(value: _NamePart) -> str | None:
     encoding = _TEXT.get(value.tag)
     return None if encoding is None else value.content.decode(encoding, "replace")
 

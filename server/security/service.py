@@ -42,7 +42,7 @@ def _no_listener() -> None:
     """No one listens for changes."""
 
 
-class Security:
+class SecurityService:
     """Users, logins and certificates of one broker."""
 
     def __init__(

@@ -30,7 +30,7 @@ class LoginState(Enum):
     FAILED = auto()
 
 
-class Session:
+class LoginSession:
     """One connection's login. Connections of ports that know none have no session."""
 
     __slots__ = (

@@ -47,14 +47,14 @@ class Removal:
 
 
 @value_class
-class Entry:
+class UserEntry:
     """A password to be given."""
 
     name: str
     credential: ScramCredential
 
 
-CredentialChange = Removal | Entry
+CredentialChange = Removal | UserEntry
 
 
 class Users:
@@ -184,7 +184,7 @@ def _make(users: dict[str, Credentials], change: CredentialChange) -> CodedError
     return None
 
 
-def _problem(entry: Entry) -> str | None:
+def _problem(entry: UserEntry) -> str | None:
     iterations = entry.credential.iterations
     if not MIN_SCRAM_ITERATIONS <= iterations <= MAX_SCRAM_ITERATIONS:
         return (

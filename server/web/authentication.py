@@ -21,7 +21,7 @@ from ..security.session import ANONYMOUS
 from .web_sessions import SESSION_SECONDS, WebSessions
 
 if TYPE_CHECKING:
-    from ..security.service import Security
+    from ..security.service import SecurityService
 
 COOKIE: Final = "horolog_session"
 LOGIN_PATH: Final = "/login"
@@ -57,7 +57,7 @@ class HttpPeer(Protocol):
 class HttpAuthentication:
     """Lets requests in, or not."""
 
-    def __init__(self, security: "Security", open_paths: Collection[str]) -> None:
+    def __init__(self, security: "SecurityService", open_paths: Collection[str]) -> None:
         self._security = security
         self._open_paths = frozenset(open_paths)
         self._sessions = WebSessions(asyncio.get_running_loop().time)

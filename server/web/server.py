@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from ...clock import SystemClock
 from ..network.listener import Listener
 from ..network.ports import Port
-from ..security.service import Security
+from ..security.service import SecurityService
 from .port import HttpPort
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ else. It is kept for fifty times as long as that took, so that scrapes take litt
 never longer than this."""
 
 
-class State(StrEnum):
+class HttpState(StrEnum):
     """What `/healthz` and `/readyz` say."""
 
     STOPPED = "not serving"
@@ -67,10 +67,10 @@ class HttpServer:
         self,
         port: HttpPort,
         render: Callable[[], Awaitable[bytes]],
-        state: Callable[[], State],
+        state: Callable[[], HttpState],
         add_page: "Callable[[web.Application], None]" = lambda application: None,
         *,
-        security: Security | None = None,
+        security: SecurityService | None = None,
         open_paths: Collection[str] = (),
         role: Role | None = None,
         damage: Callable[[], str] = str,
@@ -175,11 +175,11 @@ class HttpServer:
 
     async def _health(self, _: "web.Request") -> "web.Response":
         state = self._state()
-        return _answer(State.READY if state is State.OPENING else state)
+        return _answer(HttpState.READY if state is HttpState.OPENING else state)
 
     async def _ready(self, _: "web.Request") -> "web.Response":
         state = self._state()
-        if state is not State.READY:
+        if state is not HttpState.READY:
             return _answer(state)
         not_ready = self._role.not_ready() if self._role else ""
         damage = "" if not_ready else self._damage()
@@ -188,13 +188,13 @@ class HttpServer:
     async def _leader(self, _: "web.Request") -> "web.Response":
         """A broker that is alone leads; so does one that still opens logs."""
         state = self._state()
-        if state is State.STOPPED:
+        if state is HttpState.STOPPED:
             return _answer(state)
-        return _answer(State.READY, self._role.leads_not() if self._role else "")
+        return _answer(HttpState.READY, self._role.leads_not() if self._role else "")
 
 
-def _answer(state: State, not_so: str = "", more: str = "") -> "web.Response":
+def _answer(state: HttpState, not_so: str = "", more: str = "") -> "web.Response":
     from aiohttp import web
 
-    status = 200 if state is State.READY and not not_so else 503
+    status = 200 if state is HttpState.READY and not not_so else 503
     return web.Response(status=status, text=f"{not_so or more or state}\n")

@@ -6,7 +6,7 @@ from typing import Final
 
 from ...protocol.errors import InvalidCommitOffsetSize
 from ...times import later
-from .position_records import KEPT, Position
+from .position_records import KEPT, StoredPosition
 from .position_table import PositionTable
 
 MAX_POSITIONS: Final = 1_000_000
@@ -32,11 +32,11 @@ class PositionReading:
         """Read another table from now on."""
         self._table = table
 
-    def get(self, name: str, topic: str, partition: int) -> Position | None:
+    def get(self, name: str, topic: str, partition: int) -> StoredPosition | None:
         """The position, or `None` when nothing was committed."""
         return self._table.get(name, topic, partition)
 
-    def of(self, name: str) -> list[Position]:
+    def of(self, name: str) -> list[StoredPosition]:
         """All positions under `name`, by topic and partition."""
         return sorted(self._table.of(name))
 
@@ -89,7 +89,12 @@ class PositionReading:
         return max((max(each.commit_time_ms, each.used_ms) for each in held), default=-1)
 
     def check_room(
-        self, name: str, entries: Sequence[Position], *, pending: int = 0, pending_bytes: int = 0
+        self,
+        name: str,
+        entries: Sequence[StoredPosition],
+        *,
+        pending: int = 0,
+        pending_bytes: int = 0,
     ) -> None:
         """Raise `InvalidCommitOffsetSize` where `entries` would be more than there may be, with
         those that are on their way."""

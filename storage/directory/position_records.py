@@ -53,7 +53,7 @@ _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Epoch = Annotated[int, msgspec.Meta(ge=NO_EPOCH, le=2**31 - 1)]
 
 
-class Position(NamedTuple):
+class StoredPosition(NamedTuple):
     """Where one consumer goes on in one partition."""
 
     topic: Annotated[str, msgspec.Meta(max_length=MAX_TOPIC_NAME)]
@@ -73,9 +73,9 @@ class Position(NamedTuple):
     """Of the last message read (KIP-320); `NO_EPOCH` when it is not known."""
 
 
-def no_position(topic: str, partition: int) -> Position:
+def no_position(topic: str, partition: int) -> StoredPosition:
     """What stands for a position that is dropped."""
-    return Position(topic, partition, 0, -1, -1, "")
+    return StoredPosition(topic, partition, 0, -1, -1, "")
 
 
 Read = Callable[[int, int], bytes]
@@ -87,7 +87,7 @@ class PositionChange(NamedTuple):
 
     kind: str
     name: str
-    entries: Sequence[Position]
+    entries: Sequence[StoredPosition]
 
 
 def encode_change(change: PositionChange) -> bytes:
@@ -97,7 +97,7 @@ def encode_change(change: PositionChange) -> bytes:
     return _FRAME.pack(len(body), crc32(body)) + body
 
 
-def _length(entry: Position) -> int:
+def _length(entry: StoredPosition) -> int:
     if entry.leader_epoch != NO_EPOCH:
         return 9
     return 6 if entry.retention_ms == KEPT else 8
@@ -162,7 +162,7 @@ _BODY: Final = msgspec.msgpack.Decoder(
     tuple[
         Literal["commit", "forget", "forget-some", "forget-topic"],
         Annotated[str, msgspec.Meta(max_length=MAX_NAME_BYTES)],
-        Annotated[list[Position], msgspec.Meta(max_length=_MAX_ENTRIES)],
+        Annotated[list[StoredPosition], msgspec.Meta(max_length=_MAX_ENTRIES)],
     ]
 )
 

@@ -2,7 +2,7 @@
 
 from ...protocol.errors import InvalidGroupId, InvalidRequest
 from ..names import MAX_TOPIC_NAME
-from .position_records import MAX_NAME_BYTES, Position
+from .position_records import MAX_NAME_BYTES, StoredPosition
 
 
 def check_name(name: str) -> None:
@@ -14,7 +14,7 @@ def check_name(name: str) -> None:
         )
 
 
-def check_entry(entry: Position) -> None:
+def check_entry(entry: StoredPosition) -> None:
     """Raises `InvalidRequest` for what is no position."""
     if not 1 <= len(entry.topic) <= MAX_TOPIC_NAME:
         raise InvalidRequest(

@@ -10,7 +10,7 @@ from operator import itemgetter
 from struct import Struct
 from typing import Final
 
-from .position_records import COMMIT, FORGET, FORGET_SOME, KEPT, Position, PositionChange
+from .position_records import COMMIT, FORGET, FORGET_SOME, KEPT, PositionChange, StoredPosition
 
 __all__ = ["NAME_BYTES", "POSITION_BYTES", "PositionTable"]
 
@@ -48,11 +48,11 @@ class PositionTable:
     def __contains__(self, name: str) -> bool:
         return name in self._names
 
-    def get(self, name: str, topic: str, partition: int) -> Position | None:
+    def get(self, name: str, topic: str, partition: int) -> StoredPosition | None:
         packed = self._names.get(name, _NOTHING).get((topic, partition))
         return None if packed is None else _unpack((topic, partition), packed)
 
-    def of(self, name: str) -> list[Position]:
+    def of(self, name: str) -> list[StoredPosition]:
         """All positions under `name`, in no order."""
         held = dict(self._names.get(name, _NOTHING))
         return [_unpack(key, packed) for key, packed in held.items()]
@@ -85,7 +85,7 @@ class PositionTable:
         """Whether there is a position in `topic`."""
         return any(key[0] == topic for held in self._names.values() for key in held)
 
-    def growth(self, name: str, entries: Iterable[Position]) -> tuple[int, int]:
+    def growth(self, name: str, entries: Iterable[StoredPosition]) -> tuple[int, int]:
         """How many positions, and how many bytes, more it would be with `entries`."""
         held = self._names.get(name, _NOTHING)
         count = 0
@@ -115,7 +115,7 @@ class PositionTable:
             for key in [key for key in self._keys if key[0] == name]:
                 del self._keys[key]
 
-    def _commit(self, name: str, entries: Sequence[Position]) -> None:
+    def _commit(self, name: str, entries: Sequence[StoredPosition]) -> None:
         count, size_bytes = self.growth(name, entries)
         held = self._names.setdefault(name, {})
         for entry in entries:
@@ -149,14 +149,14 @@ class PositionTable:
             del self._names[name]
 
 
-def _pack(entry: Position) -> bytes:
+def _pack(entry: StoredPosition) -> bytes:
     return _NUMBERS.pack(*entry[2:5], *entry[6:]) + entry.metadata.encode()
 
 
-def _unpack(key: Key, packed: bytes) -> Position:
+def _unpack(key: Key, packed: bytes) -> StoredPosition:
     offset, timestamp_ms, commit_time_ms, *rest = _NUMBERS.unpack_from(packed)
     metadata = packed[_NUMBERS.size :].decode()
-    return Position(*key, offset, timestamp_ms, commit_time_ms, metadata, *rest)
+    return StoredPosition(*key, offset, timestamp_ms, commit_time_ms, metadata, *rest)
 
 
 def _name_bytes(name: str) -> int:
@@ -167,5 +167,5 @@ def _packed_bytes(packed: bytes) -> int:
     return POSITION_BYTES + len(packed) - _NUMBERS.size
 
 
-def _entry_bytes(entry: Position) -> int:
+def _entry_bytes(entry: StoredPosition) -> int:
     return POSITION_BYTES + len(entry.metadata.encode())

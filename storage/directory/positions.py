@@ -1,7 +1,7 @@
 """The store of named positions: where each consumer goes on.
 
-(name, topic, partition) -> `Position`. All of them are in memory (`position_table`) and in one
-file, `positions`, that is only appended to (its bytes: `position_records`). A commit is one record,
+(name, topic, partition) -> `StoredPosition`. All are in memory (`position_table`) and in one file,
+`positions`, that is only appended to (its bytes: `position_records`). A commit is one record,
 so all of it counts or nothing. When most of the file is overwritten positions, the live ones are
 written to a new file that replaces it.
 
@@ -28,8 +28,8 @@ from .position_records import (
     HEADER,
     KEPT,
     MAX_NAME_BYTES,
-    Position,
     PositionChange,
+    StoredPosition,
     encode_change,
     good_records,
     no_position,
@@ -41,8 +41,8 @@ __all__ = [
     "MAX_NAME_BYTES",
     "MAX_POSITIONS",
     "POSITIONS_FILE",
-    "Position",
     "Positions",
+    "StoredPosition",
     "check_name",
 ]
 
@@ -102,7 +102,7 @@ class Positions(PositionReading):
                 # One is enough: they expire together.
                 self._write(PositionChange(COMMIT, name, (expiring._replace(used_ms=at_ms),)))
 
-    def commit(self, name: str, entries: Sequence[Position]) -> None:
+    def commit(self, name: str, entries: Sequence[StoredPosition]) -> None:
         """Store `entries` under `name`, all or none; durable on return.
 
         Raises `InvalidGroupId` for a name that is empty or too long, `InvalidRequest` for an entry

@@ -9,8 +9,8 @@ from ..directory.position_records import (
     FORGET_SOME,
     FORGET_TOPIC,
     KEPT,
-    Position,
     PositionChange,
+    StoredPosition,
     no_position,
 )
 from ..directory.position_table import PositionTable
@@ -98,12 +98,12 @@ class MetadataState:
                 self.positions.apply(PositionChange(FORGET_TOPIC, name, ()))
         return True
 
-    def _has(self, topic_id: str, position: Position) -> bool:
+    def _has(self, topic_id: str, position: StoredPosition) -> bool:
         entry = self.topics.get(position.topic, _NO_TOPIC)
         return entry.topic_id == topic_id and position.partition < entry.partitions
 
 
-def _kept(position: Position) -> bool:
+def _kept(position: StoredPosition) -> bool:
     return position.retention_ms == KEPT
 
 
@@ -112,7 +112,7 @@ _NO_TOPIC = TopicEntry(name="", partitions=0)
 
 def records_of(
     topics: Iterable[TopicEntry],
-    positions: Iterable[tuple[str, list[Position]]],
+    positions: Iterable[tuple[str, list[StoredPosition]]],
     access: AccessState,
 ) -> Iterator[MetadataRecord]:
     """Records that make a state of nothing: its topics, its positions by their names, and who may

@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 import msgpack
 
 from ...protocol.errors import HorologError
-from ..directory.position_records import NO_EPOCH, Position
+from ..directory.position_records import NO_EPOCH, StoredPosition
 from ..directory.position_rules import check_entry, check_name
 from ..directory.random_ids import is_id
 from ..directory.topics import TopicEntry
@@ -105,7 +105,7 @@ class PositionsCommitted(NamedTuple):
     """Positions of one group were committed."""
 
     group: str
-    positions: Sequence[tuple[str, Position]]
+    positions: Sequence[tuple[str, StoredPosition]]
     """Each with the id of its topic: another topic of that name has no position."""
 
 
@@ -171,7 +171,7 @@ def _fields(record: MetadataRecord) -> list[Any]:
     return access_fields(record)
 
 
-def _position_fields(topic_id: str, position: Position) -> list[Any]:
+def _position_fields(topic_id: str, position: StoredPosition) -> list[Any]:
     topic, partition, offset, timestamp_ms, *rest, epoch = position
     return [topic, topic_id, partition, offset, timestamp_ms, epoch, *rest]
 
@@ -314,7 +314,7 @@ def _group(group: Any) -> str:
     return group
 
 
-def _position(fields: Any) -> tuple[str, Position]:
+def _position(fields: Any) -> tuple[str, StoredPosition]:
     if not isinstance(fields, list) or len(fields) != _POSITION_FIELDS:
         raise MalformedRecord(f"a position is not a list of {_POSITION_FIELDS}")
     topic, topic_id, partition, offset, timestamp_ms, epoch, commit_time_ms, metadata, *expiry = (
@@ -328,7 +328,7 @@ def _position(fields: Any) -> tuple[str, Position]:
     if not NO_EPOCH <= epoch <= _INT32_MAX:
         raise MalformedRecord(f"the leader epoch of a position is {epoch}")
     retention_ms, used_ms = expiry
-    position = Position(
+    position = StoredPosition(
         topic=_name(topic),
         partition=partition,
         offset=offset,

@@ -29,7 +29,7 @@ from .producer_snapshots import (
     decode_snapshot,
     newest_first,
 )
-from .producer_states import AbortedTransaction, KnownProducer, ProducerStates
+from .producer_states import AbortedSpan, KnownProducer, ProducerStates
 
 _BATCHES: Final = 2
 """The magic of record batches."""
@@ -283,7 +283,7 @@ _ENTRY: Final = Struct(">hqqqq")
 _VERSION: Final = 0
 
 
-def aborted_below(files: Files, folder: Path, offset: int) -> list[AbortedTransaction]:
+def aborted_below(files: Files, folder: Path, offset: int) -> list[AbortedSpan]:
     """The transactions that were aborted below `offset`, in the order in which they ended.
 
     Reads Kafka's index of aborted transactions, `<base offset>.txnindex`, in folders that Kafka
@@ -292,7 +292,7 @@ def aborted_below(files: Files, folder: Path, offset: int) -> list[AbortedTransa
     int64. We write none: our own snapshots hold what is aborted. Entries that make no sense are
     left out. Raises `OSError`.
     """
-    found: list[AbortedTransaction] = []
+    found: list[AbortedSpan] = []
     for name in files.names(folder):
         parsed = parse_segment_file(name)
         if parsed is not None and parsed.kind == TRANSACTION_INDEX and not parsed.suffix:
@@ -300,5 +300,5 @@ def aborted_below(files: Files, folder: Path, offset: int) -> list[AbortedTransa
             whole = len(data) - len(data) % _ENTRY.size
             for version, producer_id, first, last, _ in _ENTRY.iter_unpack(data[:whole]):
                 if version == _VERSION and 0 <= first <= last < offset:
-                    found.append(AbortedTransaction(producer_id, first, last))
+                    found.append(AbortedSpan(producer_id, first, last))
     return sorted(found, key=lambda transaction: transaction.last_offset)

@@ -31,7 +31,7 @@ from ..files import Files, replace_file
 from ..names import MAX_OFFSET, OFFSET_DIGITS
 from .producer_states import (
     SEQUENCES,
-    AbortedTransaction,
+    AbortedSpan,
     KnownProducer,
     ProducerBatch,
     ProducerStates,
@@ -123,7 +123,7 @@ def decode_snapshot(data: bytes, offset: int) -> ProducerStates:
         (aborted,) = _COUNT.unpack_from(data, at)
         at += _COUNT.size
         for _ in range(aborted):
-            states.aborted.append(AbortedTransaction(*_ABORTED.unpack_from(data, at)))
+            states.aborted.append(AbortedSpan(*_ABORTED.unpack_from(data, at)))
             at += _ABORTED.size
     except error as cut:
         raise MalformedSnapshot(f"it ends early: {cut}") from cut

@@ -79,7 +79,7 @@ class KnownProducer:
     """First offset of its transaction that has not ended; -1 without one."""
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedSpan(NamedTuple):
     """Messages of one producer that no committed reader may see."""
 
     producer_id: int
@@ -99,7 +99,7 @@ class ProducerStates:
     def __init__(self) -> None:
         self._handed_out: dict[int, KnownProducer] = {}
         self._self_chosen: dict[int, KnownProducer] = {}
-        self.aborted: list[AbortedTransaction] = []
+        self.aborted: list[AbortedSpan] = []
         """In the order in which they ended."""
         self.open_count = 0
         """How many producers have a transaction that has not ended."""
@@ -280,17 +280,17 @@ class ProducerStates:
         if open_offset >= 0:
             self.open_count -= 1
             if aborted:
-                self.aborted.append(AbortedTransaction(producer_id, open_offset, offset))
+                self.aborted.append(AbortedSpan(producer_id, open_offset, offset))
         self._put(like, producer_id, KnownProducer(epoch, batches, seen_ms))
 
-    def abort_open(self, last_offset: int) -> list[AbortedTransaction]:
+    def abort_open(self, last_offset: int) -> list[AbortedSpan]:
         """Take all transactions that have not ended for aborted at `last_offset`, that of the last
         message; which they were."""
         given_up = []
         for producer_id, producer in self.items():
             if producer.open_offset >= 0:
                 self._like(producer_id)[producer_id] = replace(producer, open_offset=-1)
-                given_up.append(AbortedTransaction(producer_id, producer.open_offset, last_offset))
+                given_up.append(AbortedSpan(producer_id, producer.open_offset, last_offset))
         self.open_count = 0
         self.aborted += given_up
         return given_up
@@ -356,7 +356,7 @@ class ProducerStates:
             return None
         return min(p.open_offset for _, p in self.items() if p.open_offset >= 0)
 
-    def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
+    def aborted_between(self, start: int, end: int) -> list[AbortedSpan]:
         """The aborted transactions that have something from offset `start` on and below `end`."""
         number = bisect_left(self.aborted, start, key=attrgetter("last_offset"))
         found = [t for t in islice(self.aborted, number, None) if t.first_offset < end]

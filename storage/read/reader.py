@@ -12,7 +12,7 @@ from ...values import value_class
 from ..index.append_time_lookup import KnownTimes, known_times
 from ..log.log import Log
 from ..log.trimmed import reading, trimmed_segment
-from ..producers.producer_states import AbortedTransaction
+from ..producers.producer_states import AbortedSpan
 from ..segment.segment import FarAway, Segment
 from . import search, slices
 from .append_time_search import append_times_of, offset_behind, search_append_time
@@ -104,7 +104,7 @@ def readable_bytes(log: Log, offset: int, *, committed: bool = False) -> int:
     return slices.readable_bytes(log.segment_list, offset, end_offset)
 
 
-def aborted_transactions(log: Log, found: Slice, offset: int) -> list[AbortedTransaction]:
+def aborted_transactions(log: Log, found: Slice, offset: int) -> list[AbortedSpan]:
     """The aborted transactions with messages in the slice that `read` found for `offset`, by their
     first offset."""
     if found.segment is None or not log.producers.states.aborted:

@@ -29,14 +29,14 @@ _READ_BYTES: Final = 64 << 20
 """Stored bytes that one count reads, or the blocks of one map entry."""
 
 
-class TimeWindow(NamedTuple):
+class ReadWindow(NamedTuple):
     """Times from `first_ms` to `last_ms`, both in it; none if the one is behind the other."""
 
     first_ms: int
     last_ms: int
 
     @classmethod
-    def between(cls, from_ms: int, until_ms: int) -> "TimeWindow":
+    def between(cls, from_ms: int, until_ms: int) -> "ReadWindow":
         """From one time on, before another; a negative one is no bound."""
         return cls(max(from_ms, 0), INT64_MAX if until_ms < 0 else until_ms - 1)
 
@@ -56,7 +56,7 @@ class WindowPosition:
     go on at `offset`."""
 
 
-def find_position(log: Log, offset: int, window: TimeWindow, end_offset: int) -> WindowPosition:
+def find_position(log: Log, offset: int, window: ReadWindow, end_offset: int) -> WindowPosition:
     """Where from `offset` on, below `end_offset`, messages of a window may be.
 
     The log has to be prepared. Raises `OSError`, and what damage raises that is met.
@@ -96,7 +96,7 @@ def find_position(log: Log, offset: int, window: TimeWindow, end_offset: int) ->
 
 
 def find_append_position(
-    log: Log, offset: int, window: TimeWindow, end_offset: int
+    log: Log, offset: int, window: ReadWindow, end_offset: int
 ) -> WindowPosition:
     """As `find_position`, for a window of append times. A message whose append time is not known is
     in no window."""
@@ -128,14 +128,14 @@ def find_append_position(
     return WindowPosition(offset, offset, skipped_bytes)
 
 
-def may_hold(segment: Segment, window: TimeWindow) -> bool:
+def may_hold(segment: Segment, window: ReadWindow) -> bool:
     """Whether messages of a window may be in a segment, as far as its whole is known."""
     if segment.largest_possible_ms < window.first_ms:
         return False
     return smallest_possible_ms(segment) <= window.last_ms
 
 
-def untimed_of(segment: Segment, offset: int, end_offset: int, window: TimeWindow) -> int | None:
+def untimed_of(segment: Segment, offset: int, end_offset: int, window: ReadWindow) -> int | None:
     """How many messages of a segment have no time, where all of it is counted, none of it is
     in the window, and that is known without its time map; else `None`."""
     whole = offset <= segment.base_offset and segment.next_offset <= end_offset
@@ -153,7 +153,7 @@ def is_unmapped(segment: Segment) -> bool:
     return not time_map.makes and segment.readable_bytes - time_map.log_bytes > UNMAPPED_BYTES
 
 
-def _next_run(log: Log, segment: Segment, offset: int, window: TimeWindow) -> tuple[int, int]:
+def _next_run(log: Log, segment: Segment, offset: int, window: ReadWindow) -> tuple[int, int]:
     """The first offsets from `offset` on, in a segment, of messages that may be of a window."""
     runs = _runs(log, segment, window)
     mapped_offset = segment.time_map.next_offset  # None is left if the file cannot be read.
@@ -165,7 +165,7 @@ def _next_run(log: Log, segment: Segment, offset: int, window: TimeWindow) -> tu
     return max(mapped_offset, offset), segment.next_offset
 
 
-def _runs(log: Log, segment: Segment, window: TimeWindow) -> Runs:
+def _runs(log: Log, segment: Segment, window: ReadWindow) -> Runs:
     time_map = segment.time_map
     answers = log.window_runs
     if answers is None:
@@ -225,7 +225,7 @@ def counting(
     log: Log,
     begin_offset: int,
     end_offset: int,
-    window: TimeWindow,
+    window: ReadWindow,
     every_ms: int,
     counts: "array[int]",
 ) -> "SegmentCount":
@@ -259,7 +259,7 @@ class SegmentCount:
         segment: Segment,
         time_map: bytes,
         offsets: tuple[int, int],
-        window: TimeWindow,
+        window: ReadWindow,
         every_ms: int,
         counts: "array[int]",
     ) -> None:

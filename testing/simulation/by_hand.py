@@ -10,7 +10,7 @@ from ...storage.log.epoch_history import NO_EPOCH
 from .disk import Entry, SimulatedDirectory, SimulatedLog
 from .faults import Faults
 from .machine import Machine
-from .options import Options
+from .options import ScheduleOptions
 from .oracle import Oracle
 from .schedule import Simulation
 from .violation import Violation
@@ -103,10 +103,10 @@ class HandFaults(Faults):
 class HandSimulation(Simulation):
     """Two or three brokers, which wait for all of them or for one."""
 
-    def __init__(self, seed: int, options: Options | None = None) -> None:
+    def __init__(self, seed: int, options: ScheduleOptions | None = None) -> None:
         self.chosen: dict[int, int | None] = {}
         """By broker, whom a person chose for it to follow; `None`: it leads."""
-        options = options or Options()
+        options = options or ScheduleOptions()
         options.brokers = Random(seed).choice((2, 2, 3))
         super().__init__(seed, options)
 

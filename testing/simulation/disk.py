@@ -19,7 +19,7 @@ TOPIC: Partition = ("topic0", 0)
 """Of the topic that clients make."""
 
 
-class Stretch(NamedTuple):
+class SentStretch(NamedTuple):
     """What a leader sends of its log."""
 
     entries: list[Entry | None]
@@ -190,7 +190,7 @@ class SimulatedLog:
         count = len(stretch.entries)
         return Stored(stretch, offset + count, count)
 
-    def stretch(self, offset: int, end: int) -> Stretch:
+    def stretch(self, offset: int, end: int) -> SentStretch:
         """Messages and their times, up to the log end, or to what cannot be read."""
         bad_from, damaged = self.bad_from, False
         if bad_from is not None and bad_from < end:
@@ -202,7 +202,7 @@ class SimulatedLog:
                     if not in_front:
                         self.find_damage()
         times = self.times
-        return Stretch(
+        return SentStretch(
             self.entries[offset:end],
             times.of[offset:end],
             times.bases_between(offset, end),
@@ -210,7 +210,7 @@ class SimulatedLog:
         )
 
     def append_stored(self, stored: Stored) -> bool:
-        stretch: Stretch = stored.data
+        stretch: SentStretch = stored.data
         if stretch.damaged:
             self._refused = True
             return False
@@ -230,7 +230,7 @@ class SimulatedLog:
             self._epochs = self._epochs.cut(first)
         return True
 
-    def take_times(self, first: int, stretch: Stretch) -> None:
+    def take_times(self, first: int, stretch: SentStretch) -> None:
         """As a follower: the leader's segments and times."""
         times, bases = self.times, stretch.bases
         if not bases:

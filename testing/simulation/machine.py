@@ -4,7 +4,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...replication.cluster_node import ClusterNode
-from ...replication.cluster_state import Sent
+from ...replication.cluster_state import RequestState
 from ...replication.effects import (
     Answer,
     Close,
@@ -17,7 +17,7 @@ from ...replication.effects import (
     RenewLease,
     RevokeLease,
     Send,
-    Sync,
+    SyncLog,
     Transact,
 )
 from ...replication.in_sync import InSyncReplicas
@@ -26,7 +26,7 @@ from ...replication.node import Node
 from ...replication.partition_log import Partition
 from ...replication.settings import Incarnation
 from .disk import METADATA, SimulatedDirectory
-from .network import Wire
+from .network import SimulatedWire
 
 if TYPE_CHECKING:
     from .schedule import Simulation
@@ -55,13 +55,13 @@ def _watching(node_class: type[Node]) -> type[Node]:
     return found
 
 
-class Request(NamedTuple):
+class EtcdRequest(NamedTuple):
     """What a process asked of etcd."""
 
     machine: "Machine"
     run: int
     effect: ReadCluster | GrantLease | RenewLease | RevokeLease | Register | Transact
-    sent: Sent | None
+    sent: RequestState | None
     """What the process knew then."""
 
 
@@ -82,7 +82,7 @@ class Machine:
         """Until then its disk finishes no sync that is asked for."""
         self.run = 0
         self.node: Node | None = None
-        self.wires: dict[Wire, None] = {}
+        self.wires: dict[SimulatedWire, None] = {}
         self.syncs: set[Partition] = set()
         self.reminds = False
         self.lost_power = False
@@ -225,7 +225,7 @@ class Machine:
         elif isinstance(effect, Answer):
             in_sync = None if node.leader is None else len(node.leader.isr.members)
             simulation.clients.answered(effect.token, effect.outcome, in_sync)
-        elif isinstance(effect, Sync):
+        elif isinstance(effect, SyncLog):
             self.syncs.add(effect.partition)
         elif isinstance(effect, Remind):
             self.reminds = True
@@ -237,7 +237,7 @@ class Machine:
             if isinstance(effect, RevokeLease) and self.random.random() < 0.2:
                 return
             sent = node.sent if isinstance(node, ClusterNode) else None
-            simulation.requests.append(Request(self, self.run, effect, sent))
+            simulation.requests.append(EtcdRequest(self, self.run, effect, sent))
 
     def _connect(self, node: Node, broker_id: int) -> None:
         simulation = self.simulation
@@ -245,13 +245,13 @@ class Machine:
         network = simulation.network
         if other.node is None or not network.reaches(self.broker_id, broker_id):
             return
-        wire = Wire(self.broker_id, self.run, broker_id, other.run)
+        wire = SimulatedWire(self.broker_id, self.run, broker_id, other.run)
         network.wires.append(wire)
         self.wires[wire] = None
         other.wires[wire] = None
         node.connected(self.now_s, wire)
 
-    def _close(self, wire: Wire) -> None:
+    def _close(self, wire: SimulatedWire) -> None:
         if wire in self.wires:
             del self.wires[wire]
             silent = self.random.random() < 0.2
@@ -286,7 +286,7 @@ class Machine:
 
     # What comes in.
 
-    def deliver(self, wire: Wire, to_leader: bool) -> None:
+    def deliver(self, wire: SimulatedWire, to_leader: bool) -> None:
         """The first message on its way arrives."""
         node = self.active
         if node is None and self.node is not None:
@@ -318,7 +318,7 @@ class Machine:
                 if position.check and position.partition in self.directory.logs:
                     self.directory.logs[position.partition].find_damage()
 
-    def answered(self, request: "Request", answer: Any) -> None:
+    def answered(self, request: "EtcdRequest", answer: Any) -> None:
         """etcd's answer arrives."""
         effect = request.effect
         node = self.node

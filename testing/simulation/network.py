@@ -8,7 +8,7 @@ END: Final = None
 """In the place of a message: the other side is gone."""
 
 
-class Wire:
+class SimulatedWire:
     """One connection. What is on its way goes on after the sender is gone."""
 
     __slots__ = (
@@ -35,7 +35,7 @@ class Network:
     """All connections, and which machines cannot reach which."""
 
     def __init__(self, random: Random) -> None:
-        self.wires: list[Wire] = []
+        self.wires: list[SimulatedWire] = []
         self.cut: set[tuple[int, int]] = set()
         """(from, to): what is sent so does not arrive. 0 is etcd."""
         self._random = random
@@ -43,7 +43,7 @@ class Network:
     def reaches(self, sender: int, receiver: int) -> bool:
         return (sender, receiver) not in self.cut
 
-    def left(self, wire: Wire, by_follower: bool, silent: bool = False) -> None:
+    def left(self, wire: SimulatedWire, by_follower: bool, silent: bool = False) -> None:
         """One side has closed; `silent`: the other does not learn of it."""
         mine, other = (
             (wire.to_follower, wire.to_leader)
@@ -62,7 +62,7 @@ class Network:
         if (wire.follower_run == -1 == wire.leader_run or not other) and wire in self.wires:
             self.wires.remove(wire)
 
-    def deliverable(self) -> list[tuple[Wire, bool]]:
+    def deliverable(self) -> list[tuple[SimulatedWire, bool]]:
         """(wire, whether to its leader) where something can arrive now."""
         cut = self.cut
         found = []

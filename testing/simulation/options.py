@@ -13,7 +13,7 @@ from .disk import SimulatedDirectory, SimulatedLog
 
 
 @dataclass(slots=True)
-class Options:
+class ScheduleOptions:
     """What is drawn once for a schedule, and which rules are replaced by others in it."""
 
     steps: int = 260

@@ -14,9 +14,9 @@ from .disk import DATA, METADATA, TOPIC, SimulatedDirectory
 from .etcd import EtcdModel
 from .faults import Faults
 from .healing import heal
-from .machine import ONE_NONCE, Machine, Request
+from .machine import ONE_NONCE, EtcdRequest, Machine
 from .network import Network
-from .options import Options, draw_settings
+from .options import ScheduleOptions, draw_settings
 from .oracle import Oracle
 
 _STEPS_S = (0.0, 0.0, 0.0, 0.02, 0.1, 0.3)
@@ -31,9 +31,9 @@ ETCD = 0
 class Simulation:
     """One cluster and everything that happens to it."""
 
-    def __init__(self, seed: int, options: Options | None = None) -> None:
+    def __init__(self, seed: int, options: ScheduleOptions | None = None) -> None:
         self.seed = seed
-        self.options = options or Options()
+        self.options = options or ScheduleOptions()
         self.random = Random(seed)
         self.settings = draw_settings(self.random)
         brokers = self.options.brokers or self.random.choice(self.options.brokers_of)
@@ -45,8 +45,8 @@ class Simulation:
         self.topics_made = False
         """Whether the metadata of some broker names the second topic."""
         self.etcd_up = True
-        self.requests: list[Request] = []
-        self.replies: list[tuple[Request, Any]] = []
+        self.requests: list[EtcdRequest] = []
+        self.replies: list[tuple[EtcdRequest, Any]] = []
         self.min_insyncs = dict.fromkeys((DATA, TOPIC), self.settings.min_insync)
         """By partition, `min.insync.replicas` of its topic. All brokers know of a change at once:
         only who leads goes by it."""

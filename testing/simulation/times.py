@@ -27,7 +27,7 @@ SETTINGS: Final = topic_settings(
 )
 
 
-class Answers(NamedTuple):
+class TimeAnswers(NamedTuple):
     """What a log says about the time of its messages in a range of offsets."""
 
     firsts: tuple[int, ...]
@@ -140,7 +140,7 @@ class Times:
 
     # Answers.
 
-    def answers(self, end: int, targets_ms: Sequence[int]) -> Answers:
+    def answers(self, end: int, targets_ms: Sequence[int]) -> TimeAnswers:
         """Of the messages below `end`, by segments and their largest times."""
         segments = self.segments(end)
         firsts = tuple(self._first(segments, target_ms) for target_ms in targets_ms)
@@ -148,7 +148,7 @@ class Times:
             self._count(segments, since_ms, until_ms) for since_ms, until_ms in pairwise(targets_ms)
         )
         largest_ms = max((one.largest_timestamp_ms for one in segments), default=NO_TIMESTAMP)
-        return Answers(
+        return TimeAnswers(
             firsts,
             counts,
             (largest_ms, self._first(segments, largest_ms)),
@@ -205,7 +205,7 @@ def expired_to(segments: Sequence[Judged], now_ms: int) -> int:
 
 def true_answers(
     times_ms: Sequence[int], bases: Sequence[int], start: int, targets_ms: Sequence[int]
-) -> Answers:
+) -> TimeAnswers:
     """What has to be answered of the messages from `start` on, which lie in segments that begin at
     `bases`."""
     left = times_ms[start:]
@@ -218,7 +218,7 @@ def true_answers(
         Judged(base, end, end - base, max(times_ms[base:end]))
         for base, end in zip(begins, ends, strict=False)
     ]
-    return Answers(
+    return TimeAnswers(
         tuple(
             next((at for at, ms in enumerate(left, start) if ms >= target), -1)
             for target in targets_ms

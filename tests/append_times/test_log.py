@@ -10,7 +10,7 @@ import pytest
 from horolog.protocol.errors import HorologError, StorageError
 from horolog.protocol.records.layout import Codec
 from horolog.storage.read import reader, windows
-from horolog.storage.read.windows import TimeWindow
+from horolog.storage.read.windows import ReadWindow
 from horolog.testing.logs import ENTRY_BYTES, LogFolder, delete_due, timed_set, untimed_set
 from horolog.tests.followers.appending import append_copy
 from horolog.tests.properties.window_reading import read_window
@@ -550,7 +550,7 @@ def test_a_window_of_append_times_passes_over_the_rest(
     appended = known(folder)
     assert len(log.segments) == 3
     for first in (0, 5, 640, 1_630, 1_640, 3_200, 4_000):
-        window = TimeWindow(NOW + first, NOW + first + 29)
+        window = ReadWindow(NOW + first, NOW + first + 29)
         inside = [at for at, ms in enumerate(appended) if ms is not None and 0 <= ms - first < 30]
         assert read_window(log, NOW + first, NOW + first + 30, by_append=True) == inside
         offset, passed_bytes, given = 0, 0, 0

@@ -14,7 +14,7 @@ from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.storage.log.log import Log
 from horolog.storage.read import reader
 from horolog.testing.directories import DataDirectory, read_messages
-from horolog.testing.power_cuts import PowerCuts, State
+from horolog.testing.power_cuts import CutState, PowerCuts
 from horolog.testing.quick_files import QuickFiles, ending_process
 from horolog.testing.recording import RecordingFiles
 from horolog.tests.followers.appending import append_copy
@@ -165,7 +165,7 @@ def truncations(life: Life) -> None:
 WORKLOADS = (sets, rolls, stops, stored, truncations)
 
 
-def check(life: Life, state: State, path: Path) -> None:
+def check(life: Life, state: CutState, path: Path) -> None:
     """Start on what is left, ask for every append time, go on, and ask again."""
     state.make(path)
     data = DataDirectory(path / "data")

@@ -19,7 +19,7 @@ from horolog.bench.guard.deciding import RULES, acl_cost, add_rules
 from horolog.bench.guard.encrypting import tls_cost
 from horolog.bench.guard.holding import quota_held
 from horolog.bench.producing import batch_rate, produce_rate
-from horolog.bench.raw_client import Refused, check_end, encoded
+from horolog.bench.raw_client import RefusedRequest, check_end, encoded
 from horolog.bench.socket_to_file import writing
 from horolog.bench.windows.hour import window_hour
 from horolog.bench.windows.index_memory import index_memory
@@ -128,7 +128,9 @@ def test_sets_that_were_refused_are_no_work_done() -> None:
         client.call(create_topic("bench", max_message_bytes=1000))
         data, count = sets(2000, 16 << 10)
         client.pipeline(encoded(produce("bench", data, acks=1)), 1, 5, 2)
-        with pytest.raises(Refused, match=f"ends at offset 0, although {5 * count} messages"):
+        with pytest.raises(
+            RefusedRequest, match=f"ends at offset 0, although {5 * count} messages"
+        ):
             check_end(client, "bench", 5 * count)
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from horolog.bench.beside_kafka import MEASUREMENTS, Compared, compared, main
+from horolog.bench.beside_kafka import MEASUREMENTS, ComparedSides, compared, main
 from horolog.bench.brokers import batch
 from horolog.protocol.records.batches.batch import read_header
 
 
 def test_a_ratio_is_the_median_of_those_of_the_rounds() -> None:
     found = {"kafka": [1.0, 10.0, 4.0], "written": [3.0, 20.0, 4.0], "fsync": [1.0, 2.0, 3.0]}
-    assert compared("x", "msg/s", found) == Compared("x", "msg/s", 4.0, 4.0, 2.0, 2.0)
+    assert compared("x", "msg/s", found) == ComparedSides("x", "msg/s", 4.0, 4.0, 2.0, 2.0)
 
 
 @pytest.mark.parametrize("set_bytes", [16 << 10, 64 << 10, 900 << 10])

@@ -5,8 +5,8 @@ from types import CodeType
 
 import pytest
 
-from horolog.bench.raw_client import Refused
-from horolog.bench.walk import KINDS, Kind, Walk, main, walk
+from horolog.bench.raw_client import RefusedRequest
+from horolog.bench.walk import KINDS, FunctionWalk, RequestKind, main, walk
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,7 +20,7 @@ def code(name: str, file: str) -> CodeType:
 
 def test_what_is_counted() -> None:
     read, same, append = code("read", "a.py"), code("read", "b.py"), code("append", "b.py")
-    found = Walk([read, append, append, same, read])
+    found = FunctionWalk([read, append, append, same, read])
     assert found.functions == [(read, 2), (append, 2), (same, 1)]
     assert found.files == {"a.py", "b.py"}
     assert found.changes_of_file == 2
@@ -45,8 +45,8 @@ def test_a_message_crosses_few_functions_in_few_files(name: str) -> None:
 
 def test_an_answer_to_something_else_is_no_walk() -> None:
     kind = KINDS["native-produce"]
-    with pytest.raises(Refused, match="names offset 7, not 2"):
-        walk(Kind(kind.encoding, kind.request, lambda answer: 7), brokers=1)
+    with pytest.raises(RefusedRequest, match="names offset 7, not 2"):
+        walk(RequestKind(kind.encoding, kind.request, lambda answer: 7), brokers=1)
 
 
 def test_a_table_and_a_list_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

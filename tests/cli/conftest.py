@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.program import Program, Result
+from horolog.testing.program import CommandResult, Program
 from horolog.tests.in_process import run_in_process
 
 
@@ -30,12 +30,12 @@ def horolog(server: BrokerThread) -> Program:
 
 
 @pytest.fixture
-def run() -> Callable[..., Result]:
+def run() -> Callable[..., CommandResult]:
     """`run(*arguments, code=0)` is a command in the environment of the test, without input. Fails
     when the exit code is another; None takes any.
     """
 
-    def run(*arguments: str | Path, code: int | None = 0) -> Result:
+    def run(*arguments: str | Path, code: int | None = 0) -> CommandResult:
         result = run_in_process([*map(str, arguments)], b"", os.environ)
         assert code is None or result.code == code, result
         return result
@@ -45,8 +45,8 @@ def run() -> Callable[..., Result]:
 
 @pytest.fixture
 def ask(
-    run: Callable[..., Result], server: BrokerThread, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Result]:
+    run: Callable[..., CommandResult], server: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., CommandResult]:
     """As `run`, asking the module's broker."""
     monkeypatch.setenv("HOROLOG_SERVER", server.address)
     return run

@@ -7,13 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from horolog.testing.program import Result
+from horolog.testing.program import CommandResult
 from horolog.tests.in_process import Streams, run_on, writing
 
 
 def on_terminal(
     *arguments: str | Path, kind: str = "xterm", columns: int = 80, all_of_it: bool = False
-) -> Result:
+) -> CommandResult:
     """Run a command whose standard error is a terminal of `kind` and that wide, and whose standard
     output is a file. With `all_of_it` standard output is the terminal, too; what it shows is `err`.
     """
@@ -37,7 +37,7 @@ def on_terminal(
     finally:
         reading.join()
         os.close(master)
-    return Result(code, out, shown.decode())
+    return CommandResult(code, out, shown.decode())
 
 
 def _read(master: int, shown: bytearray) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from horolog import blocking
 from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.program import Process, Program, Result, next_line
+from horolog.testing.program import CommandResult, Process, Program, next_line
 
-Run = Callable[..., Result]
+Run = Callable[..., CommandResult]
 
 BASE_MS = 1479144272000
 TIMES = [100, 300, 200, None, 300, 500, 400]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.program import Process, Program, Result, next_line
+from horolog.testing.program import CommandResult, Process, Program, next_line
 
-Run = Callable[..., Result]
+Run = Callable[..., CommandResult]
 
 DAY = "2016-11-14"
 CLICKS = ["14:05:00", "14:06:30", "14:04:10", None, "14:05:59.999", "14:06:00", "14:05:30"]
@@ -48,7 +48,7 @@ def clicks(server: BrokerThread) -> str:
     return "clicks"
 
 
-def places(result: Result) -> list[tuple[int, int]]:
+def places(result: CommandResult) -> list[tuple[int, int]]:
     return [(one["partition"], one["offset"]) for one in result.objects]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.testing.program import WITH_HTTP, Program, Result, ServerProcess, serving
+from horolog.testing.program import WITH_HTTP, CommandResult, Program, ServerProcess, serving
 from horolog.times import parse_time
 
 OLD_MS = 1479144272509
@@ -224,7 +224,7 @@ def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:
     assert result.err.count("\n") == 1
 
 
-def test_a_wrong_setting_is_wrong_usage(run: Callable[..., Result]) -> None:
+def test_a_wrong_setting_is_wrong_usage(run: Callable[..., CommandResult]) -> None:
     result = run("demo", "--set", "retention.ms=soon", code=2)
     assert result.out == ""
     assert "retention.ms" in result.err

@@ -7,13 +7,13 @@ import pytest
 
 from horolog import __version__, blocking
 from horolog.cli.doctor import Probe, judge
-from horolog.cli.findings import Finding, Verdict
+from horolog.cli.findings import CheckFinding, Severity
 from horolog.protocol.api.broker.describe_broker import DescribeBrokerResponse
 from horolog.protocol.api.schema import replaced
 from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.program import Result
+from horolog.testing.program import CommandResult
 
-Run = Callable[..., Result]
+Run = Callable[..., CommandResult]
 
 BROKER = DescribeBrokerResponse(
     broker_version=__version__,
@@ -32,7 +32,7 @@ BROKER = DescribeBrokerResponse(
 @pytest.fixture
 def ask(
     run: Run, horolog_broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Result]:
+) -> Callable[..., CommandResult]:
     """As `run`, asking a broker of the test's own."""
     monkeypatch.setenv("HOROLOG_SERVER", horolog_broker.address)
     return run
@@ -40,8 +40,8 @@ def ask(
 
 def found(
     broker: DescribeBrokerResponse, apart: float = 0.0, unsure: float = 0.001
-) -> list[Finding]:
-    return [one for one in judge(Probe(broker, apart, unsure)) if one.verdict is not Verdict.GOOD]
+) -> list[CheckFinding]:
+    return [one for one in judge(Probe(broker, apart, unsure)) if one.verdict is not Severity.GOOD]
 
 
 def test_a_broker_with_its_files(horolog_broker: BrokerThread, ask: Run, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_directory_that_is_none(run: Run, tmp_path: Path) -> None:
 def test_where_kafkas_clients_connect(changes: dict[str, object], said: str) -> None:
     broker = replaced(BROKER, **changes)
     (one,) = [each for each in judge(Probe(broker, 0.0, 0.001)) if each.check == "kafka"]
-    assert (one.verdict, one.finding) == (Verdict.GOOD, said)
+    assert (one.verdict, one.finding) == (Severity.GOOD, said)
 
 
 def test_nothing_is_wrong() -> None:

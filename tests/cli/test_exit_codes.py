@@ -17,10 +17,10 @@ import pytest
 
 from horolog import blocking
 from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.program import Program, Result
+from horolog.testing.program import CommandResult, Program
 from horolog.tests.in_process import Streams, run_on, writing
 
-Run = Callable[..., Result]
+Run = Callable[..., CommandResult]
 
 TIME, LATER = "2016-11-14T17:24:32Z", "2016-11-14T18:00:00Z"
 BIG = "9" * 20
@@ -352,7 +352,7 @@ def taking_nothing(kind: str) -> Iterator[TextIO | None]:
 
 def run_with(
     address: str, command: list[str], *, out: str | None = None, err: str | None = None
-) -> Result:
+) -> CommandResult:
     """Run a command with a line as its input, whose output or errors go where nothing is taken."""
     with ExitStack() as ends:
         stdin, *files = (ends.enter_context(TemporaryFile()) for _ in range(3))
@@ -368,7 +368,7 @@ def run_with(
             if text is not None:
                 text.flush()
             file.seek(0)
-        return Result(code, *(file.read().decode() for file in files))
+        return CommandResult(code, *(file.read().decode() for file in files))
 
 
 TEXT = [

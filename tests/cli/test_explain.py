@@ -7,9 +7,9 @@ import pytest
 
 import horolog
 from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.program import Result
+from horolog.testing.program import CommandResult
 
-Run = Callable[..., Result]
+Run = Callable[..., CommandResult]
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -18,7 +18,7 @@ DAY_MS = 24 * HOUR_MS
 @pytest.fixture
 def ask(
     run: Run, horolog_broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Result]:
+) -> Callable[..., CommandResult]:
     """As `run`, asking a broker of the test's own."""
     monkeypatch.setenv("HOROLOG_SERVER", horolog_broker.address)
     return run

@@ -7,9 +7,9 @@ import pytest
 
 from horolog import blocking
 from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.program import Program, Result
+from horolog.testing.program import CommandResult, Program
 
-Ask = Callable[..., Result]
+Ask = Callable[..., CommandResult]
 
 LAST_MS = 2**63 - 1
 BEHIND_2_53 = 2**53 + 1

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from horolog.testing.program import Program, Result
+from horolog.testing.program import CommandResult, Program
 
-Run = Callable[..., Result]
+Run = Callable[..., CommandResult]
 
 TLS = ("topic", "list", "--server", "tls://127.0.0.1:1")
 ETCD = ("--etcd", "https://127.0.0.1:1")

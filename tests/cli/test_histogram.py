@@ -7,9 +7,9 @@ import pytest
 
 from horolog.clock import SystemClock
 from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.program import Program, Result
+from horolog.testing.program import CommandResult, Program
 
-Run = Callable[..., Result]
+Run = Callable[..., CommandResult]
 
 BASE_MS = 1479132000000
 """2016-11-14T14:00:00Z."""
@@ -36,7 +36,7 @@ def clicks(server: BrokerThread) -> str:
     return "clicks"
 
 
-def minutes(result: Result) -> list[tuple[float, float, int]]:
+def minutes(result: CommandResult) -> list[tuple[float, float, int]]:
     """The lines, with times in minutes after the first."""
     return [
         ((one["from_ms"] - BASE_MS) / 60_000, (one["until_ms"] - BASE_MS) / 60_000, one["count"])

@@ -21,11 +21,11 @@ from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.errors import InvalidRequest
 from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.program import Program, Result
+from horolog.testing.program import CommandResult, Program
 
 from .terminal import on_terminal
 
-Run = Callable[..., Result]
+Run = Callable[..., CommandResult]
 
 CONTROLS = (
     "\x1b]0;title\x07",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.program import Result
+from horolog.testing.program import CommandResult
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-0.10.2"
 TOPICS = ["v0-lz4", "v1-snappy", "v1-outliers", "v1-append-time-gzip", "mixed-v0-then-v1"]
@@ -36,14 +36,14 @@ def expected(golden_topic: str) -> Any:
 
 @pytest.fixture
 def ask(
-    run: Callable[..., Result], kafka_broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Result]:
+    run: Callable[..., CommandResult], kafka_broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., CommandResult]:
     monkeypatch.setenv("HOROLOG_SERVER", kafka_broker.address)
     return run
 
 
 def test_every_message_is_read(
-    ask: Callable[..., Result], golden_topic: str, expected: Any
+    ask: Callable[..., CommandResult], golden_topic: str, expected: Any
 ) -> None:
     read = ask("consume", golden_topic, "--json").objects
     assert [
@@ -58,7 +58,7 @@ def test_every_message_is_read(
 
 
 def test_every_time_finds_its_offset(
-    ask: Callable[..., Result], golden_topic: str, expected: Any
+    ask: Callable[..., CommandResult], golden_topic: str, expected: Any
 ) -> None:
     answers = [(target, time, offset) for target, _, time, offset in expected["list_offsets_v1"]]
     times = [answer for answer in answers if answer[0] >= 0]

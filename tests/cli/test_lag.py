@@ -8,15 +8,15 @@ import pytest
 import horolog
 from horolog.cli.output import shown_span
 from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.program import Result
+from horolog.testing.program import CommandResult
 
-Run = Callable[..., Result]
+Run = Callable[..., CommandResult]
 
 
 @pytest.fixture
 def ask(
     run: Run, horolog_broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Result]:
+) -> Callable[..., CommandResult]:
     """As `run`, asking a broker of the test's own."""
     monkeypatch.setenv("HOROLOG_SERVER", horolog_broker.address)
     return run

@@ -11,10 +11,10 @@ from horolog import blocking
 from horolog.cli.errors import WrongUsage
 from horolog.cli.pipeline.spark import one_line, seen_by_spark, spark_session
 from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.program import Result
+from horolog.testing.program import CommandResult
 from horolog.tests.pipeline.brokers import commit, create, send
 
-Run = Callable[..., Result]
+Run = Callable[..., CommandResult]
 
 T = 1_479_132_000_000
 

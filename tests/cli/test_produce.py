@@ -13,9 +13,9 @@ import pytest
 
 from horolog.cli.produce import SET_BYTES, is_no_lost_write
 from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.program import Process, Program, Result, serving
+from horolog.testing.program import CommandResult, Process, Program, serving
 
-Run = Callable[..., Result]
+Run = Callable[..., CommandResult]
 
 
 def send(process: Process, *lines: str) -> None:

@@ -19,9 +19,9 @@ from horolog.cli.security.settings import Layers
 from horolog.client.cluster.servers import parse_servers
 from horolog.client.security.secret import SecretFile
 from horolog.config.loading import OTHER_VARIABLES
-from horolog.testing.program import Result
+from horolog.testing.program import CommandResult
 
-Run = Callable[..., Result]
+Run = Callable[..., CommandResult]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.program import Program, Result, serving
+from horolog.testing.program import CommandResult, Program, serving
 
 HERE = ("--listen", "127.0.0.1:0", "--http-listen", "off", "--kafka-listen", "off")
 
@@ -87,7 +87,7 @@ def test_places_can_come_from_the_environment(tmp_path: Path) -> None:
 )
 def test_a_wrong_setting_is_wrong_usage_and_named(
     monkeypatch: pytest.MonkeyPatch,
-    run: Callable[..., Result],
+    run: Callable[..., CommandResult],
     arguments: list[str],
     env: dict[str, str],
     named: list[str],

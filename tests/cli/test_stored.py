@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.program import Program, Result
+from horolog.testing.program import CommandResult, Program
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-0.10.2"
-Run = Callable[..., Result]
+Run = Callable[..., CommandResult]
 
 FIRST = f"{0:020d}"
 

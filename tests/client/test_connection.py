@@ -14,7 +14,7 @@ from horolog import (
     congestion,
 )
 from horolog.client.cluster.connecting import connect
-from horolog.client.cluster.connection import Connection
+from horolog.client.cluster.connection import ClientConnection
 from horolog.protocol.api.broker.api_versions import ApiVersion
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.native.frames import RequestHead, encode_error, encode_response
@@ -52,7 +52,7 @@ async def silent(*_: Any) -> None:
     return None
 
 
-async def ask(connection: Connection, name: str) -> str:
+async def ask(connection: ClientConnection, name: str) -> str:
     response: MetadataResponse = await connection.submit(METADATA, asking(name))
     return response.topics[0].name
 

@@ -18,7 +18,7 @@ from horolog.client.results import SentBatch
 from horolog.protocol import cluster_errors
 from horolog.protocol.api.framing import ForeignProtocol
 from horolog.protocol.api.kafka.compact import Wrong as CompactWrong
-from horolog.protocol.api.native.faults import Wrong
+from horolog.protocol.api.native.faults import NativeFault
 from horolog.protocol.errors import ERRORS
 from horolog.protocol.records.kernel.terms import Unreadable
 from horolog.protocol.records.messages.conversion_steps import DamagedSlice
@@ -26,7 +26,7 @@ from horolog.testing.broker_thread import BrokerThread
 
 INSIDE = {
     *(CompactWrong, DamagedSlice, ForeignProtocol),
-    *(NobodyLeads, TooManyMessages, Unreadable, Wrong),
+    *(NobodyLeads, TooManyMessages, Unreadable, NativeFault),
 }
 """Raised and caught within the library; no caller meets them."""
 

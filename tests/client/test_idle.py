@@ -11,7 +11,7 @@ import pytest
 
 from horolog import Admin, Consumer, Producer, blocking
 from horolog.client.cluster import connection as connections
-from horolog.client.cluster.link import Link
+from horolog.client.cluster.link import ClientLink
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.waiting import until
 
@@ -147,7 +147,7 @@ async def test_a_connection_is_replaced_before_the_broker_closes_it(
     with BrokerThread(tmp_path) as broker:
         async with Admin(broker.address) as admin:
             link: Any = admin._cluster
-            assert isinstance(link, Link)
+            assert isinstance(link, ClientLink)
             await admin.list_topics()
             before = link._connection
             await admin.list_topics()

@@ -16,7 +16,7 @@ from horolog import (
     SecurityError,
     UnsupportedSaslMechanism,
 )
-from horolog.client.cluster.link import Link
+from horolog.client.cluster.link import ClientLink
 from horolog.protocol.api.broker.api_versions import ApiVersion
 from horolog.protocol.api.native.frames import RequestHead, encode_error
 from horolog.protocol.api.security.authenticate import (
@@ -235,7 +235,7 @@ async def test_a_session_is_prolonged_behind_what_is_under_way(
     """The broker takes what comes between two steps of a login for a part of it."""
     door = Door(lifetime_ms=200)
     async with scripted_broker(door.answer) as broker:
-        link = Link(broker.address, client_id=None, request_timeout_ms=10_000, security=ALICE)
+        link = ClientLink(broker.address, client_id=None, request_timeout_ms=10_000, security=ALICE)
         loop = asyncio.get_running_loop()
         until = loop.time() + 1.5
 
@@ -256,7 +256,7 @@ async def test_a_session_is_prolonged_behind_what_is_under_way(
 async def test_who_is_not_let_in_again_is_told(scripted_broker: ScriptedBrokers) -> None:
     door = Door(lifetime_ms=100)
     async with scripted_broker(door.answer) as broker:
-        link = Link(broker.address, client_id=None, request_timeout_ms=10_000, security=ALICE)
+        link = ClientLink(broker.address, client_id=None, request_timeout_ms=10_000, security=ALICE)
         await link.connection()
         door.password = "changed"
         await asyncio.sleep(0.1)

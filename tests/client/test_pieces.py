@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.client.produce.batching import RECORD_OVERHEAD, Columns, pieces
+from horolog.client.produce.batching import RECORD_OVERHEAD, MessageColumns, pieces
 from horolog.client.produce.encoding import Headers, headers_bytes
 
 ROWS = st.lists(
@@ -40,7 +40,7 @@ def test_as_a_plain_loop(
         (value, key if with_keys else None, headers if with_headers else ())
         for value, key, headers in rows
     ]
-    columns = Columns(
+    columns = MessageColumns(
         [row[0] for row in rows],
         [row[1] for row in rows] if with_keys else None,
         list(range(len(rows))),

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-from horolog.storage.directory.positions import Position
+from horolog.storage.directory.positions import StoredPosition
 from horolog.storage.names import folder_name
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import Fault, FaultyFiles
@@ -104,7 +104,7 @@ def test_a_crash_at_any_operation(tmp_path: Path) -> None:
     directory.create_topic("old", 1, {})
     before.append("kept", 1, 2)
     before.append("old", 4, 5)
-    directory.positions.commit("job", [Position("old", 0, 1, 2, 3, "")])
+    directory.positions.commit("job", [StoredPosition("old", 0, 1, 2, 3, "")])
     before.close()
     reached: set[str] = set()
     for operations in range(1000):

@@ -15,7 +15,7 @@ from horolog.storage.directory.position_records import (
     encode_change,
 )
 from horolog.storage.directory.position_table import NAME_BYTES, POSITION_BYTES, PositionTable
-from horolog.storage.directory.positions import Position, Positions
+from horolog.storage.directory.positions import Positions, StoredPosition
 from horolog.storage.events import ignore_events
 from horolog.storage.files import SystemFiles
 from horolog.testing.events import RecordedEvents
@@ -26,8 +26,10 @@ MIB = 1 << 20
 
 def position(
     offset: int = 1, topic: str = "a", partition: int = 0, metadata: str = "", **more: int
-) -> Position:
-    return Position(topic, partition, offset, 1_000 + offset, 2_000 + offset, metadata, **more)
+) -> StoredPosition:
+    return StoredPosition(
+        topic, partition, offset, 1_000 + offset, 2_000 + offset, metadata, **more
+    )
 
 
 def bytes_of(name: str, *texts: str) -> int:

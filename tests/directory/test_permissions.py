@@ -13,7 +13,7 @@ import pytest
 
 from horolog.config.broker import broker_settings
 from horolog.protocol.errors import HorologError, InvalidConfig
-from horolog.storage.directory.positions import Position
+from horolog.storage.directory.positions import StoredPosition
 from horolog.storage.files import SystemFiles, replace_file
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
@@ -54,7 +54,7 @@ def fill(data: DataDirectory) -> None:
         data.append("a", ms)
     log = directory.log("a", 0)
     log.flusher.flush()
-    directory.positions.commit("job", [Position("a", 0, 5, -1, 5, "")])
+    directory.positions.commit("job", [StoredPosition("a", 0, 5, -1, 5, "")])
     log.expiry.trim(3)
     log.expiry.drop_expired()
     directory.delete_topic("gone")

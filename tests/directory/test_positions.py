@@ -16,8 +16,8 @@ from horolog.storage.directory.position_records import BROKERS
 from horolog.storage.directory.positions import (
     MAX_NAME_BYTES,
     MIN_COMPACTION_BYTES,
-    Position,
     Positions,
+    StoredPosition,
 )
 from horolog.storage.events import ignore_events
 from horolog.storage.files import SystemFiles
@@ -25,11 +25,13 @@ from horolog.testing.events import RecordedEvents
 from horolog.testing.files import FaultyFiles
 from horolog.testing.quick_files import QuickFiles
 
-State = dict[str, dict[tuple[str, int], Position]]
+State = dict[str, dict[tuple[str, int], StoredPosition]]
 
 
-def position(offset: int = 1, topic: str = "a", partition: int = 0, metadata: str = "") -> Position:
-    return Position(topic, partition, offset, 1_000 + offset, 2_000 + offset, metadata)
+def position(
+    offset: int = 1, topic: str = "a", partition: int = 0, metadata: str = ""
+) -> StoredPosition:
+    return StoredPosition(topic, partition, offset, 1_000 + offset, 2_000 + offset, metadata)
 
 
 def state(positions: Positions) -> State:
@@ -111,7 +113,7 @@ def test_names_out_of_bounds_are_refused(name: str, tmp_path: Path, files: Syste
     ],
 )
 def test_what_is_no_position_is_refused_whole(
-    entry: Position, tmp_path: Path, files: SystemFiles
+    entry: StoredPosition, tmp_path: Path, files: SystemFiles
 ) -> None:
     positions = Positions(files, tmp_path, ignore_events)
     with pytest.raises(InvalidRequest):
@@ -164,7 +166,7 @@ COMMITS = st.lists(
 )
 
 
-def apply(model: State, kind: str, name: str, entries: list[Position]) -> None:
+def apply(model: State, kind: str, name: str, entries: list[StoredPosition]) -> None:
     if kind == "commit":
         model.setdefault(name, {}).update({(p.topic, p.partition): p for p in entries})
     elif kind == "forget":
@@ -186,7 +188,7 @@ def apply(model: State, kind: str, name: str, entries: list[Position]) -> None:
 @given(COMMITS, st.data())
 def test_a_crash_at_any_byte_keeps_every_whole_commit(
     tmp_path_factory: pytest.TempPathFactory,
-    commits: list[tuple[str, str, list[Position]]],
+    commits: list[tuple[str, str, list[StoredPosition]]],
     data: st.DataObject,
 ) -> None:
     directory = tmp_path_factory.mktemp("positions")
@@ -399,8 +401,8 @@ def test_a_failed_compaction_loses_nothing(
 
 def expiring(
     offset: int, committed_ms: int, retention_ms: int = BROKERS, partition: int = 0
-) -> Position:
-    return Position("a", partition, offset, -1, committed_ms, "", retention_ms)
+) -> StoredPosition:
+    return StoredPosition("a", partition, offset, -1, committed_ms, "", retention_ms)
 
 
 def test_positions_that_expire(tmp_path: Path, files: SystemFiles) -> None:

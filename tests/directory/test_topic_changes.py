@@ -16,14 +16,14 @@ from horolog.protocol.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from horolog.storage.directory.positions import Position
+from horolog.storage.directory.positions import StoredPosition
 from horolog.storage.files import SystemFiles
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
 from horolog.testing.logs import delete_due, timed_set
 from horolog.tests.followers.appending import append_copy
 
-POSITION = Position("a", 0, 1, 2, 3, "")
+POSITION = StoredPosition("a", 0, 1, 2, 3, "")
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "x" * 250])

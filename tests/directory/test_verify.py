@@ -15,7 +15,7 @@ from horolog.storage.check.dump import dump
 from horolog.storage.check.findings import MAX_FINDINGS_PER_FILE
 from horolog.storage.check.repair import Repair, RepairPlan
 from horolog.storage.check.verify import Finding, verify
-from horolog.storage.directory.positions import Position
+from horolog.storage.directory.positions import StoredPosition
 from horolog.storage.events import ignore_events
 from horolog.storage.files import SystemFiles
 from horolog.testing.clock import ManualClock
@@ -92,7 +92,7 @@ def fill(data: DataDirectory) -> None:
         if number % 5 == 0:
             directory.log("create", 1).appender.append(timed_set(-1, -1, magic=0, codec=codec))
         data.clock.advance(10)
-    directory.positions.commit("job", [Position("create", 0, 1, 2, 3, "")])
+    directory.positions.commit("job", [StoredPosition("create", 0, 1, 2, 3, "")])
     assert all(log.segment_count > 3 for log in directory.open_logs())
 
 

@@ -17,7 +17,7 @@ from horolog.protocol.api.cluster.describe_replicas import DescribeReplicasRespo
 from horolog.testing.connections import connected_by
 from horolog.testing.etcd import EtcdProcess
 from horolog.testing.free_ports import free_port
-from horolog.testing.gate import Gate
+from horolog.testing.gate import NetworkGate
 from horolog.testing.program import Program, ServerProcess, serving
 from horolog.testing.waiting import wait_until
 
@@ -40,8 +40,8 @@ class Broker:
         self.address = f"127.0.0.1:{free_port()}"
         self._stack = ExitStack()
         self._running = ExitStack()
-        self.to_etcd = self._stack.enter_context(Gate(etcd.url.rpartition("/")[2]))
-        self.to_me = self._stack.enter_context(Gate(self.address))
+        self.to_etcd = self._stack.enter_context(NetworkGate(etcd.url.rpartition("/")[2]))
+        self.to_me = self._stack.enter_context(NetworkGate(self.address))
         """The way of followers and clients. It knows them by `name` and as `CLIENTS`."""
         self.kafka_address = ""
         """Empty: it has no Kafka listener."""

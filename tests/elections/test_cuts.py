@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from horolog.testing.etcd import EtcdProcess
-from horolog.testing.gate import EVERYBODY, Gate, Traffic
+from horolog.testing.gate import EVERYBODY, NetworkGate, Traffic
 from horolog.testing.proxy import Direction
 
 from .brokers import (
@@ -72,7 +72,7 @@ class Load:
         assert self.committer.went_back == []
 
 
-def cut_off(gate: Gate, cut: Cut, of: str = EVERYBODY) -> None:
+def cut_off(gate: NetworkGate, cut: Cut, of: str = EVERYBODY) -> None:
     traffic, ways = cut
     if traffic is Traffic.VANISH:
         gate.lose(*ways, of=of)
@@ -80,7 +80,7 @@ def cut_off(gate: Gate, cut: Cut, of: str = EVERYBODY) -> None:
         gate.shut(*ways, of=of)
 
 
-def felt(gate: Gate, cut: Cut, of: str = EVERYBODY) -> bool:
+def felt(gate: NetworkGate, cut: Cut, of: str = EVERYBODY) -> bool:
     """Whether the cut kept something from somebody."""
     return any(gate.withheld(way, of) for way in cut[1])
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from horolog.testing.connections import connected_by
-from horolog.testing.gate import Gate
+from horolog.testing.gate import NetworkGate
 from horolog.testing.proxy import Direction
 
 PATIENCE_S = 0.2
@@ -20,7 +20,7 @@ PATIENCE_S = 0.2
 class Ends:
     """Both ends of a connection through a gate."""
 
-    def __init__(self, gate: Gate, client: socket.socket, server: socket.socket) -> None:
+    def __init__(self, gate: NetworkGate, client: socket.socket, server: socket.socket) -> None:
         self.gate = gate
         self.client = client
         self.server = server
@@ -48,7 +48,7 @@ async def connected() -> AsyncIterator[Ends]:
     """A gate before a server, with one connection that has been used."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = "{}:{}".format(*listening.getsockname())
-        with Gate(address) as gate:
+        with NetworkGate(address) as gate:
             host, _, port = gate.address.rpartition(":")
             with socket.create_connection((host, int(port)), 5) as client:
                 listening.settimeout(5)
@@ -66,7 +66,7 @@ def test_a_gate_that_closes_leaves_no_connection_open() -> None:
         address = "{}:{}".format(*listening.getsockname())
         for _ in range(100):
             with socket.socket() as client:
-                with Gate(address) as gate:
+                with NetworkGate(address) as gate:
                     host, _, port = gate.address.rpartition(":")
                     client.connect((host, int(port)))
                 client.settimeout(5)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from horolog.testing.etcd import EtcdProcess
-from horolog.testing.program import Result
+from horolog.testing.program import CommandResult
 
 from .brokers import TOPIC, Broker, Cluster, Writer, cluster
 
@@ -26,7 +26,7 @@ def with_topic(all_: Cluster) -> Writer:
     return Writer()
 
 
-def refusal(result: Result) -> str:
+def refusal(result: CommandResult) -> str:
     assert result.code == 1, result
     return result.out + result.err
 

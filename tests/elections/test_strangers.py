@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from horolog.bench.raw_client import RawClient, Refused
+from horolog.bench.raw_client import RawClient, RefusedRequest
 from horolog.protocol.api.cluster.replicate import ReplicateRequest, Says
 from horolog.server.replication.identity_file import decode_identity
 from horolog.storage.directory.known_files import IDENTITY_FILE
@@ -18,7 +18,7 @@ from .brokers import TOPIC, Cluster, cluster
 
 def refused(all_: Cluster, **hello: Any) -> str:
     request = ReplicateRequest(says=Says.HELLO, connection=1, **hello)
-    with closing(RawClient(all_[1].address)) as client, pytest.raises(Refused) as found:
+    with closing(RawClient(all_[1].address)) as client, pytest.raises(RefusedRequest) as found:
         client.call(request)
     return str(found.value)
 

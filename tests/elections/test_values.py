@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.replication.cluster_state import ClusterState, Halt, Kept, MemberInfo, Reach
+from horolog.replication.cluster_state import ClusterState, Halt, Kept, MemberInfo, ReplicaExtent
 from horolog.replication.settings import Incarnation, Member
 from horolog.server.replication.etcd.errors import BadValue
 from horolog.server.replication.etcd.values import (
@@ -72,7 +72,7 @@ def test_members(
 ) -> None:
     reach = None
     if has is not None:
-        reach = Reach(3, tuple(sorted((name, *ends) for name, ends in has.items())), lost)
+        reach = ReplicaExtent(3, tuple(sorted((name, *ends) for name, ends in has.items())), lost)
     info = MemberInfo(run, member, epoch, lease_id, reach)
     stored = StoredMember(info, "a:1", "b:2")
     assert decode_member("members/1", encode_member(stored), lease_id) == stored

@@ -20,7 +20,7 @@ from horolog.storage.log.log import Log
 from horolog.storage.log.retention import RetentionPlan
 from horolog.storage.log.trimmed import largest_of, read_at_once
 from horolog.storage.read import reader, windows
-from horolog.storage.read.windows import TimeWindow
+from horolog.storage.read.windows import ReadWindow
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.storage.replica.copying import Copied
 from horolog.storage.replica.replica import Replica
@@ -327,7 +327,7 @@ def assert_answers_equal(leader: Log, follower: Log, sampled: Random | None = No
     assert reader.find_largest(follower).run() == reader.find_largest(leader).run()
 
 
-def counted(log: Log, window: TimeWindow, every_ms: int) -> tuple[list[int], int]:
+def counted(log: Log, window: ReadWindow, every_ms: int) -> tuple[list[int], int]:
     """How many messages are in each of eight intervals, and how many have no time."""
     counts, untimed = array("q", bytes(8 * 8)), 0
     offset = log.log_start_offset
@@ -346,7 +346,7 @@ def counted(log: Log, window: TimeWindow, every_ms: int) -> tuple[list[int], int
 
 def assert_windows_equal(leader: Log, follower: Log, now_ms: int) -> None:
     for from_ms, every_ms in ((now_ms - 3, 1), (now_ms - DAY_MS, DAY_MS), (0, 2**59)):
-        window = TimeWindow.between(from_ms, from_ms + 8 * every_ms)
+        window = ReadWindow.between(from_ms, from_ms + 8 * every_ms)
         assert counted(follower, window, every_ms) == counted(leader, window, every_ms)
 
 

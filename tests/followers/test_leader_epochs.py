@@ -17,7 +17,7 @@ from horolog.storage.log.log import Log
 from horolog.storage.names import LEADER_EPOCHS, UNFINISHED_EPOCHS
 from horolog.storage.replica.replica import Replica
 from horolog.testing.logs import LogFolder, timed_set
-from horolog.testing.recording import RecordingFiles, Rename, Sync, SyncDirectory, Write
+from horolog.testing.recording import FileSync, FileWrite, RecordingFiles, Rename, SyncDirectory
 
 from .copies import copied, copy_all, epoch_end
 
@@ -174,9 +174,9 @@ def assert_synced_before_written(recording: RecordingFiles) -> None:
                 epochs_file, named, synced = node, True, False
             case SyncDirectory():
                 synced = named
-            case Write(node=node) if recording.paths[node].endswith(".log"):
+            case FileWrite(node=node) if recording.paths[node].endswith(".log"):
                 assert synced, "a message was written before its epoch was safe"
-    file_synced = [one for one in recording.operations if isinstance(one, Sync)]
+    file_synced = [one for one in recording.operations if isinstance(one, FileSync)]
     assert any(one.node == epochs_file for one in file_synced)
 
 
@@ -196,7 +196,7 @@ def test_the_line_is_safe_before_the_first_message_at_leader_and_follower(
     copy_all(leader, follower, 50)
     for recording in recordings:
         assert_synced_before_written(recording)
-        assert any(isinstance(one, Write) for one in recording.operations)
+        assert any(isinstance(one, FileWrite) for one in recording.operations)
     assert content(follower) == content(leader) == "0\n2\n1 0\n2 2\n"
 
 

@@ -16,7 +16,7 @@ from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.storage.replica.replica import Replica
 from horolog.testing.directories import DataDirectory, read_messages
 from horolog.testing.logs import LogFolder
-from horolog.testing.power_cuts import PowerCuts, State
+from horolog.testing.power_cuts import CutState, PowerCuts
 from horolog.testing.quick_files import QuickFiles, ending_process
 from horolog.testing.recording import RecordingFiles
 
@@ -205,7 +205,7 @@ def log_starts(life: Life) -> None:
 WORKLOADS = (epochs, cuts, anew, log_starts)
 
 
-def check(life: Life, state: State, path: Path) -> None:
+def check(life: Life, state: CutState, path: Path) -> None:
     """Start on what is left; go on with what a leader has; start again."""
     state.make(path)
     data = DataDirectory(path / "data")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from horolog.server.groups.group import Group, GroupLimits
-from horolog.server.groups.member import Joined, Joining, Member, Outcome, Protocol, Refused
+from horolog.server.groups.member import GroupMember, Joined, Joining, Outcome, Protocol, Refused
 from horolog.server.groups.states import State
 
 LIMITS = GroupLimits(members_max=100, bytes_max=1 << 20, initial_delay_ms=0)
@@ -126,7 +126,7 @@ class Service:
     def _changed(self, group: Group, before: State) -> None:
         self.states.append(group.state)
 
-    def _was_lost(self, group: Group, member: Member, why: str) -> None:
+    def _was_lost(self, group: Group, member: GroupMember, why: str) -> None:
         self.lost.append((member.member_id, why))
 
     def _collect(self) -> None:

@@ -18,7 +18,7 @@ from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from horolog.protocol.sasl.scram import credential_of, salted_password
 from horolog.server.broker import Broker
 from horolog.server.security import logins
-from horolog.server.security.users import Entry
+from horolog.server.security.users import UserEntry
 from horolog.testing.access import change_access
 from horolog.testing.broker import running_broker
 
@@ -95,7 +95,7 @@ def add_users(broker: Broker, **users: str) -> None:
         for mechanism in SCRAM_MECHANISMS.values():
             salt = f"salt of {name}".encode()
             salted = salted_password(mechanism, password, salt, 4096)
-            changes.append([Entry(name, credential_of(mechanism, salted, salt, 4096))])
+            changes.append([UserEntry(name, credential_of(mechanism, salted, salt, 4096))])
     outcomes = change_access(broker, lambda: broker.security.users.planned(changes))
     assert outcomes == [None] * len(changes)
 

@@ -29,7 +29,7 @@ from horolog.server.network.connection_slots import (
     address_counts,
 )
 from horolog.server.security import logins
-from horolog.server.web.server import State
+from horolog.server.web.server import HttpState
 from horolog.testing.broker import running_broker
 from horolog.testing.issuer import Issuer, token_settings
 from horolog.testing.logins import log_in, log_in_to_kafka
@@ -133,7 +133,7 @@ async def test_addresses_of_their_own_number(tmp_path: Path) -> None:
             await client.call(MetadataRequest())
         for client in clients:
             client.close()
-        await until(lambda: broker._state() is State.READY)
+        await until(lambda: broker._state() is HttpState.READY)
         http = [await Wire.open(str(broker.addresses.http)) for _ in range(4)]
         assert await http[3].at_end()
         assert broker.figures.connections_refused["http_max_connections_per_ip"] == 1
@@ -243,7 +243,7 @@ async def test_the_metric(guarded: Guarded, authority: Authority) -> None:
             with pytest.raises(SaslAuthenticationFailed):
                 await log_in(client, "alice", PASSWORD)
         url = f"https://{broker.addresses.http}/metrics"
-        await until(lambda: broker._state() is State.READY)
+        await until(lambda: broker._state() is HttpState.READY)
         async with (
             aiohttp.ClientSession() as session,
             session.get(url, ssl=authority.trusting()) as answer,

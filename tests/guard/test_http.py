@@ -12,7 +12,7 @@ from horolog.config.address import split_address
 from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from horolog.server.broker import Broker
 from horolog.server.security.users import Removal
-from horolog.server.web.server import State
+from horolog.server.web.server import HttpState
 from horolog.testing.access import change_access
 from horolog.testing.waiting import until
 
@@ -49,7 +49,7 @@ class Site:
 
     async def is_ready(self) -> None:
         """Wait until the broker has opened everything."""
-        await until(lambda: self.broker._state() is State.READY)
+        await until(lambda: self.broker._state() is HttpState.READY)
 
     async def log_in(self, user: str = "alice", password: str = PASSWORD) -> int:
         answer = await self.post("/login", {"user": user, "password": password})

@@ -28,7 +28,7 @@ from horolog.protocol.errors import (
 from horolog.protocol.sasl.oauthbearer import OAuthBearerClient
 from horolog.server.broker import Broker
 from horolog.server.security import login_throttle, logins, token_keys
-from horolog.server.web.server import State
+from horolog.server.web.server import HttpState
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.events import RecordedEvents
@@ -242,7 +242,7 @@ class TestHttp:
     @pytest.mark.parametrize("settings", [{"authorization": "on", "http_open_paths": "/healthz"}])
     async def test_a_bearer_token(self, broker: Broker, issuer: Issuer) -> None:
         """The same checks, and the same rights."""
-        await until(lambda: broker._state() is State.READY)
+        await until(lambda: broker._state() is HttpState.READY)
         url = f"http://{broker.addresses.http}"
 
         async def status(path: str, token: str, scheme: str = "Bearer") -> int:
@@ -266,7 +266,7 @@ class TestHttp:
 
     @pytest.mark.parametrize("settings", [{"sasl_enabled_mechanisms": "SCRAM-SHA-512"}])
     async def test_where_tokens_are_off(self, broker: Broker, issuer: Issuer) -> None:
-        await until(lambda: broker._state() is State.READY)
+        await until(lambda: broker._state() is HttpState.READY)
         headers = {"Authorization": f"Bearer {issuer.token()}"}
         async with (
             aiohttp.ClientSession(f"http://{broker.addresses.http}") as session,
@@ -566,7 +566,7 @@ async def test_no_token_stands_anywhere(
         guarded(log_stream=log, log_level="debug", **given) as broker,
         aiohttp.ClientSession() as session,
     ):
-        await until(lambda: broker._state() is State.READY)
+        await until(lambda: broker._state() is HttpState.READY)
         site = f"https://{broker.addresses.http}"
         for token in (good, *bad):
             broker.security.logins._throttle._failures.clear()

@@ -20,8 +20,8 @@ from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from horolog.protocol.sasl.scram import credential_of, salted_password
 from horolog.server.metrics.figures import Figures
 from horolog.server.security.logins import FAILED_SECONDS, Logins, Step
-from horolog.server.security.session import LoginState, Session
-from horolog.server.security.users import DEFAULT_ITERATIONS, Entry, Users
+from horolog.server.security.session import LoginSession, LoginState
+from horolog.server.security.users import DEFAULT_ITERATIONS, UserEntry, Users
 from horolog.testing.access import AccessInMemory
 from horolog.testing.events import RecordedEvents
 from horolog.testing.logins import sasl_client
@@ -77,7 +77,7 @@ def users(stored: AccessInMemory) -> Users:
     for mechanism in SCRAM_MECHANISMS.values():
         salt = bytes(range(16))
         salted = salted_password(mechanism, PASSWORD, salt, DEFAULT_ITERATIONS)
-        entries.append(Entry(ALICE, credential_of(mechanism, salted, salt, DEFAULT_ITERATIONS)))
+        entries.append(UserEntry(ALICE, credential_of(mechanism, salted, salt, DEFAULT_ITERATIONS)))
     assert stored.change(lambda: found.planned([entries])) == [None]
     return found
 
@@ -89,7 +89,7 @@ async def attempt(logins: Logins, way: str, name: str, password: str) -> str:
             return await logins.password("127.0.0.1", name, password)
         except SaslAuthenticationFailed as error:
             return error.message
-    session = Session("127.0.0.1", WAYS, logged_in=lambda: None, failed=lambda: None)
+    session = LoginSession("127.0.0.1", WAYS, logged_in=lambda: None, failed=lambda: None)
     logins.choose(session, way)
     client = sasl_client(way, name, password)
     said: bytes | None = client.first()
@@ -143,7 +143,7 @@ async def test_the_ledger_tells_a_difference(
     mechanism = SCRAM_MECHANISMS["SCRAM-SHA-512" if way in ("PLAIN", "HTTP") else way]
     few = MIN_SCRAM_ITERATIONS
     salted = salted_password(mechanism, PASSWORD, b"0" * 16, few)
-    other = Entry(ALICE, credential_of(mechanism, salted, b"0" * 16, few))
+    other = UserEntry(ALICE, credential_of(mechanism, salted, b"0" * 16, few))
     stored.change(lambda: users.planned([[other]]))
     wrong, ledger.lines = ledger.lines, []
     await attempt(logins, way, ALICE, "not-" + PASSWORD)

@@ -31,7 +31,7 @@ from horolog.protocol.sasl.scram import (
 )
 from horolog.server.broker import Broker
 from horolog.server.security.documents import FILE_MODE, AccessDocuments
-from horolog.server.security.users import Entry, Removal, Users
+from horolog.server.security.users import Removal, UserEntry, Users
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
 from horolog.testing.logins import log_in
@@ -88,7 +88,7 @@ def test_any_changes_beside_a_plain_table(
         changes: list[Any] = []
         for name, mechanism, adds in group:
             if adds:
-                changes.append(Entry(name, CREDENTIALS[mechanism.name]))
+                changes.append(UserEntry(name, CREDENTIALS[mechanism.name]))
                 fine = fine and 0 < len(name.encode()) <= 255
                 trial.setdefault(name, set()).add(mechanism.name)
             else:
@@ -109,7 +109,7 @@ def test_any_changes_beside_a_plain_table(
 def test_the_file(tmp_path: Path) -> None:
     table = users(tmp_path)
     decoy = table.credential("nobody", SHA_512)
-    assert table.change([[Entry("alice", credential(PASSWORD))]]) == [None]
+    assert table.change([[UserEntry("alice", credential(PASSWORD))]]) == [None]
     assert table.credential("nobody", SHA_512) == decoy
     path = tmp_path / "users.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

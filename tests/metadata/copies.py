@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from horolog.protocol.errors import OffsetOutOfRange
-from horolog.storage.directory.position_records import Position
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.directory.topics import TopicEntry
 from horolog.storage.log.log import Log
 from horolog.storage.metadata.access_records import (
@@ -333,8 +333,8 @@ def some_access_record(random: Random) -> MetadataRecord:
     )
 
 
-def position(random: Random, topic: str) -> Position:
-    return Position(
+def position(random: Random, topic: str) -> StoredPosition:
+    return StoredPosition(
         topic,
         random.randrange(3),
         random.randrange(10**9),

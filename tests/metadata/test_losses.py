@@ -16,7 +16,7 @@ from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.storage.check.verify import verify
-from horolog.storage.directory.position_records import Position
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.directory.topics import TopicEntry
 from horolog.storage.files import SystemFiles
 from horolog.storage.metadata.records import (
@@ -50,7 +50,7 @@ def created(name: str, known: str, partitions: int = 1) -> TopicCreated:
 
 
 def committed(known: str, topic: str, offset: int) -> PositionsCommitted:
-    return PositionsCommitted("g", ((known, Position(topic, 0, offset, -1, 5, "")),))
+    return PositionsCommitted("g", ((known, StoredPosition(topic, 0, offset, -1, 5, "")),))
 
 
 def alone(path: Path, *, files: object = None) -> Copy:
@@ -174,7 +174,7 @@ def test_a_leader_appends_nothing_that_cannot_be_read(folder: Path) -> None:
     copy = alone(folder / "data")
     with pytest.raises(InvalidRequest, match="partitions is 0"):
         copy.metadata.append(created("a", A, 0))
-    position = Position("a", 0, 1, -1, 5, "x" * MAX_RECORD_BYTES)
+    position = StoredPosition("a", 0, 1, -1, 5, "x" * MAX_RECORD_BYTES)
     with pytest.raises(InvalidRequest, match=f"{MAX_RECORD_BYTES} is the most"):
         copy.metadata.append(PositionsCommitted("g", ((A, position),)))
     assert copy.log.log_end_offset == 0

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from horolog.storage.directory.position_records import Position
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.directory.topics import TopicEntry
 from horolog.storage.metadata.records import (
     MetadataRecord,
@@ -22,7 +22,7 @@ from horolog.storage.metadata.records import (
     TopicDeleted,
 )
 from horolog.testing.directories import DataDirectory
-from horolog.testing.power_cuts import PowerCuts, State
+from horolog.testing.power_cuts import CutState, PowerCuts
 from horolog.testing.quick_files import QuickFiles, ending_process
 from horolog.testing.recording import RecordingFiles
 
@@ -48,7 +48,7 @@ def created(name: str, known: str, partitions: int = 1) -> TopicCreated:
 
 
 def committed(known: str, topic: str, offset: int) -> PositionsCommitted:
-    return PositionsCommitted("g", ((known, Position(topic, 0, offset, -1, 5, "")),))
+    return PositionsCommitted("g", ((known, StoredPosition(topic, 0, offset, -1, 5, "")),))
 
 
 @dataclass
@@ -123,7 +123,7 @@ def states(life: Life) -> None:
 WORKLOADS = (topics, states)
 
 
-def check(life: Life, state: State, path: Path) -> None:
+def check(life: Life, state: CutState, path: Path) -> None:
     state.make(path)
     copy = Copy(path / "data")
     promised = max(end for since, end in life.promised.items() if since <= state.operations_done)
@@ -216,8 +216,8 @@ class Migration(Life):
         alone.files = QuickFiles()
         alone.open().create_topic("a", 2, {"retention.ms": "5"})
         alone.directory.create_topic("b", 1, {})
-        alone.directory.positions.commit("g", [Position("a", 1, 7, -1, 5, "x")])
-        alone.directory.positions.commit("h", [Position("gone", 0, 7, -1, 5, "x")])
+        alone.directory.positions.commit("g", [StoredPosition("a", 1, 7, -1, 5, "x")])
+        alone.directory.positions.commit("h", [StoredPosition("gone", 0, 7, -1, 5, "x")])
         alone.append("a", 1, 2, 3)
         alone.close()
         ids = {name: str(entry["id"]) for name, entry in alone.topics_file().items()}
@@ -229,7 +229,7 @@ class Migration(Life):
         self.copy = Copy(self.path / "data", files=self.recording)
 
 
-def migrated(life: Life, state: State, path: Path) -> None:
+def migrated(life: Life, state: CutState, path: Path) -> None:
     state.make(path)
     copy = Copy(path / "data")
     assert not copy.metadata.in_doubt

@@ -17,7 +17,7 @@ from horolog.protocol.api.security.acl_terms import (
 )
 from horolog.protocol.api.security.quota_terms import Quota
 from horolog.storage.check.dump import DumpedMessage, dump
-from horolog.storage.directory.position_records import Position
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.directory.topics import TopicEntry
 from horolog.storage.files import SystemFiles
 from horolog.storage.metadata.access_records import (
@@ -62,7 +62,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 PARTITIONS = st.integers(1, MAX_PARTITIONS)
 GROUPS = st.text(min_size=1, max_size=60)
 POSITIONS = st.builds(
-    Position,
+    StoredPosition,
     *(NAMES, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)),
     *(INT64, INT64, st.text(max_size=9), INT64, INT64, st.integers(-1, 2**31 - 1)),
 )
@@ -250,9 +250,11 @@ def test_what_claims_much_costs_nothing(data: bytes | None) -> None:
 
 
 def test_the_largest_is_taken() -> None:
-    beside = len(encode_record(PositionsCommitted("g", [(ID, Position("t", 0, 1, -1, 5, ""))])))
+    beside = len(
+        encode_record(PositionsCommitted("g", [(ID, StoredPosition("t", 0, 1, -1, 5, ""))]))
+    )
     text = "x" * (MAX_RECORD_BYTES - beside - 4)
-    record = PositionsCommitted("g", ((ID, Position("t", 0, 1, -1, 5, text)),))
+    record = PositionsCommitted("g", ((ID, StoredPosition("t", 0, 1, -1, 5, text)),))
     data = encode_record(record)
     assert len(data) == MAX_RECORD_BYTES
     assert decode_record(data) == record
@@ -262,7 +264,7 @@ def some_state() -> MetadataState:
     state = MetadataState()
     state.apply(TopicCreated(TopicEntry(name="t", topic_id=ID, partitions=300)))
     for group in ("g", "h"):
-        positions = [(ID, Position("t", number, number, -1, 5, "x")) for number in range(250)]
+        positions = [(ID, StoredPosition("t", number, number, -1, 5, "x")) for number in range(250)]
         state.apply(PositionsCommitted(group, positions))
     state.apply(DecoyKeySet(b"d" * 32))
     credential = StoredCredential(b"salt", 4096, KEY, KEY)
@@ -346,9 +348,9 @@ def test_no_text_shows_salts_or_keys() -> None:
 
 def test_a_position_without_its_topic_is_left_out() -> None:
     state = some_state()
-    held = [("g", [Position("other", 0, 1, -1, 5, ""), Position("t", 0, 1, -1, 5, "")])]
+    held = [("g", [StoredPosition("other", 0, 1, -1, 5, ""), StoredPosition("t", 0, 1, -1, 5, "")])]
     records = list(records_of(state.topics.values(), held, AccessState()))
-    assert records[-1] == PositionsCommitted("g", ((ID, Position("t", 0, 1, -1, 5, "")),))
+    assert records[-1] == PositionsCommitted("g", ((ID, StoredPosition("t", 0, 1, -1, 5, "")),))
 
 
 def test_a_state_that_is_not_whole_is_none() -> None:
@@ -388,7 +390,7 @@ def test_a_position_is_of_a_topic_s_id() -> None:
     state = MetadataState()
     other = ID[:-1] + "Q"
     entry = TopicEntry(name="t", topic_id=ID, partitions=2)
-    position = Position("t", 1, 5, -1, 5, "")
+    position = StoredPosition("t", 1, 5, -1, 5, "")
     state.apply(PositionsCommitted("g", [(ID, position)]))
     assert state.positions.of("g") == []
     state.apply(TopicCreated(entry))

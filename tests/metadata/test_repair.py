@@ -11,7 +11,7 @@ from horolog.protocol.errors import StorageError
 from horolog.protocol.records.messages.message import entries
 from horolog.storage.check.repair import Repair, RepairPlan
 from horolog.storage.check.verify import Finding, verify
-from horolog.storage.directory.position_records import Position
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.directory.topics import TopicEntry
 from horolog.storage.events import ignore_events
 from horolog.storage.files import SystemFiles
@@ -39,7 +39,7 @@ def created(name: str, known: str) -> TopicCreated:
 
 
 def committed(offset: int) -> PositionsCommitted:
-    return PositionsCommitted("g", ((A, Position("a", 0, offset, -1, 5, "")),))
+    return PositionsCommitted("g", ((A, StoredPosition("a", 0, offset, -1, 5, "")),))
 
 
 def filled(folder: Path, *, rolled: bool = False) -> tuple[Copy, Copy]:

@@ -16,7 +16,7 @@ from horolog.client.cluster.servers import Servers, with_security
 from horolog.pipeline.jobs.lag import lag_by_time
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.issuer import Issuer, token_settings
-from horolog.testing.program import Program, Result
+from horolog.testing.program import CommandResult, Program
 from horolog.tests.secure_clients.certificates import Authority
 from horolog.tests.secure_clients.users import add_user
 
@@ -27,7 +27,7 @@ T0_MS = 1_479_132_000_000
 
 ISSUER = Issuer()
 
-Run = Callable[..., Result]
+Run = Callable[..., CommandResult]
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +72,11 @@ def options(guarded: Servers) -> list[str]:
 def run(spark: SparkSession) -> Run:
     """`run(*arguments)` is `horolog pipeline ...` on this Spark."""
 
-    def run(*arguments: str | Path) -> Result:
+    def run(*arguments: str | Path) -> CommandResult:
         out, err = io.StringIO(), io.StringIO()
         with redirect_stdout(out), redirect_stderr(err):
             code = run_command(["pipeline", *map(str, arguments)])
-        result = Result(code, out.getvalue(), err.getvalue())
+        result = CommandResult(code, out.getvalue(), err.getvalue())
         assert result.code == 0, result
         return result
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from horolog.pipeline import planning
-from horolog.pipeline.logs import KEY, NO_LOGS, LogId, Logs, logs_from_json
+from horolog.pipeline.logs import KEY, NO_LOGS, LogId, TopicLogs, logs_from_json
 from horolog.pipeline.option_values import OptionError, offsets
 
 
@@ -30,23 +30,23 @@ def test_another_log_is_one_that_is_known_to_be(before: LogId, now: LogId, chang
 
 
 def test_what_is_learned_takes_the_place_of_what_was_known() -> None:
-    known = Logs("c", {"a": "1", "b": "2", "left": "3"})
-    now = Logs("c", {"a": "9", "new": "4"})
-    assert known.learned(["a", "b", "new"], now) == Logs("c", {"a": "9", "b": "2", "new": "4"})
-    assert known.learned(["a", "b"], Logs("c")) == Logs("c", {"a": "1", "b": "2"})
+    known = TopicLogs("c", {"a": "1", "b": "2", "left": "3"})
+    now = TopicLogs("c", {"a": "9", "new": "4"})
+    assert known.learned(["a", "b", "new"], now) == TopicLogs("c", {"a": "9", "b": "2", "new": "4"})
+    assert known.learned(["a", "b"], TopicLogs("c")) == TopicLogs("c", {"a": "1", "b": "2"})
     # In another cluster an id of before is nobody's.
-    assert known.learned(["a"], Logs("d")) == Logs("d")
-    assert NO_LOGS.learned(["a"], now) == Logs("c", {"a": "9"})
+    assert known.learned(["a"], TopicLogs("d")) == TopicLogs("d")
+    assert NO_LOGS.learned(["a"], now) == TopicLogs("c", {"a": "9"})
 
 
 def test_offsets_with_what_they_are_of_are_the_same_text_every_time() -> None:
     at = {("b", 10): 1, ("b", 9): 2, ("a", 0): 3}
-    one = planning.to_json(at, Logs("c", {"b": "2", "a": "1"}))
-    other = planning.to_json(dict(reversed(at.items())), Logs("c", {"a": "1", "b": "2"}))
+    one = planning.to_json(at, TopicLogs("c", {"b": "2", "a": "1"}))
+    other = planning.to_json(dict(reversed(at.items())), TopicLogs("c", {"a": "1", "b": "2"}))
     assert json.dumps(one) == json.dumps(other)
     assert list(one) == ["a", "b", KEY]
     assert planning.from_json(one) == at
-    assert logs_from_json(one) == Logs("c", {"a": "1", "b": "2"})
+    assert logs_from_json(one) == TopicLogs("c", {"a": "1", "b": "2"})
     assert planning.to_json(at) == {"a": {"0": 3}, "b": {"9": 2, "10": 1}}
     assert offsets("startingOffsets", json.dumps(one)) == (
         {"a": {0: 3}, "b": {9: 2, 10: 1}},

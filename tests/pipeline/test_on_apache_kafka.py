@@ -17,7 +17,7 @@ from horolog import blocking
 from horolog.bench.apache_kafka import ApacheKafka
 from horolog.cli.main import run as run_command
 from horolog.protocol.partitioner import partition_of
-from horolog.testing.program import Result
+from horolog.testing.program import CommandResult
 
 from .sources import T0_MS
 
@@ -31,7 +31,7 @@ T_MS = 1_479_132_000_000
 _NUMBERS = itertools.count()
 
 MakeTopic = Callable[..., str]
-Run = Callable[..., Result]
+Run = Callable[..., CommandResult]
 
 
 @pytest.fixture
@@ -53,12 +53,12 @@ def make_topic(cluster: str) -> MakeTopic:
 def run(cluster: str, spark: SparkSession) -> Run:
     """`run(*arguments, code=0)` is `horolog pipeline ... --server kafka://...` on this Spark."""
 
-    def run(*arguments: str | Path, code: int = 0) -> Result:
+    def run(*arguments: str | Path, code: int = 0) -> CommandResult:
         out, err = io.StringIO(), io.StringIO()
         with redirect_stdout(out), redirect_stderr(err):
             command = ["pipeline", *map(str, arguments), "--server", cluster]
             got = run_command(command)
-        result = Result(got, out.getvalue(), err.getvalue())
+        result = CommandResult(got, out.getvalue(), err.getvalue())
         assert result.code == code, result
         return result
 

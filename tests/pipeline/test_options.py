@@ -13,8 +13,8 @@ from horolog.pipeline.option_values import OptionError, duration_ms
 from horolog.pipeline.options import (
     READ_NAMES,
     SECURITY,
-    Bound,
-    Broker,
+    BrokerOptions,
+    ReadBound,
     ReadOptions,
     read_options,
 )
@@ -33,9 +33,9 @@ def parse(options: dict[str, str] | None = None, *, streaming: bool = False) -> 
 
 def test_the_defaults() -> None:
     batch, stream = parse(), parse(streaming=True)
-    assert (batch.start, batch.end) == (Bound("earliest"), Bound("latest"))
-    assert stream.start == Bound("latest")
-    assert batch.broker == Broker(parse_servers("127.0.0.1:7070"))
+    assert (batch.start, batch.end) == (ReadBound("earliest"), ReadBound("latest"))
+    assert stream.start == ReadBound("latest")
+    assert batch.broker == BrokerOptions(parse_servers("127.0.0.1:7070"))
     assert batch.fail_on_data_loss
     assert batch.window is None
 

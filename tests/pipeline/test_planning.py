@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.pipeline import planning
-from horolog.pipeline.planning import DataLoss, Span, TopicPartition
+from horolog.pipeline.planning import DataLoss, PlannedSpan, TopicPartition
 
 KEYS = st.tuples(st.sampled_from("abc"), st.integers(0, 12))
 RANGES = st.dictionaries(KEYS, st.tuples(st.integers(0, 50), st.integers(0, 5000)), max_size=6)
@@ -52,18 +52,18 @@ def test_split_covers_everything_once(ranges: Ranges, least: int, most: int) -> 
 
 @pytest.mark.parametrize("sizes", [(50_000, 50_000, 50_000), (1, 1, 100_000), (7, 11, 14), (32,)])
 def test_thirty_two_partitions_are_thirty_two(sizes: tuple[int, ...]) -> None:
-    whole = [Span("t", number, 5, 5 + size) for number, size in enumerate(sizes)]
+    whole = [PlannedSpan("t", number, 5, 5 + size) for number, size in enumerate(sizes)]
     assert len(planning.split(whole, min_partitions=32, max_records=0)) == 32
 
 
 def test_the_largest_are_cut_again() -> None:
-    whole = [Span("t", 0, 0, 300), Span("t", 1, 0, 100)]
+    whole = [PlannedSpan("t", 0, 0, 300), PlannedSpan("t", 1, 0, 100)]
     pieces = planning.split(whole, min_partitions=4, max_records=0)
     assert pieces == [
-        Span("t", 0, 0, 100),
-        Span("t", 0, 100, 200),
-        Span("t", 0, 200, 300),
-        Span("t", 1, 0, 100),
+        PlannedSpan("t", 0, 0, 100),
+        PlannedSpan("t", 0, 100, 200),
+        PlannedSpan("t", 0, 200, 300),
+        PlannedSpan("t", 1, 0, 100),
     ]
 
 
@@ -90,7 +90,7 @@ def test_a_partition_that_runs_backwards_is_a_loss() -> None:
 
 
 def test_a_new_partition_is_read_from_its_beginning() -> None:
-    assert planning.spans({}, {("t", 0): 3}) == [Span("t", 0, 0, 3)]
+    assert planning.spans({}, {("t", 0): 3}) == [PlannedSpan("t", 0, 0, 3)]
 
 
 SOON_MS = 20_000

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.pipeline import planning
-from horolog.pipeline.planning import Held, Span, Stretch
+from horolog.pipeline.planning import Held, PlannedSpan, Stretch
 from horolog.pipeline.probing import PROBES, stretches
 
 
@@ -22,7 +22,7 @@ class Log:
         self._tells = tells
         self.asked: list[int] = []
 
-    def held(self, span: Span) -> set[int]:
+    def held(self, span: PlannedSpan) -> set[int]:
         return {
             offset
             for start in self._starts
@@ -38,7 +38,7 @@ class Log:
         at = bisect_left(self._starts, offset - self._size + 1)
         return max(self._starts[at], offset) if at < len(self._starts) else 2**40
 
-    def stretches(self, span: Span, probes: int) -> tuple[Stretch, ...]:
+    def stretches(self, span: PlannedSpan, probes: int) -> tuple[Stretch, ...]:
         return asyncio.run(stretches(self.firsts, span, probes))
 
 
@@ -56,7 +56,7 @@ def covered(found: Sequence[Stretch]) -> set[int]:
 def test_nothing_is_left_out_with_a_bounded_number_of_questions(
     blocks: set[int], size: int, start: int, length: int, probes: int
 ) -> None:
-    log, span = Log(blocks, size), Span("t", 0, start, start + length)
+    log, span = Log(blocks, size), PlannedSpan("t", 0, start, start + length)
     found = log.stretches(span, probes)
     assert log.held(span) <= covered(found) <= set(range(span.start, span.end))
     assert len(log.asked) == len(set(log.asked)) <= probes
@@ -66,13 +66,13 @@ def test_nothing_is_left_out_with_a_bounded_number_of_questions(
 
 @pytest.mark.parametrize("blocks", [{500}, {3, 997}, set(range(400, 460))])
 def test_little_more_is_left_than_what_is_held(blocks: set[int]) -> None:
-    log, span = Log(blocks, 1000), Span("t", 0, 0, 1_000_000)
+    log, span = Log(blocks, 1000), PlannedSpan("t", 0, 0, 1_000_000)
     found = covered(log.stretches(span, PROBES))
     assert len(found) <= len(log.held(span)) + 40_000
 
 
 def test_a_broker_that_tells_nothing_is_asked_once() -> None:
-    log, span = Log({5}, 10, tells=False), Span("t", 0, 7, 100)
+    log, span = Log({5}, 10, tells=False), PlannedSpan("t", 0, 7, 100)
     assert log.stretches(span, PROBES) == ((7, 100),)
     assert log.asked == [7]
 
@@ -92,7 +92,7 @@ def test_tasks_have_every_stretch_once(
         for gap, size in gaps:
             kept.append((position + gap, position + gap + size))
             position += gap + size
-        found.append(Held(Span("t", number, 0, position + 9), tuple(kept)))
+        found.append(Held(PlannedSpan("t", number, 0, position + 9), tuple(kept)))
     tasks = planning.split_held(found, min_partitions=least, max_records=most)
     for held in found:
         wanted = covered(held.stretches)

@@ -22,7 +22,7 @@ from horolog import blocking
 from horolog.client.cluster.servers import parse_servers
 from horolog.pipeline import publish_progress
 from horolog.pipeline.option_values import OptionError
-from horolog.pipeline.options import Broker
+from horolog.pipeline.options import BrokerOptions
 from horolog.pipeline.progress import Publisher, destination, publisher_of
 from horolog.pipeline.progress_listener import ProgressListener
 from horolog.testing.broker_thread import BrokerThread
@@ -42,7 +42,7 @@ def positions(address: str, name: str, topic: str, partitions: int = 1) -> list[
 
 @contextmanager
 def publishing(address: str) -> Iterator[Publisher]:
-    publisher = Publisher(Broker(parse_servers(address)), "billing")
+    publisher = Publisher(BrokerOptions(parse_servers(address)), "billing")
     try:
         yield publisher
     finally:
@@ -117,7 +117,9 @@ def test_what_could_not_be_stored_is_tried_once_more_at_the_end(tmp_path: Path) 
 def test_a_broker_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        publisher = Publisher(Broker(parse_servers(address), request_timeout_ms=50), "billing")
+        publisher = Publisher(
+            BrokerOptions(parse_servers(address), request_timeout_ms=50), "billing"
+        )
         with caplog.at_level(logging.WARNING):
             publisher.publish({("t", 0): 1})
             publisher.close()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog import blocking
-from horolog.pipeline.segment_files import Part, pack
+from horolog.pipeline.segment_files import SegmentSpan, pack
 from horolog.testing.broker_thread import BrokerThread
 
 from .sources import T0_MS, parts, read, rows, source
@@ -175,7 +175,7 @@ def test_packing_reads_everything_once(
 ) -> None:
     places = sorted(set(cuts))
     given_parts = [
-        Part(("t", number), f"{number}", start, start + size, 0, lambda: places)
+        SegmentSpan(("t", number), f"{number}", start, start + size, 0, lambda: places)
         for number, (start, size) in enumerate(stretches)
     ]
     packed = pack(given_parts, tasks)
@@ -195,7 +195,9 @@ def test_packing_reads_everything_once(
 @pytest.mark.parametrize("tasks", [1, 2, 5, 16])
 def test_tasks_are_about_equal_where_parts_can_be_cut(tasks: int) -> None:
     places = range(0, 10_001, 10)
-    given_parts = [Part(("t", 0), f"{number}", 0, 10_000, 0, lambda: places) for number in range(3)]
+    given_parts = [
+        SegmentSpan(("t", 0), f"{number}", 0, 10_000, 0, lambda: places) for number in range(3)
+    ]
     sizes = [sum(part.size for part in task) for task in pack(given_parts, tasks)]
     assert len(sizes) == tasks
     assert max(sizes) - min(sizes) <= 20

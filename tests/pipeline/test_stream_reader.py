@@ -16,7 +16,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from horolog import blocking
 from horolog.client.cluster.servers import parse_servers
 from horolog.pipeline.option_values import OptionError
-from horolog.pipeline.options import Broker
+from horolog.pipeline.options import BrokerOptions
 from horolog.pipeline.planning import DataLoss
 from horolog.pipeline.questions import Questions, questions
 from horolog.pipeline.source import StreamReader
@@ -252,7 +252,7 @@ def test_what_has_nothing_to_wait_for_waits_all_the_same(
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    asked = questions(Broker(parse_servers(broker.address)))
+    asked = questions(BrokerOptions(parse_servers(broker.address)))
     monkeypatch.setattr("horolog.pipeline.questions.asyncio.sleep", sleep)
     asked.wait_beyond({}, 200)
     monkeypatch.undo()

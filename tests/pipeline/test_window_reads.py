@@ -12,8 +12,8 @@ from horolog import NewRecord, blocking
 from horolog.client.cluster.servers import parse_servers
 from horolog.client.produce.choices import Compression
 from horolog.pipeline import probing, span_readers
-from horolog.pipeline.options import Broker
-from horolog.pipeline.planning import DataLoss, Span
+from horolog.pipeline.options import BrokerOptions
+from horolog.pipeline.planning import DataLoss, PlannedSpan
 from horolog.pipeline.span_readers import WindowReader, window_request
 from horolog.pipeline.windows import Window
 from horolog.protocol.api.log.fetch import FetchRequest
@@ -180,7 +180,7 @@ def test_a_window_without_messages_has_no_tasks(filled: Filled) -> None:
         assert list(made.reader(made.schema()).partitions()) == []
 
 
-def fetched(reader: WindowReader, span: Span) -> Iterator[int]:
+def fetched(reader: WindowReader, span: PlannedSpan) -> Iterator[int]:
     """The offsets of all that comes."""
     position = span.start
     while position < span.end:
@@ -192,9 +192,9 @@ def fetched(reader: WindowReader, span: Span) -> Iterator[int]:
 def test_what_is_outside_of_the_window_does_not_come(filled: Filled) -> None:
     broker, times = filled
     start_ms, end_ms = T0_MS + 10 * HOUR_MS, T0_MS + 11 * HOUR_MS
-    reader = WindowReader(Broker(parse_servers(broker.address)), append_times=False)
+    reader = WindowReader(BrokerOptions(parse_servers(broker.address)), append_times=False)
     try:
-        span = Span("plain", 1, 0, MESSAGES)
+        span = PlannedSpan("plain", 1, 0, MESSAGES)
         reader.begin(span, (), Window(start_ms, end_ms))
         offsets = list(fetched(reader, span))
         reader.end()
@@ -213,9 +213,9 @@ def test_a_restart_of_the_broker_is_not_noticed(tmp_path: Path) -> None:
                     "t", [bytes(50_000)] * 10, timestamps_ms=[T0_MS + number % 2 * DAY_MS] * 10
                 )
         broker.restart()  # at the same address from here on
-        reader = WindowReader(Broker(parse_servers(broker.address)), append_times=False)
+        reader = WindowReader(BrokerOptions(parse_servers(broker.address)), append_times=False)
         try:
-            span = Span("t", 0, 0, 200)
+            span = PlannedSpan("t", 0, 0, 200)
             reader.begin(span, (), Window(T0_MS, T0_MS + 1))
             offsets = []
             for number, offset in zip(count(), fetched(reader, span), strict=False):

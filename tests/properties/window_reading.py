@@ -6,7 +6,7 @@ from horolog.protocol.records.kernel.reference.times import time_map_blocks
 from horolog.protocol.records.messages.message import entries, records
 from horolog.storage.log.log import Log
 from horolog.storage.read import reader, windows
-from horolog.storage.read.windows import TimeWindow
+from horolog.storage.read.windows import ReadWindow
 from horolog.storage.segment.segment import Segment
 
 from .filling import MAX_DECOMPRESSED_BYTES
@@ -23,7 +23,7 @@ def read_window(
     log: Log, from_ms: int, until_ms: int, *, by_append: bool = False, max_bytes: int = 300
 ) -> list[int]:
     """The offsets of the messages of a window, as a client gets them from many fetches."""
-    window = TimeWindow.between(from_ms, until_ms)
+    window = ReadWindow.between(from_ms, until_ms)
     find = windows.find_append_position if by_append else windows.find_position
     found: list[int] = []
     offset = log.log_start_offset
@@ -60,7 +60,7 @@ def count_window(
     log: Log, from_ms: int, until_ms: int, every_ms: int, intervals: int
 ) -> tuple[list[int], int, int, int]:
     """The counts, the messages without a time, the smallest and the largest time."""
-    window = TimeWindow.between(from_ms, until_ms)
+    window = ReadWindow.between(from_ms, until_ms)
     counts = array("q", bytes(8 * intervals))
     untimed, times = 0, []
     offset = log.log_start_offset

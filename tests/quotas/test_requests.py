@@ -23,7 +23,7 @@ from horolog.protocol.api.security.client_quotas import (
     QuotaOp,
 )
 from horolog.protocol.errors import CodedError, InvalidRequest
-from horolog.server.quotas.asked import Filter
+from horolog.server.quotas.asked import QuotaFilter
 from horolog.server.quotas.rules import DEFAULT, Entity
 from horolog.testing.wire import Wire
 
@@ -115,7 +115,9 @@ def test_what_a_filter_means(
         kind in named and {0: named[kind] == name, 1: named[kind] == "", 2: True}[number]
         for kind, (number, name) in wanted.items()
     )
-    assert Filter(request).means(entity) == (fits and not (strict and named.keys() - wanted.keys()))
+    assert QuotaFilter(request).means(entity) == (
+        fits and not (strict and named.keys() - wanted.keys())
+    )
 
 
 @pytest.mark.parametrize(

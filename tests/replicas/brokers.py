@@ -10,7 +10,7 @@ from pathlib import Path
 from horolog.client.administer.replicas import ReplicaAdmin
 from horolog.protocol.api.cluster.describe_replicas import DescribeReplicasResponse
 from horolog.testing.free_ports import free_port
-from horolog.testing.program import Program, Result, ServerProcess, serving
+from horolog.testing.program import CommandResult, Program, ServerProcess, serving
 from horolog.testing.waiting import wait_until
 
 DEADLINE_S = 30.0
@@ -122,7 +122,7 @@ def brokers(place: Path, count: int = 2, **settings: object) -> Iterator[Brokers
         made.close()
 
 
-def refused(result: Result) -> str:
+def refused(result: CommandResult) -> str:
     """What a command was refused with."""
     assert result.code == 1, result
     for line in result.out.splitlines():

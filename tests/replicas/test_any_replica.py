@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from horolog import Admin, Consumer, Producer, blocking
 from horolog.client.cluster.any_replica import ANEW_S, STALE_MS
-from horolog.client.cluster.connection import Connection
+from horolog.client.cluster.connection import ClientConnection
 from horolog.client.cluster.replicas import AVOIDED_S, Replicas, connect_to_first
 from horolog.client.errors import ConnectionFailed
 from horolog.testing.program import Program
@@ -299,9 +299,9 @@ async def test_who_does_not_answer_delays_the_others_little() -> None:
     """A machine that is gone answers nothing at all to who connects."""
     silent = asyncio.get_running_loop().create_future()
     failed: list[str] = []
-    made = Connection("good", None, 1000)
+    made = ClientConnection("good", None, 1000)
 
-    async def reach(address: str) -> Connection:
+    async def reach(address: str) -> ClientConnection:
         if address == "silent":
             await silent
         if address == "closed":

@@ -14,7 +14,7 @@ from horolog.protocol.api.groups.offset_commit import (
 from horolog.protocol.api.groups.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
 from horolog.protocol.api.kafka import frames as kafka_frames
 from horolog.server.broker import Broker
-from horolog.storage.directory.position_records import HEADER, Position, good_records
+from horolog.storage.directory.position_records import HEADER, StoredPosition, good_records
 from horolog.storage.directory.positions import POSITIONS_FILE
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import create_topic
@@ -104,7 +104,7 @@ def test_positions_that_were_stored_before_are_read(tmp_path: Path) -> None:
     """Records of six and eight fields, which have no epoch, and those that have one."""
     from horolog.storage.directory.position_records import COMMIT, PositionChange, encode_change
 
-    old = Position(TOPIC, 0, 1, 2, 3, "text")
+    old = StoredPosition(TOPIC, 0, 1, 2, 3, "text")
     expiring = old._replace(retention_ms=5, used_ms=6)
     new = old._replace(leader_epoch=7)
     both = expiring._replace(leader_epoch=0)

@@ -13,7 +13,7 @@ from horolog import Consumer
 from horolog.client.cluster.any_replica import AnyReplica
 from horolog.protocol.errors import PolicyViolation, StorageError
 from horolog.replication import hand_node
-from horolog.replication.messages import Position
+from horolog.replication.messages import FollowerPosition
 from horolog.replication.partition_log import Identity, Stored
 from horolog.server.replication import replica_fetcher
 from horolog.server.replication.channel import Channel
@@ -494,10 +494,10 @@ async def test_a_follower_that_always_gets_damaged_messages_has_them_checked_onc
         shutil.rmtree(follower.data_dir)
         assert leader.broker is not None
         events = told_of(leader, monkeypatch)
-        asked: list[Position] = []
+        asked: list[FollowerPosition] = []
         doubted = leader.cluster.damage.doubted
 
-        def noted(channel: Channel, positions: Sequence[Position]) -> None:
+        def noted(channel: Channel, positions: Sequence[FollowerPosition]) -> None:
             asked.extend(one for one in positions if one.check)
             doubted(channel, positions)
 

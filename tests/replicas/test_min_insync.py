@@ -11,7 +11,7 @@ from horolog import Admin
 from horolog.protocol.api.broker.describe_broker import DescribeBrokerResponse
 from horolog.protocol.cluster_errors import NotEnoughReplicas
 from horolog.protocol.errors import CodedError
-from horolog.server.web.server import State
+from horolog.server.web.server import HttpState
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import create_topic, message_set, produce
 from horolog.testing.requests import result as only_result
@@ -181,7 +181,7 @@ async def test_a_broker_alone_warns_of_what_it_cannot_meet(tmp_path: Path) -> No
     assert warnings(log) == []
     json_log["min_insync_replicas"] = 2
     async with running_broker(tmp_path / "data", **json_log) as broker:  # type: ignore[arg-type]
-        await until(lambda: broker._state() is State.READY)
+        await until(lambda: broker._state() is HttpState.READY)
         assert warnings(log) == [(None, 2, 1), (TOPIC, 3, 1)]
         found = await broker_facts(broker.addresses.native)
         assert (found.in_sync_most, found.min_insync_replicas) == (1, 2)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from horolog.replication.effects import Close, Send
-from horolog.replication.messages import Confirm, Position
+from horolog.replication.messages import Confirm, FollowerPosition
 from horolog.replication.partition_log import Identity
 from horolog.server.replication.identity_file import NOT_RECORDED, IdentityFile, boot_id
 from horolog.server.replication.wire import merged
@@ -136,7 +136,7 @@ def test_a_file_without_a_place_gets_one(tmp_path: Path) -> None:
 
 def test_a_confirmation_that_says_that_the_follower_leaves_says_so_when_it_is_merged() -> None:
     leaving = Send(1, Confirm(3, (), leaving=True))
-    positions = (Position(("t", 0), 5, 3, 5, 0),)
+    positions = (FollowerPosition(("t", 0), 5, 3, 5, 0),)
     later = Send(1, Confirm(3, positions))
     assert list(merged([leaving, Close(1)])) == [leaving, Close(1)]
     (both,) = merged([leaving, later])

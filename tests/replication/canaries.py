@@ -7,19 +7,19 @@ simulation itself asked for.
 from collections.abc import Callable
 
 from horolog.replication.cluster_node import ClusterNode
-from horolog.replication.cluster_state import ClusterState, ClusterView, Sent
+from horolog.replication.cluster_state import ClusterState, ClusterView, RequestState
 from horolog.replication.effects import Answer, Connection, Outcome, Token, Transact
 from horolog.replication.epoch_owners import Owners
 from horolog.replication.follower import Follower
 from horolog.replication.leader import Leader
 from horolog.replication.lease import Lease
-from horolog.replication.messages import Hello, Part, Position, Welcome
+from horolog.replication.messages import FollowerPosition, Hello, PartitionAnswer, Welcome
 from horolog.replication.partition_log import Directory, Identity, Partition, PartitionLog
 from horolog.replication.session import Session
 from horolog.replication.settings import Incarnation, Member, ReplicationSettings
 from horolog.storage.log.epoch_history import NO_EPOCH, EpochEnd, EpochHistory
-from horolog.testing.simulation.disk import METADATA, SimulatedLog, Stretch
-from horolog.testing.simulation.options import Options
+from horolog.testing.simulation.disk import METADATA, SentStretch, SimulatedLog
+from horolog.testing.simulation.options import ScheduleOptions
 
 _ANY_EPOCH = 2**30
 
@@ -33,7 +33,7 @@ class _CutsToWatermark(Follower):
                 log.truncate(log.high_watermark)
         super().welcomed(now_s, message)
 
-    def _positions(self, partitions: set[Partition]) -> tuple[Position, ...]:
+    def _positions(self, partitions: set[Partition]) -> tuple[FollowerPosition, ...]:
         return tuple(it._replace(last_epoch=NO_EPOCH) for it in super()._positions(partitions))
 
 
@@ -48,14 +48,14 @@ class _CutsOnce(Follower):
         self.settled: set[Partition] = set()
         super().connected(now_s, connection)
 
-    def cut(self, log: PartitionLog, answer: EpochEnd, part: Part) -> None:
+    def cut(self, log: PartitionLog, answer: EpochEnd, part: PartitionAnswer) -> None:
         if log.log_start_offset < answer.end_offset:
             log.truncate(min(answer.end_offset, log.log_end_offset))
         else:
             super().cut(log, answer, part)
         self.settled.add(part.partition)
 
-    def _positions(self, partitions: set[Partition]) -> tuple[Position, ...]:
+    def _positions(self, partitions: set[Partition]) -> tuple[FollowerPosition, ...]:
         return tuple(
             it._replace(last_epoch=NO_EPOCH) if it.partition in self.settled else it
             for it in super()._positions(partitions)
@@ -330,7 +330,7 @@ class GoesByCopies(ClusterNode):
 class BelievesOldState(ClusterNode):
     """A state that is older than one that was read is gone by."""
 
-    def is_set_back(self, view: ClusterView, sent: Sent) -> bool:
+    def is_set_back(self, view: ClusterView, sent: RequestState) -> bool:
         return False
 
 
@@ -376,12 +376,12 @@ class _CountsDamaged(Follower):
     def _give_up_damaged(self, message: Welcome) -> None:
         pass
 
-    def _positions(self, partitions: set[Partition]) -> tuple[Position, ...]:
+    def _positions(self, partitions: set[Partition]) -> tuple[FollowerPosition, ...]:
         logs = self._directory.logs
         hurt = {name for name in partitions if name in logs and logs[name].damaged_from is not None}
         own = super()._positions(partitions - hurt)
         return own + tuple(
-            Position(
+            FollowerPosition(
                 name,
                 logs[name].log_end_offset,
                 logs[name].epochs.last_epoch,
@@ -429,7 +429,7 @@ class StampsByItself(SimulatedLog):
 
     __slots__ = ()
 
-    def take_times(self, first: int, stretch: Stretch) -> None:
+    def take_times(self, first: int, stretch: SentStretch) -> None:
         later = [time_ms + self.directory.broker_id for time_ms in stretch.times_ms]
         super().take_times(first, stretch._replace(times_ms=later))
 
@@ -439,7 +439,7 @@ class LosesIndexEntries(SimulatedLog):
 
     __slots__ = ()
 
-    def take_times(self, first: int, stretch: Stretch) -> None:
+    def take_times(self, first: int, stretch: SentStretch) -> None:
         super().take_times(first, stretch)
         times = self.times
         before = times.of[times.bases[-1] : first + 1]
@@ -452,7 +452,7 @@ class RollsByItself(SimulatedLog):
 
     __slots__ = ()
 
-    def take_times(self, first: int, stretch: Stretch) -> None:
+    def take_times(self, first: int, stretch: SentStretch) -> None:
         for time_ms in stretch.times_ms:
             self.times.append(time_ms)
 
@@ -477,60 +477,72 @@ class StampsByTheClock(SimulatedLog):
         return now_ms
 
 
-CANARIES: dict[str, Callable[[], Options]] = {
-    "truncation to the watermark": lambda: Options(node_class=CutsToWatermark),
-    "the single answer 'truncate to'": lambda: Options(node_class=CutsOnce),
-    "the same epoch after a restart": lambda: Options(node_class=SameEpoch),
-    "an ISR change counted before its outcome": lambda: Options(node_class=CountsAtOnce),
-    "confirmations that outlive a connection": lambda: Options(node_class=Remembers),
-    "what was sent taken for confirmed": lambda: Options(node_class=TrustsWhatItSent),
-    "a log opened at its end": lambda: Options(log_class=OpensAtItsEnd),
-    "election out of the ISR": lambda: Options(node_class=ElectsAnybody),
-    "a swapped disk under an old id": lambda: Options(one_nonce=True),
-    "journals compared by length": lambda: Options(node_class=ByLength),
-    "positions not waited for": lambda: Options(node_class=AnswersAtOnce),
-    "followers that expire by their own clock": lambda: Options(node_class=ExpiresByItself),
-    "joining at the end at election": lambda: Options(node_class=JoinsAtElection),
-    "an outcome read at the same revision": lambda: Options(node_class=TakesAnyRead),
-    "members that are let go at once": lambda: Options(node_class=LetsGoAtOnce),
-    "cuts that are not synced": lambda: Options(log_class=CutsUnsynced, steps=1000, brokers=4),
-    "producers forgotten below the log start": lambda: Options(
+CANARIES: dict[str, Callable[[], ScheduleOptions]] = {
+    "truncation to the watermark": lambda: ScheduleOptions(node_class=CutsToWatermark),
+    "the single answer 'truncate to'": lambda: ScheduleOptions(node_class=CutsOnce),
+    "the same epoch after a restart": lambda: ScheduleOptions(node_class=SameEpoch),
+    "an ISR change counted before its outcome": lambda: ScheduleOptions(node_class=CountsAtOnce),
+    "confirmations that outlive a connection": lambda: ScheduleOptions(node_class=Remembers),
+    "what was sent taken for confirmed": lambda: ScheduleOptions(node_class=TrustsWhatItSent),
+    "a log opened at its end": lambda: ScheduleOptions(log_class=OpensAtItsEnd),
+    "election out of the ISR": lambda: ScheduleOptions(node_class=ElectsAnybody),
+    "a swapped disk under an old id": lambda: ScheduleOptions(one_nonce=True),
+    "journals compared by length": lambda: ScheduleOptions(node_class=ByLength),
+    "positions not waited for": lambda: ScheduleOptions(node_class=AnswersAtOnce),
+    "followers that expire by their own clock": lambda: ScheduleOptions(node_class=ExpiresByItself),
+    "joining at the end at election": lambda: ScheduleOptions(node_class=JoinsAtElection),
+    "an outcome read at the same revision": lambda: ScheduleOptions(node_class=TakesAnyRead),
+    "members that are let go at once": lambda: ScheduleOptions(node_class=LetsGoAtOnce),
+    "cuts that are not synced": lambda: ScheduleOptions(
+        log_class=CutsUnsynced, steps=1000, brokers=4
+    ),
+    "producers forgotten below the log start": lambda: ScheduleOptions(
         log_class=ForgetsProducers, steps=1000, brokers=2
     ),
-    "lost epochs taken for none": lambda: Options(
+    "lost epochs taken for none": lambda: ScheduleOptions(
         log_class=LeadsWithoutEpochs, loses_histories=True, steps=1000
     ),
-    "a log emptied because its epochs are lost": lambda: Options(
+    "a log emptied because its epochs are lost": lambda: ScheduleOptions(
         log_class=EmptiedAtStart, loses_histories=True
     ),
-    "no doubt after a power cut": lambda: Options(node_class=NeverInDoubt),
-    "a new leader that shows what it has": lambda: Options(node_class=ShowsAtOnce),
-    "a leader that does not look at its lease": lambda: Options(node_class=WithoutLease),
-    "one min.insync.replicas for all topics": lambda: Options(
+    "no doubt after a power cut": lambda: ScheduleOptions(node_class=NeverInDoubt),
+    "a new leader that shows what it has": lambda: ScheduleOptions(node_class=ShowsAtOnce),
+    "a leader that does not look at its lease": lambda: ScheduleOptions(node_class=WithoutLease),
+    "one min.insync.replicas for all topics": lambda: ScheduleOptions(
         node_class=OneForAll, own_min_insync=True
     ),
-    "a copy of a directory taken for itself": lambda: Options(node_class=GoesByCopies),
-    "an older state of etcd gone by": lambda: Options(node_class=BelievesOldState, sets_back=True),
-    "two leaders of one epoch taken for one": lambda: Options(
+    "a copy of a directory taken for itself": lambda: ScheduleOptions(node_class=GoesByCopies),
+    "an older state of etcd gone by": lambda: ScheduleOptions(
+        node_class=BelievesOldState, sets_back=True
+    ),
+    "two leaders of one epoch taken for one": lambda: ScheduleOptions(
         node_class=TakesOwnersForOne, sets_back=True
     ),
-    "epochs that were known begin again": lambda: Options(node_class=RaisesNoEpoch, sets_back=True),
-    "the only copy in sync is cut where it is damaged": lambda: Options(
+    "epochs that were known begin again": lambda: ScheduleOptions(
+        node_class=RaisesNoEpoch, sets_back=True
+    ),
+    "the only copy in sync is cut where it is damaged": lambda: ScheduleOptions(
         node_class=CutsTheOnlyCopy, damages=True
     ),
-    "a damaged follower counts as in sync": lambda: Options(node_class=CountsDamaged, damages=True),
-    "a damaged leader goes on": lambda: Options(node_class=LeadsDamaged, damages=True),
-    "a damaged follower under its old nonce": lambda: Options(
+    "a damaged follower counts as in sync": lambda: ScheduleOptions(
+        node_class=CountsDamaged, damages=True
+    ),
+    "a damaged leader goes on": lambda: ScheduleOptions(node_class=LeadsDamaged, damages=True),
+    "a damaged follower under its old nonce": lambda: ScheduleOptions(
         node_class=KeepsItsNonce, damages=True
     ),
-    "a broker in doubt that leads once it is elected": lambda: Options(
+    "a broker in doubt that leads once it is elected": lambda: ScheduleOptions(
         node_class=LeadsInDoubt, damages=True
     ),
-    "a follower that stamps messages": lambda: Options(log_class=StampsByItself),
-    "a copy that lacks entries of the time index": lambda: Options(log_class=LosesIndexEntries),
-    "a follower that rolls by its own measure": lambda: Options(log_class=RollsByItself),
-    "times of trimmed messages that keep a segment": lambda: Options(log_class=CountsTrimmedTimes),
-    "a leader that stamps by its clock alone": lambda: Options(
+    "a follower that stamps messages": lambda: ScheduleOptions(log_class=StampsByItself),
+    "a copy that lacks entries of the time index": lambda: ScheduleOptions(
+        log_class=LosesIndexEntries
+    ),
+    "a follower that rolls by its own measure": lambda: ScheduleOptions(log_class=RollsByItself),
+    "times of trimmed messages that keep a segment": lambda: ScheduleOptions(
+        log_class=CountsTrimmedTimes
+    ),
+    "a leader that stamps by its clock alone": lambda: ScheduleOptions(
         log_class=StampsByTheClock, clocks_jump=True
     ),
 }

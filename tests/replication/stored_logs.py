@@ -18,7 +18,7 @@ from horolog.storage.read import reader
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.testing.logs import LogFolder
 from horolog.testing.simulation.disk import Entry, SimulatedDirectory, SimulatedLog
-from horolog.testing.simulation.times import Answers, Judged, true_answers
+from horolog.testing.simulation.times import Judged, TimeAnswers, true_answers
 from horolog.times import later
 
 SEGMENT_BYTES = 700
@@ -127,7 +127,7 @@ class StoredToo(SimulatedLog):
     def store(self, entry: Entry, time_ms: int) -> None:
         self.stored.log.appender.append(bytearray(encoded(entry, time_ms)))
 
-    def answers(self) -> Answers:
+    def answers(self) -> TimeAnswers:
         """What the log on the disk says of the times of its messages."""
         log, targets_ms = self.folder.log, self.targets_ms()
         self.read_trimmed(log)
@@ -138,7 +138,7 @@ class StoredToo(SimulatedLog):
             for target_ms in targets_ms
         ]
         bases = [*self.folder.bases(), log.log_end_offset]
-        return Answers(
+        return TimeAnswers(
             tuple(-1 if one is None else one[1] for one in found),
             (),
             (-1, -1) if largest is None else (largest.timestamp_ms, largest.offset),
@@ -148,14 +148,14 @@ class StoredToo(SimulatedLog):
     def read_trimmed(self, log: Log) -> None:
         read_at_once(log)
 
-    def right_answers(self) -> Answers:
+    def right_answers(self) -> TimeAnswers:
         """What it has to say, by the messages from the log start on."""
         log, targets_ms = self.folder.log, self.targets_ms()
         start, end = self.log_start_offset, len(self.entries)
         shown = self.times.of[: self.high_watermark]
         firsts, _, largest, _ = true_answers(shown, [], start, targets_ms)
         if start == end:
-            return Answers((), (), largest, ())
+            return TimeAnswers((), (), largest, ())
         begins = sorted({start, *(base for base in self.folder.bases() if start < base < end)})
         segments = [
             Judged(base, behind, behind - base, max(self.times.of[base:behind]))
@@ -170,7 +170,7 @@ class StoredToo(SimulatedLog):
             ).delete_count
             for target_ms in targets_ms
         )
-        return Answers(firsts, (), largest, tuple([*begins, end][count] for count in kept))
+        return TimeAnswers(firsts, (), largest, tuple([*begins, end][count] for count in kept))
 
     def targets_ms(self) -> list[int]:
         return sorted(set(self.times.of[self.log_start_offset :]))

@@ -10,7 +10,7 @@ from horolog.protocol.records.batches.batch import read_header
 from horolog.protocol.records.messages.message import records
 from horolog.replication.partition_log import Stored
 from horolog.server.replication.stored_metadata import StoredMetadata
-from horolog.storage.directory.position_records import Position
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.directory.topics import TopicEntry
 from horolog.storage.metadata.folder import METADATA_PARTITION
 from horolog.storage.metadata.metadata_log import MetadataLog
@@ -66,8 +66,8 @@ def record_of(entry: Entry, known: str) -> MetadataRecord:
         settings = {"retention.ms": str(number), "retention.bytes": str(epoch)}
         return SettingsAltered(NAME, known or topic_id(0), settings)
 
-    def position(topic: str) -> Position:
-        return Position(topic, 0, number, -1, 1, "", leader_epoch=epoch)
+    def position(topic: str) -> StoredPosition:
+        return StoredPosition(topic, 0, number, -1, 1, "", leader_epoch=epoch)
 
     named = [(topic_id(0), position(NOWHERE))]
     return PositionsCommitted(GROUP, (*named, *([(known, position(NAME))] if known else ())))

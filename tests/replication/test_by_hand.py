@@ -7,7 +7,7 @@ import pytest
 
 from horolog.replication.hand_node import EPOCHS_APART, HandNode, next_epoch
 from horolog.testing.simulation.by_hand import HandSimulation
-from horolog.testing.simulation.options import Options
+from horolog.testing.simulation.options import ScheduleOptions
 from horolog.testing.simulation.violation import Violation
 
 SCHEDULES = 2_500
@@ -21,7 +21,7 @@ def simulation(
     own_min_insync: bool = True,
     loses_histories: bool = False,
 ) -> HandSimulation:
-    options = Options(
+    options = ScheduleOptions(
         node_class=node_class,
         lease=False,
         own_min_insync=own_min_insync,

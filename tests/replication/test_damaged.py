@@ -7,7 +7,7 @@ import pytest
 from horolog.replication.effects import Transact
 from horolog.testing.simulation.disk import DATA, SimulatedLog
 from horolog.testing.simulation.machine import Machine
-from horolog.testing.simulation.options import Options
+from horolog.testing.simulation.options import ScheduleOptions
 from horolog.testing.simulation.schedule import Simulation
 
 STEP_S = 0.4
@@ -18,7 +18,7 @@ class Cluster:
     """Brokers, all of them in sync, with some messages."""
 
     def __init__(self, brokers: int = 2) -> None:
-        self.simulation = Simulation(8, Options(brokers=brokers, swarm=False, damages=True))
+        self.simulation = Simulation(8, ScheduleOptions(brokers=brokers, swarm=False, damages=True))
         for machine in self.simulation.machines.values():
             if machine.node is None:
                 machine.start()

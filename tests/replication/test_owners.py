@@ -19,7 +19,7 @@ from horolog.server.replication.epoch_owners_file import (
 from horolog.storage.files import SystemFiles
 from horolog.testing.simulation.disk import DATA
 from horolog.testing.simulation.machine import Machine
-from horolog.testing.simulation.options import Options
+from horolog.testing.simulation.options import ScheduleOptions
 from horolog.testing.simulation.schedule import Simulation
 
 A, B, C = Member(1, 11), Member(2, 22), Member(3, 33)
@@ -73,7 +73,7 @@ def test_two_owners_of_an_epoch_are_a_conflict_until_a_person_has_chosen() -> No
 
 
 def cluster_of_three() -> Simulation:
-    simulation = Simulation(1, Options(brokers=3, sets_back=True))
+    simulation = Simulation(1, ScheduleOptions(brokers=3, sets_back=True))
     for machine in simulation.machines.values():
         if machine.node is None:
             machine.start()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from horolog.replication.cluster_state import Reach, is_to_lead, reach
+from horolog.replication.cluster_state import ReplicaExtent, is_to_lead, reach
 from horolog.replication.settings import Member
 from horolog.testing.simulation.disk import DATA, METADATA, SimulatedDirectory
 from horolog.testing.simulation.oracle import Oracle
@@ -10,8 +10,8 @@ from horolog.testing.simulation.oracle import Oracle
 A, B, C = Member(1, 1), Member(2, 1), Member(3, 1)
 
 
-def having(*ends: int, lost: bool = False) -> Reach:
-    return Reach(1, tuple((("t", n), end, 0) for n, end in enumerate(ends)), lost)
+def having(*ends: int, lost: bool = False) -> ReplicaExtent:
+    return ReplicaExtent(1, tuple((("t", n), end, 0) for n, end in enumerate(ends)), lost)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def having(*ends: int, lost: bool = False) -> Reach:
         pytest.param({A: having(5), B: having(5, 0)}, {A, B}, id="an-empty-partition-is-nothing"),
     ],
 )
-def test_who_has_most_leads(reaches: dict[Member, Reach], leaders: set[Member]) -> None:
+def test_who_has_most_leads(reaches: dict[Member, ReplicaExtent], leaders: set[Member]) -> None:
     assert {each for each in (A, B, C) if is_to_lead(reaches, each)} == leaders
 
 
@@ -46,6 +46,6 @@ def test_who_has_a_log_without_its_epochs_says_so() -> None:
     directory.logs[DATA].append((1, "w", 0), 0)
     logs = ((METADATA, 0, 0), (DATA, 1, 0))
     counted = directory.identity.counted_revision
-    assert reach(directory) == Reach(counted, tuple(sorted(logs)))
+    assert reach(directory) == ReplicaExtent(counted, tuple(sorted(logs)))
     directory.logs[DATA].lose_history()
-    assert reach(directory) == Reach(counted, tuple(sorted(logs)), history_lost=True)
+    assert reach(directory) == ReplicaExtent(counted, tuple(sorted(logs)), history_lost=True)

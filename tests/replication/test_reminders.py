@@ -7,7 +7,15 @@ from horolog.replication.effects import Answer, Close, Effect, Outcome, Remind, 
 from horolog.replication.follower import Follower
 from horolog.replication.in_sync import InSyncReplicas
 from horolog.replication.leader import Leader
-from horolog.replication.messages import Confirm, Fetch, Fetched, Hello, Part, Position, Welcome
+from horolog.replication.messages import (
+    Confirm,
+    Fetch,
+    Fetched,
+    FollowerPosition,
+    Hello,
+    PartitionAnswer,
+    Welcome,
+)
 from horolog.replication.partition_log import Stored
 from horolog.replication.settings import Incarnation, Member, ReplicationSettings
 from horolog.storage.log.epoch_history import EpochEnd, EpochHistory, EpochStart
@@ -16,9 +24,9 @@ from horolog.testing.simulation.disk import (
     DATA,
     METADATA,
     TOPIC,
+    SentStretch,
     SimulatedDirectory,
     SimulatedLog,
-    Stretch,
 )
 
 ME, OTHER = Member(1, 11), Member(2, 22)
@@ -50,7 +58,7 @@ class Led:
 
     def fetch(self, end: int | None = None, epoch: int = 1) -> None:
         """The follower asks for what follows `end`, or for what follows."""
-        told = () if end is None else (Position(DATA, end, epoch, 0, 0),)
+        told = () if end is None else (FollowerPosition(DATA, end, epoch, 0, 0),)
         self.leader.fetched(0.0, CONNECTION, Fetch(1, told))
 
     def watermarks(self) -> list[int]:
@@ -112,7 +120,7 @@ def test_a_follower_that_did_not_wait_is_reminded_after_its_fetch() -> None:
     led = Led()
     led.append("first")
     led.watermarks()
-    led.leader.confirmed(CONNECTION, Confirm(1, (Position(DATA, 1, 1, 0, 0),)))
+    led.leader.confirmed(CONNECTION, Confirm(1, (FollowerPosition(DATA, 1, 1, 0, 0),)))
     assert led.effects.count(Remind()) == 1
     led.effects.clear()
     led.leader.reminded()
@@ -147,8 +155,8 @@ def test_a_topic_that_comes_back_after_a_cut_begins_a_new_connection(was_cut: bo
     follower.welcomed(0.0, Welcome(2))
     effects.clear()
     diverging = EpochEnd(0, 0) if was_cut else None
-    stored = None if was_cut else Stored(Stretch([(2, "position", 0)], [0], []), 2, 1)
-    part = Part(METADATA, diverging, stored, (EpochStart(2, 1),), 0, 0, 0)
+    stored = None if was_cut else Stored(SentStretch([(2, "position", 0)], [0], []), 2, 1)
+    part = PartitionAnswer(METADATA, diverging, stored, (EpochStart(2, 1),), 0, 0, 0)
     follower.fetched(0.0, Fetched(2, (part,)))
     assert (TOPIC in directory.logs) is not was_cut
     directory.logs.pop(TOPIC, None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.testing.simulation.options import Options
+from horolog.testing.simulation.options import ScheduleOptions
 from horolog.testing.simulation.schedule import Simulation
 from horolog.testing.simulation.violation import Violation
 
@@ -66,7 +66,7 @@ def run(seeds: Iterable[int], **options: object) -> Counter[str]:
     } | options
     for seed in seeds:
         try:
-            counts.update(Simulation(seed, Options(**drawn)).run().counts)  # type: ignore[arg-type]
+            counts.update(Simulation(seed, ScheduleOptions(**drawn)).run().counts)  # type: ignore[arg-type]
         except Violation as violation:
             raise AssertionError(f"seed {seed} {options}: {violation}") from violation
     return counts
@@ -169,7 +169,7 @@ def test_a_wrong_rule_is_noticed(name: str) -> None:
 @pytest.mark.parametrize("name", CANARIES)
 def test_the_right_rule_holds_where_a_wrong_one_is_noticed(name: str) -> None:
     """A rule that goes wrong again is noticed by each run, whatever its sample is."""
-    options, right = CANARIES[name](), Options()
+    options, right = CANARIES[name](), ScheduleOptions()
     options.node_class, options.log_class = right.node_class, right.log_class
     options.one_nonce = False
     Simulation(_noticed()[name], options).run()

@@ -10,8 +10,8 @@ from horolog.storage.log.log import Log
 from horolog.testing.logs import LogFolder
 from horolog.testing.simulation.by_hand import HandSimulation
 from horolog.testing.simulation.machine import Machine
-from horolog.testing.simulation.options import Options
-from horolog.testing.simulation.times import Answers
+from horolog.testing.simulation.options import ScheduleOptions
+from horolog.testing.simulation.times import TimeAnswers
 
 from .stored_logs import StoredToo
 
@@ -26,7 +26,7 @@ def run(seed: int, log_class: type[StoredToo] = StoredToo) -> None:
         folders: list[LogFolder] = []
         here = {"place": Path(name), "made": 0, "folders": folders, "__slots__": ()}
         kind = type("Here", (log_class,), here)
-        options = Options(node_class=HandNode, lease=False, log_class=kind, copies=False)
+        options = ScheduleOptions(node_class=HandNode, lease=False, log_class=kind, copies=False)
         simulation = HandSimulation(seed, options)
         try:
             simulation.run()
@@ -44,7 +44,7 @@ def same_answers(machines: list[Machine]) -> None:
     """Logs that have the same messages say the same about their times, and what those say that are
     at or behind the log start."""
     for partition in machines[0].directory.logs:
-        seen: dict[tuple[int, int], Answers] = {}
+        seen: dict[tuple[int, int], TimeAnswers] = {}
         for machine in machines:
             log = machine.directory.logs[partition]
             assert isinstance(log, StoredToo)

@@ -16,7 +16,7 @@ from horolog.testing.quick_files import ending_process
 from horolog.testing.simulation.by_hand import HandOracle, HandSimulation
 from horolog.testing.simulation.disk import METADATA, TOPIC, Entry, SimulatedDirectory, SimulatedLog
 from horolog.testing.simulation.machine import Machine
-from horolog.testing.simulation.options import Options
+from horolog.testing.simulation.options import ScheduleOptions
 from horolog.testing.simulation.oracle import Oracle
 from horolog.testing.simulation.violation import Violation
 
@@ -90,7 +90,7 @@ class TopicsSimulation(HandSimulation):
 
     oracle: TopicsOracle
 
-    def __init__(self, seed: int, options: Options) -> None:
+    def __init__(self, seed: int, options: ScheduleOptions) -> None:
         self._states = Random(f"{seed} states")
         super().__init__(seed, options)
 
@@ -152,7 +152,7 @@ def run(seed: int) -> TopicsSimulation:
             return made
 
         simulation = TopicsSimulation(
-            seed, Options(node_class=HandNode, lease=False, log_class=make, copies=False)
+            seed, ScheduleOptions(node_class=HandNode, lease=False, log_class=make, copies=False)
         )
         simulation.run()
         for machine in simulation.machines.values():

@@ -15,7 +15,7 @@ from horolog.protocol.api.security.acl_terms import Permission
 from horolog.server.broker import Broker
 from horolog.server.page.access import ASKED_FOR
 from horolog.server.page.routes import ANSWERS
-from horolog.server.web.server import State
+from horolog.server.web.server import HttpState
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import create_topic, message_set, produce
 from horolog.testing.waiting import until
@@ -49,7 +49,7 @@ async def page(tmp_path: Path) -> AsyncIterator[Page]:
         ) as broker,
         aiohttp.ClientSession() as session,
     ):
-        await until(lambda: broker._state() is State.READY)
+        await until(lambda: broker._state() is HttpState.READY)
         only(broker, *(rule((Op.ALL, kind)) for kind in (TOPIC, GROUP, CLUSTER)))
         async with connection(broker, native) as client:
             for name in ("t", "u"):
@@ -138,7 +138,7 @@ async def test_members_are_for_who_may_describe_the_cluster(tmp_path: Path) -> N
         running_broker(tmp_path / "data", authorization="on", **settings) as broker,  # type: ignore[arg-type]
         aiohttp.ClientSession() as session,
     ):
-        await until(lambda: broker._state() is State.READY)
+        await until(lambda: broker._state() is HttpState.READY)
         page = Page(broker, session)
         for rules, ids in (
             ([rule((Op.DESCRIBE, TOPIC))], []),
@@ -158,7 +158,7 @@ async def test_refusals_of_the_page_are_told(tmp_path: Path) -> None:
         ) as broker,
         aiohttp.ClientSession() as session,
     ):
-        await until(lambda: broker._state() is State.READY)
+        await until(lambda: broker._state() is HttpState.READY)
         assert await Page(broker, session).ask("messages", "t") == 403
     (line,) = [line for line in map(json.loads, stream.getvalue().splitlines()) if "logger" in line]
     assert (line["request"], line["operation"], line["resource"]) == (

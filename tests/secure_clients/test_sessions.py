@@ -7,7 +7,7 @@ import pytest
 
 from horolog import Consumer, Producer, Security
 from horolog.bench.apache_kafka import ApacheKafka
-from horolog.client.cluster.link import Link
+from horolog.client.cluster.link import ClientLink
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(1200)
 @pytest.mark.both_loops
 async def test_one_connection_outlives_its_session(apache: ApacheKafka) -> None:
     """Kafka closes a connection that goes on after its session without a login."""
-    link = Link(
+    link = ClientLink(
         apache.brokers[0].listeners["SHORT"],
         client_id=None,
         request_timeout_ms=10_000,

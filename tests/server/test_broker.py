@@ -17,7 +17,7 @@ from horolog.server.broker import Broker
 from horolog.server.metrics.figures import Figures
 from horolog.server.network.listener import CannotListen, address_of, bind
 from horolog.server.web.port import HttpPort
-from horolog.server.web.server import HttpServer, State
+from horolog.server.web.server import HttpServer, HttpState
 from horolog.storage.events import ignore_events
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
@@ -197,7 +197,7 @@ async def test_metrics_that_take_long_are_kept_for_a_while() -> None:
             pass
         return b"made %d" % made
 
-    server = HttpServer(http_port(), render, lambda: State.STOPPED)
+    server = HttpServer(http_port(), render, lambda: HttpState.STOPPED)
     with bind("127.0.0.1:0", "http.listen") as listening:
         listening.listen()
         await server.start([plain_port(listening)])
@@ -214,9 +214,9 @@ async def test_metrics_that_take_long_are_kept_for_a_while() -> None:
 
 @pytest.mark.parametrize(
     ("state", "health", "ready"),
-    [(State.STOPPED, 503, 503), (State.OPENING, 200, 503), (State.READY, 200, 200)],
+    [(HttpState.STOPPED, 503, 503), (HttpState.OPENING, 200, 503), (HttpState.READY, 200, 200)],
 )
-async def test_health_and_readiness(state: State, health: int, ready: int) -> None:
+async def test_health_and_readiness(state: HttpState, health: int, ready: int) -> None:
     async def render() -> bytes:
         return b""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.errors import StorageError
-from horolog.storage.directory.positions import MIN_COMPACTION_BYTES, Position, Positions
+from horolog.storage.directory.positions import MIN_COMPACTION_BYTES, Positions, StoredPosition
 from horolog.storage.events import ignore_events
 from horolog.storage.files import SystemFiles
 from horolog.testing.files import FaultyFiles
@@ -120,15 +120,15 @@ def test_positions_go_on_after_a_rewriting_without_handles(
     files = FaultyFiles(SystemFiles())
     store = Positions(files, tmp_path, ignore_events)
     long = "m" * (MIN_COMPACTION_BYTES // 2 - 500)
-    store.commit("job", [Position("a", 0, 1, 1, 1, long)])
+    store.commit("job", [StoredPosition("a", 0, 1, 1, 1, long)])
     without_handles(files, error, passing, kind)
     for offset in range(2, 5):
         with suppress(StorageError):
-            store.commit("job", [Position("a", 0, offset, 1, 1, long)])
+            store.commit("job", [StoredPosition("a", 0, offset, 1, 1, long)])
     files.heal()
-    store.commit("job", [Position("a", 0, 9, 1, 1, long)])
+    store.commit("job", [StoredPosition("a", 0, 9, 1, 1, long)])
     for again in (store, Positions(files, tmp_path, ignore_events)):
-        assert again.of("job") == [Position("a", 0, 9, 1, 1, long)]
+        assert again.of("job") == [StoredPosition("a", 0, 9, 1, 1, long)]
         again.close()
 
 

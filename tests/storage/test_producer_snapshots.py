@@ -18,7 +18,7 @@ from horolog.storage.producers.producer_snapshots import (
     parse_snapshot_name,
 )
 from horolog.storage.producers.producer_states import (
-    AbortedTransaction,
+    AbortedSpan,
     KnownProducer,
     ProducerBatch,
     ProducerStates,
@@ -34,13 +34,13 @@ def some_states() -> ProducerStates:
         states.add(1, 0, ProducerBatch(10 * number, 10, 1000 + 10 * number, -1), seen_ms=number)
     states.add(2**62 - 1, 32767, ProducerBatch(2**31 - 1, 2, 2**62, 99), seen_ms=50, opens=True)
     states.end_transaction(3, 4, 2000, 60, aborted=True)
-    states.aborted.append(AbortedTransaction(3, 5, 9))
+    states.aborted.append(AbortedSpan(3, 5, 9))
     return states
 
 
 def content(
     states: ProducerStates,
-) -> tuple[list[tuple[int, KnownProducer]], list[AbortedTransaction]]:
+) -> tuple[list[tuple[int, KnownProducer]], list[AbortedSpan]]:
     return list(states.items()), states.aborted
 
 

@@ -14,7 +14,7 @@ from horolog.protocol.records.layout import SELF_CHOSEN
 from horolog.storage.producers.producer_states import (
     REMEMBERED_BATCHES,
     SEQUENCES,
-    AbortedTransaction,
+    AbortedSpan,
     ProducerBatch,
     ProducerStates,
 )
@@ -196,7 +196,7 @@ def test_transactions_open_end_and_abort() -> None:
     assert states.open_offset == 12
     states.end_transaction(2, 0, 17, 0, aborted=False)
     assert states.open_offset is None
-    aborted = [AbortedTransaction(1, 10, 16)]
+    aborted = [AbortedSpan(1, 10, 16)]
     assert states.aborted_between(0, 100) == states.aborted_between(16, 17) == aborted
     assert states.aborted_between(17, 100) == states.aborted_between(0, 10) == []
     assert states.check(1, 0, 4, 1) is None  # the numbers go on behind a transaction
@@ -212,11 +212,11 @@ def test_transactions_that_nobody_can_end_are_aborted() -> None:
         )
     states.end_transaction(2, 0, 20, 0, aborted=True)
     states.add(2, 0, ProducerBatch(2, 1, 21, -1), 7, opens=True)
-    given_up = [AbortedTransaction(3, 13, 30), AbortedTransaction(2, 21, 30)]
+    given_up = [AbortedSpan(3, 13, 30), AbortedSpan(2, 21, 30)]
     assert states.abort_open(30) == given_up
     assert states.open_offset is None
     assert states.abort_open(31) == []
-    assert states.aborted_between(0, 100) == [AbortedTransaction(2, 12, 20), *given_up]
+    assert states.aborted_between(0, 100) == [AbortedSpan(2, 12, 20), *given_up]
     assert [producer_id for producer_id, _ in states.items()] == [1, 3, 2]
     assert states.check(2, 0, 3, 1) is None
     assert states.expire(8, 7) == 2

@@ -3,7 +3,7 @@
 import pytest
 
 from horolog.storage.read import windows
-from horolog.storage.read.windows import TimeWindow
+from horolog.storage.read.windows import ReadWindow
 from horolog.storage.segment.segment import Segment
 from horolog.testing.logs import LogFolder, timed_set
 
@@ -17,7 +17,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     may_hold = windows.may_hold
 
-    def noted(segment: Segment, window: TimeWindow) -> bool:
+    def noted(segment: Segment, window: ReadWindow) -> bool:
         found.append(segment.base_offset)
         return may_hold(segment, window)
 
@@ -37,7 +37,7 @@ def test_segments_before_and_behind_a_window_are_passed_over_together(
     folder: LogFolder, looks: list[int]
 ) -> None:
     filled(folder)
-    window = TimeWindow.between(FIRST_MS + 1000, FIRST_MS + 1010)
+    window = ReadWindow.between(FIRST_MS + 1000, FIRST_MS + 1010)
     place = windows.find_position(folder.log, 0, window, folder.log.high_watermark)
     assert (place.offset, place.end_offset) == (100, 101)
     assert place.skipped_bytes == sum(one.size_bytes for one in folder.log.segments[:100])
@@ -55,7 +55,7 @@ def test_what_is_known_together_is_known_again_when_segments_change(
 ) -> None:
     filled(folder)
     log = folder.log
-    window = TimeWindow.between(FIRST_MS, FIRST_MS + 10)
+    window = ReadWindow.between(FIRST_MS, FIRST_MS + 10)
     assert windows.find_position(log, 1, window, log.high_watermark).offset == SEGMENTS - 1
     log.appender.append(timed_set(FIRST_MS + 5))
     log.appender.append(timed_set(FIRST_MS + 10 * SEGMENTS))

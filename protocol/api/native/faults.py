@@ -25,7 +25,7 @@ _ARRAYS: Final = (range(0x90, 0xA0), range(0xDC, 0xDE))
 """The first bytes of values, by their type."""
 
 
-class Wrong(Exception):
+class NativeFault(Exception):
     """A value does not fit its declaration. `path` collects the way to it, innermost first."""
 
     def __init__(self, problem: str) -> None:
@@ -44,8 +44,8 @@ def fault_of(body: Frame, struct: type[Any], version: int, *, strict: bool, max_
     if fault is not None:
         return f"the body is not valid msgpack: {fault}"
     try:
-        _Walk(version, strict).check(memoryview(body), struct)
-    except Wrong as wrong:
+        _FaultWalk(version, strict).check(memoryview(body), struct)
+    except NativeFault as wrong:
         where = "".join(reversed(wrong.path)).removeprefix(".")
         return f"`{where}` {wrong.problem}" if where else f"the body {wrong.problem}"
     except _TooFar:
@@ -55,7 +55,7 @@ def fault_of(body: Frame, struct: type[Any], version: int, *, strict: bool, max_
     return "the body is not as declared"
 
 
-class _Walk:
+class _FaultWalk:
     """Looks at values, each given as its bytes."""
 
     def __init__(self, version: int, strict: bool) -> None:
@@ -71,7 +71,9 @@ class _Walk:
             case Integer():
                 number = _scalar(value)
                 if type(number) is int and not wire_type.low <= number <= wire_type.high:
-                    raise Wrong(f"must be from {wire_type.low} to {wire_type.high}, not {number}")
+                    raise NativeFault(
+                        f"must be from {wire_type.low} to {wire_type.high}, not {number}"
+                    )
                 _expect(type(number) is int, f"an {wire_type}", value)
             case Float():
                 _expect(type(_scalar(value)) in (int, float), "a number", value)
@@ -96,18 +98,18 @@ class _Walk:
         _expect(_is(value, _STRINGS if is_text else _BINARIES), what, value)
         size = _content_size(value)
         if size > wire_type.max_bytes:
-            raise Wrong(f"must be at most {wire_type.max_bytes} bytes long, not {size}")
+            raise NativeFault(f"must be at most {wire_type.max_bytes} bytes long, not {size}")
         if is_text:
             msgpack.decode(value)
 
     def _check_items(self, value: memoryview, wire_type: Array) -> None:
         items = _read_array(value)
         if len(items) > wire_type.max_items:
-            raise Wrong(f"must have at most {wire_type.max_items} items, not {len(items)}")
+            raise NativeFault(f"must have at most {wire_type.max_items} items, not {len(items)}")
         for number, item in enumerate(items):
             try:
                 self.check(memoryview(item), wire_type.of)
-            except Wrong as wrong:
+            except NativeFault as wrong:
                 wrong.path.append(f"[{number}]")
                 raise
 
@@ -120,12 +122,12 @@ class _Walk:
                 if name in left:
                     self.check(memoryview(left.pop(name)), spec.type)
                 elif spec.required:
-                    raise Wrong("is missing")
-        except Wrong as wrong:
+                    raise NativeFault("is missing")
+        except NativeFault as wrong:
             wrong.path.append(f".{name}")
             raise
         if left and (self._strict or not all(isinstance(key, str) for key in left)):
-            raise Wrong(f"has no field {quoted(next(iter(left)))} in version {self._version}")
+            raise NativeFault(f"has no field {quoted(next(iter(left)))} in version {self._version}")
 
 
 def _is(value: memoryview, types: tuple[range, ...]) -> bool:
@@ -155,7 +157,7 @@ def _has_content(value: memoryview) -> bool:
 
 def _expect(condition: bool, what: str, value: memoryview) -> None:
     if not condition:
-        raise Wrong(f"must be {what}, not {_described(value)}")
+        raise NativeFault(f"must be {what}, not {_described(value)}")
 
 
 def _described(value: memoryview) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....protocol.errors import HorologError, InvalidConfig, StorageError
 from ....replication.cluster_node import ClusterNode
-from ....replication.cluster_state import ClusterState, Sent
+from ....replication.cluster_state import ClusterState, RequestState
 from ....replication.effects import (
     Effect,
     GrantLease,
@@ -26,7 +26,7 @@ from ..stored_log import StoredLog
 from .asking import Lane
 from .client import EtcdClient
 from .errors import EtcdError, EtcdMisconfigured, EtcdUnreachable, LeaseNotFound
-from .joining import Joining
+from .joining import EtcdJoining
 from .store import ClusterStore, Seen
 from .values import StoredMember
 
@@ -79,7 +79,7 @@ class ByEtcd:
             may_have_lost=cluster.stored.may_have_lost,
             copied=cluster.stored.copied,
         )
-        self._joining = Joining(store.name, cluster.directory, cluster.stored, me)
+        self._joining = EtcdJoining(store.name, cluster.directory, cluster.stored, me)
         self._why_not = "etcd has not answered yet"
         self._failure = ""
         """Why the last read came to nothing; empty if it did not."""
@@ -338,7 +338,7 @@ class ByEtcd:
 
     # What comes of it.
 
-    def _sent(self) -> Sent:
+    def _sent(self) -> RequestState:
         sent = self.node.sent
         return sent._replace(revision=max(sent.revision, self._latest_revision))
 
@@ -359,7 +359,7 @@ class ByEtcd:
             self._reported = text
             self._cluster.observe(kind, error=text)
 
-    async def _deliver(self, seen: Seen, sent: Sent) -> None:
+    async def _deliver(self, seen: Seen, sent: RequestState) -> None:
         if sent.revision <= seen.revision < self._latest_revision:
             return  # Overtaken by a later answer, which says more.
         self._latest_revision = max(self._latest_revision, seen.revision)

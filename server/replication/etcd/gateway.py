@@ -23,7 +23,7 @@ class KeyValue:
 
 
 @value_class
-class Found:
+class FoundKey:
     """What was there at one revision of etcd."""
 
     revision: int
@@ -47,10 +47,10 @@ class Gateway:
     def __init__(self, client: EtcdClient) -> None:
         self._client = client
 
-    async def range(self, prefix: str) -> Found:
+    async def range(self, prefix: str) -> FoundKey:
         """All keys that begin so, linearizably."""
         answer = await self._client.call("/v3/kv/range", _prefix(prefix))
-        return Found(_revision(answer), _key_values(answer))
+        return FoundKey(_revision(answer), _key_values(answer))
 
     async def transact(
         self,
@@ -59,7 +59,7 @@ class Gateway:
         *,
         read: str,
         deletes: Sequence[str] = (),
-    ) -> Found:
+    ) -> FoundKey:
         """Write if each key still has its revision (0: is not there). Reads a prefix afterwards, in
         the same transaction, whether it wrote or not."""
         reading = {"request_range": _prefix(read)}
@@ -88,7 +88,7 @@ class Gateway:
         found = _either(last, "response_range", "responseRange") if isinstance(last, dict) else None
         if not isinstance(found, dict):
             raise EtcdMisconfigured("etcd answers a transaction without what was read in it")
-        return Found(_revision(answer), _key_values(found), answer.get("succeeded") is True)
+        return FoundKey(_revision(answer), _key_values(found), answer.get("succeeded") is True)
 
     async def grant(self, ttl_s: int) -> tuple[int, int]:
         """A new lease, and for how many seconds it was given."""

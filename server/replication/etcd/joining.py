@@ -9,7 +9,7 @@ from ..stored_directory import StoredDirectory
 from .store import Seen
 
 
-class Joining:
+class EtcdJoining:
     """Why a broker takes no part, if it does not."""
 
     def __init__(

@@ -18,7 +18,7 @@ from ....replication.effects import Transact
 from ....replication.settings import Incarnation
 from ....values import value_class
 from .errors import BadValue
-from .gateway import Found, Gateway, Put
+from .gateway import FoundKey, Gateway, Put
 from .values import (
     StoredMember,
     StoredState,
@@ -108,7 +108,7 @@ class ClusterStore:
     def _member(self, broker_id: int) -> str:
         return f"{self._members}{broker_id}"
 
-    def _seen(self, found: Found) -> Seen:
+    def _seen(self, found: FoundKey) -> Seen:
         """Raises `BadValue`."""
         stored: StoredState | None = None
         leader: Incarnation | None = None

@@ -30,7 +30,7 @@ false. Fields that are not known are left alone, so that a later release may add
 import json
 from typing import Any, Final
 
-from ....replication.cluster_state import ClusterState, Halt, Kept, MemberInfo, Reach
+from ....replication.cluster_state import ClusterState, Halt, Kept, MemberInfo, ReplicaExtent
 from ....replication.settings import Incarnation, Member
 from ....storage.log.epoch_history import NO_EPOCH
 from ....values import value_class
@@ -82,7 +82,7 @@ def encode_state(stored: StoredState) -> bytes:
 
 def decode_state(key: str, value: bytes) -> StoredState:
     """The opposite. Raises `BadValue`."""
-    reader = _Reader(key, value, HALTING)
+    reader = _ValueReader(key, value, HALTING)
     document = reader.document
     leader, halt = document.get("leader"), document.get("halt")
     document.setdefault("least_epoch", 0)
@@ -108,7 +108,7 @@ def encode_leader(incarnation: Incarnation) -> bytes:
 
 def decode_leader(key: str, value: bytes) -> Incarnation:
     """The opposite. Raises `BadValue`."""
-    reader = _Reader(key, value)
+    reader = _ValueReader(key, value)
     return Incarnation(*reader.numbers(reader.document.get("incarnation"), 2))
 
 
@@ -125,7 +125,7 @@ def encode_member(stored: StoredMember) -> bytes:
     )
 
 
-def _reach(reach: Reach) -> dict[str, Any]:
+def _reach(reach: ReplicaExtent) -> dict[str, Any]:
     logs: dict[str, list[list[int]]] = {}
     for (topic, partition), end, start in reach.logs:
         logs.setdefault(topic, []).append([partition, end, start])
@@ -138,7 +138,7 @@ def _reach(reach: Reach) -> dict[str, Any]:
 
 def decode_member(key: str, value: bytes, lease_id: int) -> StoredMember:
     """The opposite. Raises `BadValue`."""
-    reader = _Reader(key, value)
+    reader = _ValueReader(key, value)
     info = MemberInfo(
         Incarnation(*reader.numbers(reader.document.get("incarnation"), 2)),
         Member(*reader.numbers(reader.document.get("member"), 2)),
@@ -153,7 +153,7 @@ def _encoded(**fields: Any) -> bytes:
     return json.dumps({"version": VERSION} | fields, separators=(",", ":")).encode()
 
 
-class _Reader:
+class _ValueReader:
     """Checks what a value has. Raises `BadValue`."""
 
     def __init__(self, key: str, value: bytes, newest: int = VERSION) -> None:
@@ -199,7 +199,7 @@ class _Reader:
             raise self.wrong(f"has {name} {str(value)[:_SHOWN]!r}, not a list")
         return [self.numbers(each, count) for each in value]
 
-    def reach(self) -> Reach | None:
+    def reach(self) -> ReplicaExtent | None:
         value = self.document.get("reach")
         if value is None:
             return None
@@ -218,4 +218,4 @@ class _Reader:
             for each in partitions:
                 partition, end, start = self.numbers(each, 3)
                 logs.append(((topic, partition), end, start))
-        return Reach(counted, tuple(sorted(logs)), history_lost)
+        return ReplicaExtent(counted, tuple(sorted(logs)), history_lost)

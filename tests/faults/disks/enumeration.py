@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from horolog.testing.power_cuts import PowerCuts, State
+from horolog.testing.power_cuts import CutState, PowerCuts
 
 from .life import Life
 from .survival import check_survivor
@@ -48,7 +48,7 @@ class Enumeration:
             f"{self._exhaustive} of them and a sample after {self._sampled}"
         )
 
-    def crashed(self, life: Life, count: int) -> list[State]:
+    def crashed(self, life: Life, count: int) -> list[CutState]:
         """Up to `count` states in which `life` may be found after all of it; the first is whole."""
         cuts = PowerCuts(life.recording, self._random, exhaustive_max=0, samples=4 * count)
         states = list(cuts.states_after(len(life.recording.operations)))
@@ -63,7 +63,7 @@ class Enumeration:
             with explained(life, state), made(state, folder / "state") as path:
                 check_survivor(path, life.promises.at(state.operations_done), use=use)
 
-    def _states_of(self, life: Life) -> Iterator[State]:
+    def _states_of(self, life: Life) -> Iterator[CutState]:
         """The states of `life`, counted. Where a sync is left out, those from then on."""
         cuts = PowerCuts(
             life.recording,
@@ -83,7 +83,7 @@ class Enumeration:
 
 
 @contextmanager
-def made(state: State, path: Path) -> Iterator[Path]:
+def made(state: CutState, path: Path) -> Iterator[Path]:
     """The directory of a state at `path`, removed in the end."""
     state.make(path)
     try:
@@ -93,7 +93,7 @@ def made(state: State, path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def explained(life: Life, state: State) -> Iterator[None]:
+def explained(life: Life, state: CutState) -> Iterator[None]:
     """Raise `BadState` for what is raised, with the state in which it was."""
     try:
         yield

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from horolog.testing.power_cuts import State
+from horolog.testing.power_cuts import CutState
 
 from .enumeration import Enumeration, explained, made
 from .life import DATA, Life
@@ -35,7 +35,7 @@ def crashed(
 
 @contextmanager
 def _torn_apart(
-    life: Life, state: State, path: Path, tear: tuple[int, int] | None
+    life: Life, state: CutState, path: Path, tear: tuple[int, int] | None
 ) -> Iterator[Path]:
     with explained(life, state), made(state, path):
         positions = path / DATA / "positions"

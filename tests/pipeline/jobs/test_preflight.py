@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from horolog.pipeline.jobs.preflight import DataFacts, Level, preflight
+from horolog.pipeline.jobs.preflight import DataFacts, FindingLevel, preflight
 from horolog.testing.broker_thread import BrokerThread
 
 from ..brokers import create
@@ -26,7 +26,9 @@ def facts(horolog_broker: BrokerThread) -> DataFacts:
     )
 
 
-def found(broker: BrokerThread, facts: DataFacts, **settings: str) -> list[tuple[Level, str]]:
+def found(
+    broker: BrokerThread, facts: DataFacts, **settings: str
+) -> list[tuple[FindingLevel, str]]:
     """Level and fix of what is found for a topic with these settings."""
     create(broker, "t", 1, {name.replace("_", "."): value for name, value in settings.items()})
     findings = preflight(broker.address, "t", facts, clock=broker.clock)
@@ -41,7 +43,7 @@ def test_a_topic_that_keeps_everything_takes_it(
 
 def test_a_topic_that_is_not_there(horolog_broker: BrokerThread, facts: DataFacts) -> None:
     (finding,) = preflight(horolog_broker.address, "t", facts, clock=horolog_broker.clock)
-    assert finding.level is Level.REFUSED
+    assert finding.level is FindingLevel.REFUSED
     assert finding.fix == "horolog topic create t --partitions 1 --set retention.ms=-1"
 
 
@@ -67,7 +69,7 @@ def test_a_topic_that_is_not_there(horolog_broker: BrokerThread, facts: DataFact
 def test_a_topic_that_would_refuse_or_lose_rows(
     horolog_broker: BrokerThread, facts: DataFacts, setting: str, value: str, fix: str
 ) -> None:
-    assert found(horolog_broker, facts, **{setting: value}) == [(Level.REFUSED, fix)]
+    assert found(horolog_broker, facts, **{setting: value}) == [(FindingLevel.REFUSED, fix)]
 
 
 def test_limits_that_are_wide_enough(horolog_broker: BrokerThread, facts: DataFacts) -> None:
@@ -99,21 +101,21 @@ def test_the_limit_of_its_direction_wins(horolog_broker: BrokerThread, facts: Da
 def test_rows_of_the_future(horolog_broker: BrokerThread, facts: DataFacts) -> None:
     later = replace(facts, last_ms=horolog_broker.clock.now_ms() + DAY)
     refused = found(horolog_broker, later, message_timestamp_after_max_ms="1000")
-    assert refused == [(Level.REFUSED, "message.timestamp.after.max.ms=9223372036854775807")]
+    assert refused == [(FindingLevel.REFUSED, "message.timestamp.after.max.ms=9223372036854775807")]
 
 
 def test_warnings_do_not_keep_from_loading(horolog_broker: BrokerThread, facts: DataFacts) -> None:
     rows = replace(facts, without_time=3)
     assert found(horolog_broker, rows, retention_bytes="1000", segment_ms="1000") == [
-        (Level.WARNING, ""),
-        (Level.WARNING, "retention.bytes=-1"),
-        (Level.WARNING, "segment.ms=172800"),
+        (FindingLevel.WARNING, ""),
+        (FindingLevel.WARNING, "retention.bytes=-1"),
+        (FindingLevel.WARNING, "segment.ms=172800"),
     ]
 
 
 def test_rows_without_a_value(horolog_broker: BrokerThread, facts: DataFacts) -> None:
     ((level, fix),) = found(horolog_broker, replace(facts, without_value=3))
-    assert level is Level.REFUSED
+    assert level is FindingLevel.REFUSED
     assert "coalesce" in fix
 
 
@@ -126,21 +128,23 @@ def test_a_compacted_topic_that_is_deleted_from_has_retention(
     horolog_broker: BrokerThread, facts: DataFacts
 ) -> None:
     assert found(horolog_broker, facts, retention_ms="1000", cleanup_policy="compact,delete") == [
-        (Level.REFUSED, "retention.ms=-1")
+        (FindingLevel.REFUSED, "retention.ms=-1")
     ]
 
 
 def test_rows_without_a_key(horolog_broker: BrokerThread, facts: DataFacts) -> None:
     rows = replace(facts, without_key=3)
     ((level, fix),) = found(horolog_broker, rows, cleanup_policy="compact")
-    assert level is Level.REFUSED
+    assert level is FindingLevel.REFUSED
     assert "cleanup.policy=delete" in fix
 
 
 def test_rows_without_any_time(horolog_broker: BrokerThread, facts: DataFacts) -> None:
     rows = replace(facts, first_ms=None, last_ms=None, without_time=100)
-    assert found(horolog_broker, rows, retention_ms="1000") == [(Level.WARNING, "")]
+    assert found(horolog_broker, rows, retention_ms="1000") == [(FindingLevel.WARNING, "")]
 
 
 def test_rows_before_the_epoch(horolog_broker: BrokerThread, facts: DataFacts) -> None:
-    assert found(horolog_broker, replace(facts, first_ms=-1, last_ms=0)) == [(Level.REFUSED, "")]
+    assert found(horolog_broker, replace(facts, first_ms=-1, last_ms=0)) == [
+        (FindingLevel.REFUSED, "")
+    ]

@@ -12,7 +12,7 @@ from horolog.config.address import split_address
 from horolog.server.metrics.figures import Figures
 from horolog.server.network.listener import HTTP_CONNECTIONS, address_of, bind
 from horolog.server.web.port import HttpLimits, HttpPort
-from horolog.server.web.server import HttpServer, State
+from horolog.server.web.server import HttpServer, HttpState
 from horolog.testing.events import RecordedEvents
 from horolog.testing.ports import plain_port
 from horolog.testing.waiting import until
@@ -41,7 +41,7 @@ async def http_port(limits: HttpLimits, text: bytes = b"") -> AsyncIterator[Port
     async def render() -> bytes:
         return text
 
-    server = HttpServer(HttpPort(figures, events, limits=limits), render, lambda: State.READY)
+    server = HttpServer(HttpPort(figures, events, limits=limits), render, lambda: HttpState.READY)
     listening = bind("127.0.0.1:0", "http.listen")
     listening.listen()
     port = Port(address_of(listening), figures, events)
