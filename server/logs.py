@@ -145,7 +145,7 @@ class Logs:
         del self._preparing[log]
 
     def went_away(self, topic: str, partitions: int) -> None:
-        """A topic was deleted: those who wait for its partitions have to know."""
+        """A topic was deleted: requests that wait for its partitions have to know."""
         for partition in range(partitions):
             for lot in self._lots:
                 lot.advanced((topic, partition))

@@ -140,7 +140,7 @@ class ParkingLot:
         self.by_awaited: dict[Awaited, dict[_Parked, None]] = {}
         """Who waits; for others to look at."""
         self.minds_moves = True
-        """Whether it means anything to those who wait that a watermark moved."""
+        """Whether it means anything to waiting requests that a watermark moved."""
         self._advanced: dict[Awaited, None] = {}
         self._unseen: deque[tuple[Awaited, list[_Parked]]] = deque()
         """Who is to be looked at because of something that advanced."""

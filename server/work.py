@@ -110,7 +110,7 @@ class Work:
             await turns.give_way()
 
     def next_turn(self) -> asyncio.Future[None]:
-        """Done once the loop has served what there was, and those who asked before got a turn.
+        """Done once the loop has served what there was, and earlier callers got a turn.
 
         One computation has a turn in each pass of the loop: of two hundred that are under way, all
         together would hold up the others two hundred times as long as one.

@@ -60,7 +60,7 @@ class GroupService:
         self.rebalances = 0
         """How many were begun."""
         self.members_gone: dict[str, int] = {}
-        """How many members are none any more, by reason."""
+        """How many are no longer members, by reason."""
         self.coordinator = Coordinator(
             limits_of(settings), new_member_id, on_change=self._changed, on_lost=self._lost
         )
@@ -133,7 +133,7 @@ class GroupService:
         )
 
     def stop(self) -> None:
-        """Take no more requests, and send those who wait to look for another coordinator."""
+        """Take no more requests, and send waiting members to look for another coordinator."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""The figures of a broker that is one of several."""
+"""The figures of a cluster member."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field

@@ -1,4 +1,4 @@
-"""The ports of the broker: each has a protocol, and those who come in by it are answered in it."""
+"""The ports of the broker: each has a protocol, and its clients are answered in it."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -72,7 +72,7 @@ class Endpoint:
     advertised: tuple[str, int] | None = None
     """The address that clients get for the broker; `None`: where they have reached it."""
     gate: Answerer | None = None
-    """Answers those who have not logged in, where they have to; else `None`."""
+    """Answers clients that have not logged in, where they have to; else `None`."""
     mechanisms: tuple[str, ...] = ()
     """The ways to log in that are offered."""
     certificates: bool = False

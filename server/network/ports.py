@@ -39,7 +39,7 @@ class Addresses:
 
 @value_class
 class Port:
-    """One bound socket, and what holds for those who come in by it."""
+    """One bound socket, and what holds for connections to it."""
 
     setting: str
     scheme: Scheme

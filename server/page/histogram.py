@@ -26,7 +26,7 @@ class Spot:
 
     partition: int
     offset: int = -1
-    """-1 at the begin of the partition."""
+    """-1 at the start of the partition."""
     end_offset: int = -1
     """Where it ends in this partition; -1 where that is not fixed yet."""
 
@@ -62,8 +62,8 @@ async def histogram(services: Services, query: Query) -> dict[str, object]:
     """Counts per bar from `from` until, without, `until`; of all times without these.
 
     The bars are of one length, and only the last may be shorter. Where `next` is not `None`, the
-    answer is about a part of the messages: who asks again with what is in it gets another part,
-    and adds them up.
+    answer is about a part of the messages: a request with what is in it gets another part,
+    and the page adds them up.
     """
     topic = query.text("topic")
     from_ms, until_ms = query.window()

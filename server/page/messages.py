@@ -41,7 +41,7 @@ SHOWN_HEADERS: Final = 20
 
 @value_class
 class Decoded:
-    """What became of stored bytes."""
+    """Stored bytes as the page shows them."""
 
     messages: list[Record]
     next_offset: int | None

@@ -35,7 +35,7 @@ SECONDS: Final = 2.0
 async def window(services: Services, query: Query) -> dict[str, object]:
     """Up to `limit` messages whose time is in the window, by partition in the order of offsets.
 
-    They begin at `offset` of `partition`, or at the begin of the topic. Where `next` is not `None`,
+    They begin at `offset` of `partition`, or at the start of the topic. Where `next` is not `None`,
     that is where to go on; there need not be any more.
     """
     topic = query.text("topic")

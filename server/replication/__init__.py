@@ -1,4 +1,4 @@
-"""A broker that is one of several: what carries out what `replication/` decides.
+"""A cluster member: carries out what `replication/` decides.
 
 Imported only where `broker.id` is set.
 """

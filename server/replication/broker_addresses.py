@@ -30,7 +30,7 @@ class BrokerAddresses:
         self._cluster = cluster
 
     def metadata(self, response: MetadataResponse, call: Call) -> Pieces[MetadataResponse]:
-        """The answer of a broker that is alone, made that of one of several."""
+        """The answer of a single broker, made that of a cluster member."""
         cluster = self._cluster
         me, leader = cluster.broker_id, self._leader_id()
         addresses = self._all(call)

@@ -134,7 +134,7 @@ class Cluster:
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
         self._committed: list[Commit] = []
-        """Those of which it is known what became of them, for who waits for that."""
+        """Commits that are done, for the requests that wait for them."""
         self._carriers: dict[type[Effect], Callable[[Any], None]] = {
             Send: self._send,
             Answer: self._answer,
@@ -325,7 +325,7 @@ class Cluster:
         self._produces.look_at(committed)
 
     async def settled(self, commit: Commit, ask: Callable[[], None]) -> None:
-        """Ask for something, and wait until it is known what became of it."""
+        """Ask for something, and wait for its result."""
         ready = self._produces.park([commit], lambda _: commit.done, WAIT_MS, requests=1)
         ask()
         self.settle()

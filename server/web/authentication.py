@@ -1,4 +1,4 @@
-"""Who asks the HTTP port: the same users as elsewhere, where a login is required.
+"""Users of the HTTP port: the same users as elsewhere, where a login is required.
 
 A browser logs in at `/login` and gets a cookie that no script sees and no other site sends. Scripts
 send `Authorization: Basic`, or `Bearer` and a token. `/static/` are files of the program, the same

@@ -59,7 +59,7 @@ class HttpConnection(web.RequestHandler):
         self.port = port
         self.address = address
         self.needs_login = needs_login
-        """Whether those who show no certificate have to log in."""
+        """Whether clients that show no certificate have to log in."""
         self.certificate_principal: str | None = None
         self.principal = ANONYMOUS
         """Who sent the request that is answered now."""

@@ -41,7 +41,7 @@ class HttpState(StrEnum):
 
 
 class Role(Protocol):
-    """What a broker that is one of several is to the others."""
+    """What a cluster member is to the others."""
 
     def leads_not(self) -> str:
         """Why it does not lead, and who does; empty for the leader."""

@@ -109,7 +109,7 @@ class _LogsCheck:
             try:
                 decode_checkpoint(self._files.read_bytes(path))
             except (OSError, MalformedCheckpoint) as error:
-                advice = "nothing: readers of a broker that is one of several wait for its leader"
+                advice = "nothing: readers of a cluster member wait for its leader"
                 self._found.append(Finding(path, None, str(error), advice, error=False))
 
     def _marker(self) -> frozenset[Partition] | None:
@@ -138,7 +138,7 @@ class _LogsCheck:
                 self._directory / name,
                 None,
                 f"{key[0]} {key[1]} has offset {offset}, but the log ends at {end_offset}",
-                "find out what became of the messages between; the broker goes by the log",
+                "find out where the messages between went; the broker uses the log",
             )
 
 

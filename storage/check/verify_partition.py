@@ -14,9 +14,7 @@ from .findings import NOTHING, REPAIR, Finding, cannot_read, limited
 from .verify_checksums import read_checksums
 from .verify_segment import NeighbourSegments, SegmentCheck
 
-_COPIED_ANEW: Final = (
-    "nothing on a broker that is alone; as one of several it copies this partition anew"
-)
+_COPIED_ANEW: Final = "nothing on a single broker; a cluster member copies this partition anew"
 
 
 class PartitionCheck:

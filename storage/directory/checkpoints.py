@@ -16,7 +16,7 @@ from ..files import Files, replace_file
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
-"""Of brokers that are one of several. Kafka's name, as the others."""
+"""Of cluster members. Kafka's name, as the others."""
 
 MAX_OFFSET: Final = 2**63 - 1
 

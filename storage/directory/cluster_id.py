@@ -12,7 +12,7 @@ from .random_ids import is_id, random_id
 def load_cluster_id(files: Files, directory: Path, random: Random) -> str:
     """The id in its file; a new one where there is none, or something else.
 
-    Raises OSError, and StorageError where something else is in the file of one of several brokers:
+    Raises OSError, and StorageError where something else is in the file of a cluster member:
     with another id the others would take it for one of another cluster.
     """
     path = directory / CLUSTER_ID_FILE

@@ -1,4 +1,4 @@
-"""The files that belong into a data directory, beside the partitions' folders."""
+"""The files that belong in a data directory, beside the partitions' folders."""
 
 import re
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ CLUSTER_ID_FILE: Final = "cluster-id"
 """The id by which clients know a cluster."""
 
 IDENTITY_FILE: Final = "replication-identity"
-"""What a broker that is one of several knows of itself, which the server reads and writes."""
+"""What a cluster member knows of itself, which the server reads and writes."""
 
 EPOCH_OWNERS_FILE: Final = "leader-epoch-owners"
 """Which broker led in which epoch, which the server reads and writes."""

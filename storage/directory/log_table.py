@@ -1,8 +1,8 @@
 """The logs of a data directory, opened when they are needed.
 
 A log that was stopped cleanly is opened at its first use, any other one by `recover`, or, when it
-is small and there are many, at its first use too. One that cannot be opened answers why to
-everybody who asks for it, and stops no other.
+is small and there are many, at its first use too. One that cannot be opened answers each
+request for it with the reason, and stops no other.
 """
 
 from collections.abc import Callable, Sequence
@@ -59,7 +59,7 @@ class LogTable:
         """Handed to every log: `on_gaps` is called when its offsets begin to jump, `on_cut` before
         its end is cut off.
 
-        `high_watermarks`, as far as they are known, are given for a broker that is one of several:
+        `high_watermarks`, as far as they are known, are given for a cluster member:
         logs are opened as a follower's, with the watermark there or at their start.
         """
         self._seams = seams
@@ -143,7 +143,7 @@ class LogTable:
         return frozenset(self._unclean)
 
     def offsets(self) -> tuple[Offsets, Offsets, Offsets | None]:
-        """The recovery points, the log start offsets and, of a broker that is one of several, the
+        """The recovery points, the log start offsets and, of a cluster member, the
         high watermarks of all partitions, for the checkpoints."""
         recovery_points, log_starts = dict(self._recovery_points), dict(self._log_starts)
         logs = list(self._logs.items())
@@ -230,7 +230,7 @@ class LogTable:
         return bytes_to_scan(self._seams.files, path, self._recovery_points[key])
 
     def _open(self, key: Partition, progress: Progress | None = None) -> Log:
-        """Open a log. A failure that will not pass by itself is kept for those who ask later."""
+        """Open a log. A failure that will not pass by itself is kept for later requests."""
         topic, partition = key
         clean = key not in self._unclean
         began = self._seams.clock.monotonic()

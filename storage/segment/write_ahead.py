@@ -33,7 +33,7 @@ class WriteAhead:
                     self._error = error
 
     def end(self) -> bool:
-        """Wait for a write that has begun, and allow none any more; say whether the bytes are in
+        """Wait for a write that has begun, and allow no other; say whether the bytes are in
         the file. Raises what the write met."""
         with self._lock:
             file, self._file = self._file, None

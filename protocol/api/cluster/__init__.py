@@ -1,1 +1,1 @@
-"""Requests of brokers that are one of several, and about them."""
+"""Requests of cluster members, and about them."""
