@@ -513,7 +513,7 @@ async def test_a_follower_that_always_gets_damaged_messages_has_them_checked_onc
         await eventually(lambda: figures.scrubbed_bytes)
         assert figures.scrubbed_bytes == size_bytes
         assert [one[0] for one in events].count("damaged_on_the_way") == 1
-        assert follower.cluster.people.figures().not_copied == 1
+        assert follower.cluster.admin.figures().not_copied == 1
         assert "CORRUPT_MESSAGE" in follower.cluster.standing.not_ready()
         network.left = 0
         await all_.in_sync(leader)
