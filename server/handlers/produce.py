@@ -670,7 +670,7 @@ async def _append_late(services: Services, acks: int, log: Log, sent: ProduceRes
     wait_for_sync = acks == DURABLE and _is_synced(log)
     end_offset = log.log_end_offset
     try:
-        _check_still_appended(services, acks, log)
+        _check_may_append(services, acks, log)
         in_passing = log.appender.append_sets(
             (sent.record_set,), wait_for_sync=wait_for_sync, goes_on=lambda: True
         )
@@ -709,7 +709,7 @@ async def _append_in_thread(
     admitted = await in_thread(appender.begin_append(sent.record_set))
     if late.done():
         return None
-    _check_still_appended(services, acks, log)
+    _check_may_append(services, acks, log)
     ahead = appender.write_ahead(admitted)
     if ahead is None:
         return appender.end_append(admitted, wait_for_sync=wait_for_sync)
@@ -717,13 +717,13 @@ async def _append_in_thread(
         await in_thread(ahead.write)
         if late.done():
             return None
-        _check_still_appended(services, acks, log)
+        _check_may_append(services, acks, log)
         return appender.end_append(admitted, wait_for_sync=wait_for_sync)
     finally:
         appender.end_write()
 
 
-def _check_still_appended(services: Services, acks: int, log: Log) -> None:
+def _check_may_append(services: Services, acks: int, log: Log) -> None:
     """Raise where the topic was deleted meanwhile, or this broker may not append to it."""
     _check_current(services, log)
     if services.cluster is not None:

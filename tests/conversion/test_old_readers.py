@@ -23,6 +23,9 @@ from horolog.protocol.records.messages.message import entries
 from horolog.protocol.records.messages.sets import build_wrapper
 from horolog.server.broker import Broker
 from horolog.server.conversions import CONCURRENT
+from horolog.server.handlers import HANDLERS_OF_MANY
+from horolog.server.handlers.fetch import FIRST_VERSION_WITH_V1
+from horolog.server.requests import PendingAnswer
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.logs import timed_set
@@ -422,3 +425,15 @@ async def test_logs_are_prepared_before_they_are_converted(tmp_path: Path) -> No
         slices = await read_all(client, "a", 0)
     assert [record.offset for data in slices for record in read(data)] == list(range(6))
     assert [magics(data) for data in slices] == [{0}] * 3
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_a_slice_for_an_old_reader_is_read_when_its_turn_has_come(
+    broker: Broker, client: Wire, version: int
+) -> None:
+    """Of a hundred requests in flight, each would hold its slice until then."""
+    await client.call(create_topic("a", message_format_version="0.9.0"))
+    await client.call(produce("a", message_set(-1, magic=0)))
+    request = fetch("a", (0, 0))
+    (outcome,) = HANDLERS_OF_MANY[FETCH.key](broker.services, version, [request])
+    assert isinstance(outcome, PendingAnswer) == (version < FIRST_VERSION_WITH_V1)

@@ -1,6 +1,7 @@
 """Requests that take much: a connection has few of them worked on, counted before that begins."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from horolog.protocol.api.broker.api_versions import ApiVersionsRequest
 from horolog.protocol.api.groups.heartbeat import HEARTBEAT
 from horolog.protocol.api.log.count_by_time import COUNT_BY_TIME, CountByTimeRequest
 from horolog.protocol.api.log.describe_log import (
@@ -290,3 +292,23 @@ async def test_the_metric_shows_what_is_worked_on(
 def test_heartbeats_are_small() -> None:
     """They pass where there is no room for work: members would be lost else."""
     assert weight_of(HEARTBEAT.key, 0, False).of_frame(1000) < FREE_BYTES
+
+
+@pytest.mark.parametrize(("step_s", "passes"), [(0.0, 1), (1.0, 9)])
+async def test_many_requests_of_a_connection_are_spread_over_passes_of_the_loop(
+    broker: Broker, client: Wire, monkeypatch: pytest.MonkeyPatch, step_s: float, passes: int
+) -> None:
+    """A pass ends after `PASS_SECONDS` of processor time, in between two requests."""
+    moments = itertools.count()
+    monkeypatch.setattr(connection, "thread_time", lambda: next(moments) * step_s)
+    handled: list[int] = []
+    handle_frames = connection.Connection._handle_frames
+
+    def noted(one: connection.Connection, left: int) -> None:
+        handled.append(len(one._frames))
+        handle_frames(one, left)
+
+    monkeypatch.setattr(connection.Connection, "_handle_frames", noted)
+    sent = client.send_together(*[ApiVersionsRequest(), MetadataRequest(topics=[])] * 5)
+    assert [await answered(client) for _ in sent] == sent
+    assert len(handled) == passes

@@ -196,15 +196,19 @@ def test_after_a_kill_all_of_the_set_is_there_or_nothing(folder: LogFolder) -> N
     assert folder.times() == times
 
 
-def test_the_bytes_are_stamped_again_in_another_epoch(folder: LogFolder, twin: LogFolder) -> None:
+@pytest.mark.parametrize("epoch", [3, 4], ids=["same", "another"])
+def test_the_bytes_have_the_epoch_of_the_append(
+    folder: LogFolder, twin: LogFolder, epoch: int
+) -> None:
     for one in (folder, twin):
         opened(one)
         Replica(one.log).lead(3)
     admitted, ahead = begun(folder)
     ahead.write()
-    for one in (folder, twin):
-        Replica(one.log).follow()
-        Replica(one.log).lead(4)
+    if epoch != 3:
+        for one in (folder, twin):
+            Replica(one.log).follow()
+            Replica(one.log).lead(epoch)
     folder.log.appender.end_append(admitted)
     twin.log.appender.append(bytearray(large()))
     assert folder.content(SUFFIXES) == twin.content(SUFFIXES)
