@@ -136,6 +136,7 @@ $(BIN)/python:
 # called, and new files without installing again; Spark looks for `pyspark_horolog` beside it. The
 # path in the .pth file is relative to it. What pip adds for an editable install does the same by a
 # module that every process would import at its start, for longer than Python itself takes to start.
+# The kernel is compiled by a target of its own, beside what else is installed.
 $(RUN_READY): requirements/build.txt requirements/run.txt pyproject.toml | $(BIN)/python
 	@echo 'Installing what running needs into $(VENV) ...'
 	@$(LOCKED) -r requirements/build.txt -r requirements/run.txt
@@ -144,15 +145,16 @@ $(RUN_READY): requirements/build.txt requirements/run.txt pyproject.toml | $(BIN
 	@for packages in $(VENV)/lib/python3.*/site-packages; do \
 	    echo ../../../src > "$$packages/horolog-src.pth"; \
 	done
-	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@HOROLOG_KERNEL=reference $(INSTALL) --no-deps --no-build-isolation --editable .
 	@rm -f $(VENV)/lib/python3.*/site-packages/__editable__.horolog-*.pth
 	@$(BIN)/python -m compileall -q -l . && $(BIN)/python -m compileall -q $(IMPORTED)
 	@touch $@
 
 # Without a C compiler this says so, and the kernel's reference form is used.
 $(KERNEL_READY): $(KERNEL) setup.py compiled.py $(RUN_READY)
-	@$(BIN)/python setup.py --quiet build_ext --inplace
-	@touch $@
+	@if [ "$${HOROLOG_KERNEL-}" != reference ]; then \
+	    $(BIN)/python setup.py --quiet build_ext --inplace; touch $@; \
+	fi
 
 # The pip that comes with Python can be years old, and takes twice as long. dev.txt holds every
 # package that is needed, so pip resolves nothing. Packages are compiled in two processes, without

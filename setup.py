@@ -2,7 +2,7 @@
 
 Without them, or when it cannot be compiled, one line says so and everything is installed all the
 same: the kernel's reference form is used then. With `HOROLOG_KERNEL=compiled` in the environment
-that is an error. All else is in pyproject.toml.
+that is an error; with `HOROLOG_KERNEL=reference` nothing is compiled. All else is in pyproject.toml.
 """
 
 import os
@@ -36,11 +36,16 @@ WARNINGS = [
 
 
 class BuildKernel(build_ext):
-    """Compiles what has changed. Fails only where the compiled kernel is asked for."""
+    """Compiles what has changed, unless the reference form is asked for.
+
+    Fails only where the compiled kernel is asked for.
+    """
 
     force: bool
 
     def run(self) -> None:
+        if os.environ.get(VARIABLE) == "reference":
+            return
         try:
             super().run()
         except (Exception, SystemExit) as error:
