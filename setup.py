@@ -2,7 +2,8 @@
 
 Without them, or when it cannot be compiled, one line says so and everything is installed all the
 same: the kernel's reference form is used then. With `HOROLOG_KERNEL=compiled` in the environment
-that is an error; with `HOROLOG_KERNEL=reference` nothing is compiled. All else is in pyproject.toml.
+that is an error, and with `HOROLOG_KERNEL=reference` nothing is compiled. All else is in
+pyproject.toml.
 """
 
 import os
