@@ -34,10 +34,10 @@ def check_alone(settings: BrokerSettings, files: Files) -> None:
 
 
 def open_replica_files(
-    directory: LogDirectory, settings: BrokerSettings, files: Files, replicated: bool
+    directory: LogDirectory, settings: BrokerSettings, files: Files
 ) -> "ReplicaFiles | None":
-    """What the directory of a cluster member knows of itself and of leaders; `None` for a broker
-    alone, which leads all logs if it is `replicated`.
+    """What the directory of a cluster member knows of itself and of leaders; `None` for a single
+    broker.
 
     Raises `InvalidConfig`, `StorageError`, `OSError`.
     """
@@ -50,8 +50,4 @@ def open_replica_files(
             f"{', '.join(given)}: only for a cluster member, and broker.id, its number in the "
             "cluster, must be 1 to 999; it is 0, which is a broker that is alone"
         )
-    if replicated:
-        from .single_node import lead_alone
-
-        lead_alone(directory)
     return None

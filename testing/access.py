@@ -15,16 +15,12 @@ def change_access(broker: Broker, plan: Plan[R]) -> R:
     """Change users, rules or quotas of a running broker; they hold when this returns."""
     store: Any = broker.services.metadata
     metadata = broker.directory.metadata
-    if metadata is None:
-        outcome: R = store._documents.change(plan)
-        access = store._documents.state
-    else:
-        outcome, records = plan()
-        for record in records:
-            metadata.append(record)
-        metadata.log.flusher.flush()
-        metadata.apply()
-        access = store._access = metadata.state.access
+    outcome, records = plan()
+    for record in records:
+        metadata.append(record)
+    metadata.log.flusher.flush()
+    metadata.apply()
+    access = store._access = metadata.state.access
     taking = broker.security.take(access, _never)
     try:
         taking.send(None)

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.names import folder_name
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import Fault, FaultyFiles

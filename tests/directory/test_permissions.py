@@ -13,7 +13,7 @@ import pytest
 
 from horolog.config.broker import broker_settings
 from horolog.protocol.errors import HorologError, InvalidConfig
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.files import SystemFiles, replace_file
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles

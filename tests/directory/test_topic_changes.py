@@ -16,7 +16,7 @@ from horolog.protocol.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.files import SystemFiles
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles

@@ -15,7 +15,7 @@ from horolog.storage.check.dump import dump
 from horolog.storage.check.findings import MAX_FINDINGS_PER_FILE
 from horolog.storage.check.repair import Repair, RepairPlan
 from horolog.storage.check.verify import Finding, verify
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.events import ignore_events
 from horolog.storage.files import SystemFiles
 from horolog.testing.clock import ManualClock

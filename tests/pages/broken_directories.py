@@ -10,7 +10,7 @@ from typing import Final
 
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.storage.directory.log_directory import LogDirectory
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.testing.directories import DataDirectory
 
 FIRST_MS: Final = 1479144272509

@@ -8,7 +8,7 @@ from horolog.protocol.records.messages.message import entries, records
 from horolog.storage.check.repair import Repair
 from horolog.storage.check.repair_plan import RepairStep
 from horolog.storage.check.verify import verify
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.events import ignore_events
 from horolog.storage.files import Files, SystemFiles
 from horolog.storage.read import reader

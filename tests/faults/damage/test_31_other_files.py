@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from horolog.storage.check.verify import verify
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.files import SystemFiles
 from horolog.storage.read import reader
 from horolog.testing.directories import DataDirectory

@@ -10,7 +10,7 @@ from horolog.protocol.errors import StorageError
 from horolog.protocol.records.batches.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.messages.sets import NewRecord, build_set
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.log.flush import FlushWork
 from horolog.storage.log.log import Log
 from horolog.testing.directories import DataDirectory, read_messages

@@ -9,7 +9,7 @@ import pytest
 
 from horolog.protocol.errors import NO_ERROR
 from horolog.server.broker import Broker
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.directories import DataDirectory
