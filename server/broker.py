@@ -32,7 +32,7 @@ from .metrics.loop_lag import LoopLag
 from .network.connection_slots import address_counts
 from .network.listener import Shares
 from .network.ports import HTTP, KAFKA, NATIVE, Port, Ports
-from .opened_data import check_alone, make_room, open_replica_files
+from .opened_data import make_room, open_replica_files
 from .rights.audited import audited
 from .security.service import SecurityService
 from .services import make_services
@@ -232,7 +232,6 @@ class Broker:
         """Open the data directory; returns how many connections there may be beside its files."""
         self.settings = within_memory(self.settings, self.observe)
         settings = self.settings
-        check_alone(settings, self._files)
         shares = shares_of_files(settings, self.observe)
         self.directory = open_directory(
             replace(settings, max_open_files=shares.files),

@@ -470,6 +470,8 @@ class MetadataStore:
         check_name(group)
         for position in positions:
             check_entry(position)
+        if not positions:
+            return
         table = self.metadata.positions
         count, size_bytes = self._pending
         table.check_room(group, positions, pending=count, pending_bytes=size_bytes)

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from ..clock import Clock
 from ..config.broker import BrokerSettings
-from ..protocol.errors import InvalidConfig, StorageError
-from ..storage.directory.known_files import IDENTITY_FILE, UNFINISHED_SETTING_ASIDE
+from ..protocol.errors import InvalidConfig
+from ..storage.directory.known_files import UNFINISHED_SETTING_ASIDE
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.events import Observer
 from ..storage.files import Files
@@ -22,15 +22,6 @@ async def make_room(
         from .replication.discarding import make_room as set_aside
 
         await set_aside(settings, files, clock, observe)
-
-
-def check_alone(settings: BrokerSettings, files: Files) -> None:
-    """Refuse, with `StorageError`, that a single broker opens the directory of a cluster member."""
-    if not settings.broker_id and files.exists(settings.data_dir / IDENTITY_FILE):
-        raise StorageError(
-            f"{settings.data_dir} is of a cluster member, and the other members would not know "
-            "what it takes as a single broker: start it with its broker.id, 1 to 999"
-        )
 
 
 def open_replica_files(

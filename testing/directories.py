@@ -92,13 +92,26 @@ class DataDirectory:
 
     def make_topic(self, name: str, partitions: int, overrides: Mapping[str, str]) -> LogDirectory:
         """Make a topic at a cluster member, as if a leader had recorded it."""
-        changes = self.directory.changes
         topic_id = random_id(self.random)
         entry = TopicEntry(name=name, partitions=partitions, topic_id=topic_id, overrides=overrides)
-        change = SteppedChange(changes.match(name, entry, lambda *_: None))
+        self._match(name, entry)
+        return self.directory
+
+    def drop_topic(self, name: str) -> None:
+        """Delete a topic at a cluster member, as if a leader had recorded it."""
+        self._match(name, None)
+
+    def _match(self, name: str, entry: TopicEntry | None) -> None:
+        change = SteppedChange(self.directory.changes.match(name, entry, lambda *_: None))
         change.finish()
         change.result()
-        return self.directory
+
+    def opened_with_topic(
+        self, name: str, partitions: int, overrides: Mapping[str, str]
+    ) -> LogDirectory:
+        """`open`, then `make_topic`."""
+        self.open()
+        return self.make_topic(name, partitions, overrides)
 
     def times(self, topic: str, partition: int = 0) -> list[int]:
         """The timestamps of all messages of a log, in order."""

@@ -190,10 +190,22 @@ class _DataDirectoryCheck(_LogsCheck):
         elif self._has_metadata:
             yield Finding(self._metadata_path, None, "it is not a folder", "move it elsewhere")
         yield from self._missing_folders(topics, folders)
+        yield from self._check_folders(folders, topics, has_topics=known is not None)
+
+    def _check_folders(
+        self,
+        folders: Mapping[Partition, Path],
+        topics: Mapping[str, TopicEntry],
+        *,
+        has_topics: bool,
+    ) -> Iterator[Finding]:
         unnamed = unnamed_folders(folders, topics)
         unfinished = set()
-        if known is not None:
-            unfinished = unfinished_creations(self._files, self._directory, unnamed)
+        if has_topics:
+            has_file = self._files.exists(self._directory / TOPICS_FILE)
+            unfinished = unfinished_creations(
+                self._files, self._directory, unnamed, has_file=has_file
+            )
         adopts = f"asks {METADATA_FOLDER}" if self._is_member else "adopts it"
         for key, path in folders.items():
             entry = topics.get(key[0])

@@ -17,7 +17,7 @@ from ..seams import ProducerBudget, Seams
 from .checkpoints import Checkpoints
 from .clean_shutdown import take_marker
 from .deletion import DeletionQueue
-from .known_files import check_format
+from .known_files import IDENTITY_FILE, check_format
 from .lock import DirectoryLock
 from .log_directory import DirectoryParts, LogDirectory
 from .reserve import Reserve
@@ -86,6 +86,11 @@ def _open_locked(
     path, files, observe = settings.data_dir, seams.files, seams.observe
     reserve = Reserve(files, path, settings.disk_reserve_bytes, seams.disk_room, observe)
     check_format(files, path)
+    if not member and files.exists(path / IDENTITY_FILE):
+        raise StorageError(
+            f"{path} is of a cluster member, and the other members would not know "
+            "what it takes as a single broker: start it with its broker.id, 1 to 999"
+        )
     has_metadata_log = files.exists(path / METADATA_FOLDER)
     # The marker goes first: from here on a crash at any point is an unclean stop.
     unclean = take_marker(files, path)

@@ -111,10 +111,14 @@ class Startup:
         written, adopted_overrides = self._read_topics(path)
         damaged, written = written is None, written or {}
         self.lost = damaged or (self._follows_log and not there)
+        if not (there or self._member or damaged or adopted_overrides):
+            # From here on a file that is missing is a file that was lost.
+            write_topics(self._files, path, {}, 0)
         topics = self._without_deleted(written) if self._member else self._recorded(written)
         folders = self._folders()
         if not damaged:
-            folders -= self._remove_unfinished(unnamed_folders(folders, topics))
+            unnamed = unnamed_folders(folders, topics)
+            folders -= self._remove_unfinished(unnamed, has_file=there)
         if not self._follows_log:
             self._adopt(topics, folders, adopted_overrides)
         self.made = self._without_folder(topics, folders)
@@ -127,7 +131,7 @@ class Startup:
         if self.metadata is not None:
             self._record(self.metadata, topics)
         # Before folders are made: they would hide from the next start that messages are gone.
-        if topics != written or not (there or self._member):
+        if topics != written or not (self._member or self._files.exists(path)):
             self._reserve.retrying(
                 partial(write_topics, self._files, path, topics, self.metadata_offset)
             )
@@ -203,7 +207,7 @@ class Startup:
         A directory that this broker or another one has used and that has no file has lost it, if
         there are folders; one that Kafka wrote never had one.
         """
-        if not self._files.exists(path) and self._files.exists(self._directory / CLUSTER_ID_FILE):
+        if not self._files.exists(path) and self._was_used():
             return {}, KEEP_EVERYTHING
         try:
             return read_topics(self._files, path), {}
@@ -224,6 +228,11 @@ class Startup:
                 else "every folder is adopted, with settings that keep all messages",
             )
             return None, KEEP_EVERYTHING
+
+    def _was_used(self) -> bool:
+        """Whether a broker used the directory before."""
+        led = self._has_metadata_log and not self._member
+        return led or self._files.exists(self._directory / CLUSTER_ID_FILE)
 
     def _folders(self) -> set[tuple[str, int]]:
         """The partition folders; everything that does not belong here is reported."""
@@ -268,9 +277,11 @@ class Startup:
     def _ignore(self, path: Path, reason: str) -> None:
         self._observe("stray_file", path=str(path), reason=reason)
 
-    def _remove_unfinished(self, unnamed: set[tuple[str, int]]) -> set[tuple[str, int]]:
+    def _remove_unfinished(
+        self, unnamed: set[tuple[str, int]], *, has_file: bool
+    ) -> set[tuple[str, int]]:
         """Remove the folders of creations that were cut off; returns all of those."""
-        unfinished = unfinished_creations(self._files, self._directory, unnamed)
+        unfinished = unfinished_creations(self._files, self._directory, unnamed, has_file=has_file)
         removed: list[str] = []
         for key in sorted(unfinished):
             path = self._directory / folder_name(*key)

@@ -265,8 +265,10 @@ class TopicChanges:
         if had < target.partitions:
             new = range(had, target.partitions)
             grown = replace(present or target, partitions=target.partitions, gaps=gaps)
-            yield from self._add(grown, new, f"topic {name!r} cannot be made", taken=adopt)
-            self._seams.observe("topic_created", topic=name, partitions=target.partitions)
+            what = "made" if present is None else "given more partitions"
+            yield from self._add(grown, new, f"topic {name!r} cannot be {what}", taken=adopt)
+            event = "topic_created" if present is None else "partitions_created"
+            self._seams.observe(event, topic=name, partitions=target.partitions)
         if dict(self._registry.get(name).overrides) != dict(target.overrides):
             yield from self._alter(name, target.overrides)
         return self._registry.get(name)

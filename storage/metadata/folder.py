@@ -77,6 +77,12 @@ class MetadataFolder:
 
     @property
     def exists(self) -> bool:
+        """Whether it is there. Raises `StorageError` for a link: what that names may be somebody
+        else's."""
+        if self._files.is_link(self.path):
+            raise StorageError(
+                f"{self.path} is a symbolic link; put the folder that it names in its place"
+            )
         return self._files.exists(self.path)
 
     def make(self, offset: int, state: Iterable[bytes]) -> None:

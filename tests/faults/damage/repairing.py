@@ -45,7 +45,7 @@ def fill(data: DataDirectory, *, clean: bool, **settings: object) -> None:
         if number % 2:
             log.appender.append(untimed_set(1))
     data.append("u", 1, 2, 3)
-    directory.positions.commit("job", [StoredPosition("t", 0, 5, -1, 5, "")])
+    data.commit("job", StoredPosition("t", 0, 5, -1, 5, ""))
     for topic in ("t", "u"):
         directory.log(topic, 0).flusher.flush()
     directory.write_checkpoints()
@@ -111,5 +111,5 @@ def check_served(data: DataDirectory, expected: list[Message], end_offset: int) 
     data.restart()
     assert data.times("t") == [*(ms for _, ms, _ in found), 7]
     assert data.times("u") == [1, 2, 3]
-    assert directory.positions.get("job", "t", 0) is not None
+    assert directory.committed.get("job", "t", 0) is not None
     data.close()

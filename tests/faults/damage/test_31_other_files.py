@@ -50,7 +50,7 @@ def fill(data: DataDirectory, clean: bool) -> None:
     directory.create_topic("t", 1, {"segment.bytes": "90", "index.interval.bytes": "0"})
     for ms in TIMES:
         data.append("t", ms)
-    directory.positions.commit("job", [StoredPosition("t", 0, 3, -1, 5, "")])
+    data.commit("job", StoredPosition("t", 0, 3, -1, 5, ""))
     directory.log("t", 0).flusher.flush()
     directory.write_checkpoints()
     if clean:

@@ -154,7 +154,7 @@ class Life:
             self._now.positions.setdefault((name, topic, partition), [None]).append(offset)
             positions.append(StoredPosition(topic, partition, offset, -1, START_MS, metadata))
         self._note()
-        self.data.directory.positions.commit(name, positions)
+        self.data.commit(name, *positions)
         for partition, offset in enumerate(offsets):
             self._now.positions[name, topic, partition] = [offset]
         self._note()

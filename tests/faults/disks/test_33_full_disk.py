@@ -116,7 +116,7 @@ def killed(path: Path) -> tuple[DataDirectory, dict[int, bytes]]:
     for number in range(60):
         data.append("a", NOW_MS + number)
     data.append("b", NOW_MS)
-    directory.positions.commit("job", [StoredPosition("a", 0, 5, -1, -1, "")])
+    data.commit("job", StoredPosition("a", 0, 5, -1, -1, ""))
     return data, dict.fromkeys(range(60), b"hello")
 
 
