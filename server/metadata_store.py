@@ -410,6 +410,7 @@ class MetadataStore:
                         await self._work.in_topics_thread(partial(change.run, step))
                     change.advance(step)
             await turns.give_way()
+        self._forget_done()
 
     async def _changes_applied(self) -> None:
         """Wait for a change that was not waited for to its end."""

@@ -30,9 +30,8 @@ from horolog.protocol.sasl.scram import (
     salted_password,
 )
 from horolog.server.broker import Broker
-from horolog.server.security.documents import FILE_MODE, AccessDocuments
 from horolog.server.security.users import Removal, UserEntry, Users
-from horolog.storage.files import SystemFiles
+from horolog.testing.access import StoredAccess
 from horolog.testing.broker import running_broker
 from horolog.testing.logins import log_in
 from horolog.testing.program import Program, serving
@@ -46,14 +45,14 @@ SHA_256, SHA_512 = SCRAM_MECHANISMS.values()
 
 
 class StoredUsers(Users):
-    """Users in the files of a data directory."""
+    """Users in a data directory."""
 
     def __init__(self, path: Path) -> None:
-        self.documents = AccessDocuments(SystemFiles(FILE_MODE), path)
-        super().__init__(lambda: self.documents.state, os.urandom)
+        self.stored = StoredAccess(path)
+        super().__init__(lambda: self.stored.state, os.urandom)
 
     def change(self, groups: Any) -> list[CodedError | None]:
-        return self.documents.change(lambda: self.planned(groups))
+        return self.stored.change(lambda: self.planned(groups))
 
 
 def users(path: Path) -> StoredUsers:

@@ -245,7 +245,7 @@ async def test_a_group_that_commits_does_not_expire(broker: Broker, client: Wire
     await client.call(create_topic("a"))
     async with wire(str(broker.addresses.kafka), encoding=kafka_frames) as own:
         await own.call(commit("g", "a", 5))
-        log = broker.directory.metadata.log  # type: ignore[union-attr]
+        log = broker.directory.metadata.log
         log.hold_high_watermark(log.log_end_offset)
         committing = asyncio.ensure_future(own.call(commit("g", "a", 6)))
         await until(lambda: log.log_end_offset == 3)
@@ -262,7 +262,7 @@ async def test_commits_on_their_way_count_for_the_limit(tmp_path: Path) -> None:
         wire(broker.addresses.native) as client,
     ):
         await client.call(create_topic("a"))
-        log = broker.directory.metadata.log  # type: ignore[union-attr]
+        log = broker.directory.metadata.log
         log.hold_high_watermark(log.log_end_offset)
         async with wire(broker.addresses.native) as other:
             first = asyncio.ensure_future(client.call(commit("g1", "a", 5)))

@@ -21,8 +21,7 @@ from horolog.server.quotas.rules import (
     problem_of_value,
 )
 from horolog.server.quotas.store import QuotaChange, Quotas
-from horolog.server.security.documents import FILE_MODE, AccessDocuments
-from horolog.storage.files import SystemFiles
+from horolog.testing.access import StoredAccess
 from horolog.tests.properties.examples import examples
 
 PRODUCE = Quota.PRODUCER_BYTE_RATE
@@ -109,17 +108,17 @@ def test_names(name: str, fine: bool) -> None:
 
 
 class StoredQuotas(Quotas):
-    """Quotas in the files of a data directory."""
+    """Quotas in a data directory."""
 
     def __init__(self, path: Path) -> None:
-        self.documents = AccessDocuments(SystemFiles(FILE_MODE), path)
-        super().__init__(self.documents.state.quotas)
+        self.stored = StoredAccess(path)
+        super().__init__(self.stored.state.quotas)
 
     def change(
         self, changes: Sequence[QuotaChange], *, validate_only: bool = False
     ) -> list[CodedError | bool]:
-        outcome = self.documents.change(lambda: self.planned(changes, validate_only=validate_only))
-        self.use(self.documents.state.quotas)
+        outcome = self.stored.change(lambda: self.planned(changes, validate_only=validate_only))
+        self.use(self.stored.state.quotas)
         return outcome
 
 

@@ -25,8 +25,7 @@ from horolog.server.security.acl_filters import Filter, Filters
 from horolog.server.security.acl_store import Acls, problem_of
 from horolog.server.security.acls import Acl, AclTable, Reason, Resource, covers
 from horolog.server.security.authorizer import Authorizer
-from horolog.server.security.documents import FILE_MODE, AccessDocuments
-from horolog.storage.files import SystemFiles
+from horolog.testing.access import StoredAccess
 from horolog.tests.properties.examples import examples
 
 OPERATIONS = [each for each in Operation if each > Operation.ALL]
@@ -200,20 +199,20 @@ def rule(name: str = "clicks", **changed: Any) -> Acl:
 
 
 class StoredAcls:
-    """Rules in the files of a data directory, and what is made of them."""
+    """Rules in a data directory, and what is made of them."""
 
     def __init__(self, path: Path) -> None:
-        self.documents = AccessDocuments(SystemFiles(FILE_MODE), path)
-        self.acls = Acls(self.documents.state.rules)
+        self.stored = StoredAccess(path)
+        self.acls = Acls(self.stored.state.rules)
 
     def add(self, rules: Sequence[Acl]) -> set[Acl]:
-        new = self.documents.change(lambda: self.acls.plan_adding(rules))
-        self.acls.use(self.documents.state.rules)
+        new = self.stored.change(lambda: self.acls.plan_adding(rules))
+        self.acls.use(self.stored.state.rules)
         return new
 
     def remove(self, doomed: Callable[[Acl], bool]) -> list[Acl]:
-        gone = self.documents.change(lambda: self.acls.plan_removing(doomed))
-        self.acls.use(self.documents.state.rules)
+        gone = self.stored.change(lambda: self.acls.plan_removing(doomed))
+        self.acls.use(self.stored.state.rules)
         return gone
 
 

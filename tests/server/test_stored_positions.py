@@ -4,6 +4,7 @@ import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def bytes_of(name: str, *texts: str) -> int:
 
 @asynccontextmanager
 async def opened(
-    path: Path, files: Files | None = None, **settings: object
+    path: Path, files: Files | None = None, **settings: Any
 ) -> AsyncIterator[tuple[MetadataStore, PositionReading, Broker]]:
     """The store of a broker with some topics, and what is read of it."""
     async with running_broker(
@@ -63,6 +64,9 @@ async def opened(
         for topic in ("a", "b", "c"):
             if topic not in broker.directory.topics():
                 broker.directory.create_topic(topic, 20, {})
+        # So that no other log is written while a test lets writes fail.
+        for key in broker.directory.partitions():
+            broker.directory.log(*key)
         yield broker.services.metadata, broker.directory.committed, broker
 
 
@@ -267,7 +271,7 @@ async def test_a_failing_disk_ends_commits_but_not_reads(
         async with opened(tmp_path, files) as (store, held, _):
             await store.commit("job", [position(1)])
             for kind, error in failures.items():
-                files.fail(kind, error, name=LOG, written=20 if "truncate" in failures else 0)
+                files.fail(kind, error, name=LOG, written=20 * (kind == "pwrite"))
             with pytest.raises(StorageError):
                 await store.commit("job", [position(2)])
             syncs = files.did("sync", LOG)
