@@ -32,7 +32,7 @@ from .metrics.loop_lag import LoopLag
 from .network.connection_slots import address_counts
 from .network.listener import Shares
 from .network.ports import HTTP, KAFKA, NATIVE, Port, Ports
-from .opened_data import check_alone, make_room, open_replica_files
+from .opened_data import make_room, open_replica_files
 from .rights.audited import audited
 from .security.service import SecurityService
 from .services import make_services
@@ -69,12 +69,10 @@ class Broker:
         clock: Clock | None = None,
         files: Files | None = None,
         log_stream: TextIO | None = None,
-        replicated: bool = False,
         settled: Callable[[], None] | None = None,
     ) -> None:
         """Nothing is opened yet. Without a `log_stream` events are only counted.
 
-        `replicated` keeps topics and positions in the metadata log, as brokers that are several do.
         `settled` is called once, when every log has been opened: what is in memory then stays.
         """
         self.settings = settings
@@ -89,7 +87,6 @@ class Broker:
         )
         self._log_stream = log_stream
         self._settled = settled
-        self._replicated = replicated
         self._files = files or SystemFiles(int(settings.data_file_mode, 8))
         self._cleanups = AsyncExitStack()
         self._serving = False
@@ -235,7 +232,6 @@ class Broker:
         """Open the data directory; returns how many connections there may be beside its files."""
         self.settings = within_memory(self.settings, self.observe)
         settings = self.settings
-        check_alone(settings, self._files)
         shares = shares_of_files(settings, self.observe)
         self.directory = open_directory(
             replace(settings, max_open_files=shares.files),
@@ -243,12 +239,10 @@ class Broker:
             files=self._files,
             observe=self.observe,
             random=Random(),
-            replicated=self._replicated or bool(settings.broker_id),
+            member=bool(settings.broker_id),
         )
         cleanups.callback(self.directory.close)
-        self._replica_files = open_replica_files(
-            self.directory, settings, self._files, self._replicated
-        )
+        self._replica_files = open_replica_files(self.directory, settings, self._files)
         self.trusted_time = TrustedTime(
             self.clock,
             self.observe,

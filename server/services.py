@@ -20,14 +20,14 @@ from .handlers.base import Services
 from .late_appends import LateAppends
 from .logs import Logs
 from .maintenance import Maintenance
-from .metadata_store import DirectStore, MetadataStore
+from .metadata_store import MetadataStore
 from .metrics.figures import Figures
 from .metrics.lags import Lags
 from .outcomes import Outcomes
 from .parking import ParkingLot
 from .scrubbing import SCRUB_INTERVAL_MS, Scrubber
-from .security.documents import AccessDocuments, access_documents
 from .security.service import SecurityService
+from .single_node import SingleNode
 from .time_maps import TimeMaps
 from .trusted_time import TrustedTime
 from .work import Work
@@ -60,6 +60,7 @@ def make_services(
     loop = asyncio.get_running_loop()
     work = Work(loop)
     cleanups.callback(lambda: scrubber.close())
+    cleanups.callback(lambda: metadata.settle_all())
     cleanups.push_async_callback(work.stop)
     commits = _group_commit(loop, clock, figures, lambda: maintenance.note_sync(), cleanups)
     fetches = ParkingLot(loop, MAX_PARKED_FETCHES, MAX_PARKED_PARTITIONS)
@@ -80,7 +81,6 @@ def make_services(
     maintenance.tasks["scrub"].first_after(settings.log_initial_task_delay_ms)
     metadata = _metadata_store(
         directory,
-        access_documents(files, settings),
         security,
         logs=logs,
         work=work,
@@ -180,7 +180,6 @@ async def _commits_done(commits: GroupCommit) -> None:
 
 def _metadata_store(
     directory: LogDirectory,
-    documents: AccessDocuments,
     security: SecurityService,
     *,
     logs: Logs,
@@ -189,14 +188,10 @@ def _metadata_store(
     figures: Figures,
     observe: Observer,
 ) -> MetadataStore:
-    if directory.metadata is None:
-        security.open(documents.state)
-        return DirectStore(directory, work, documents, security)
-    from .replicated_store import ReplicatedStore
-    from .single_node import SingleNode
-
     def gone(topic: str, partitions: int) -> None:
         figures.forget(topic)
         logs.went_away(topic, partitions)
 
-    return ReplicatedStore(directory, work, commits, observe, SingleNode(), security, gone)
+    store = MetadataStore(directory, work, commits, observe, SingleNode(), security, gone)
+    logs.settle, logs.create_now = store.settle, store.create_now
+    return store

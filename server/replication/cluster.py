@@ -24,8 +24,8 @@ from ...storage.events import Observer
 from ...storage.log.flush import GroupCommit
 from ...storage.log.log import Log
 from ..groups.service import GroupService
+from ..metadata_store import MetadataStore
 from ..parking import ParkingLot
-from ..replicated_store import ReplicatedStore
 from ..scrubbing import Scrubber
 from ..syncing import synced_to
 from ..work import Work
@@ -86,7 +86,7 @@ class Cluster:
         work: Work,
         produces: ParkingLot,
         scrubber: Scrubber,
-        store: ReplicatedStore,
+        store: MetadataStore,
         groups: GroupService,
         native_address: str,
         kafka_address: str | None,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class ClusterLeadership:
     """The `Leadership` of a broker of a cluster; see there."""
 
+    alone = False
+
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
 

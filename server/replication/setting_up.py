@@ -7,15 +7,12 @@ from random import SystemRandom
 from ...clock import boot_time_s
 from ...config.broker import BrokerSettings
 from ...config.cluster_table import LISTENS, NOT_FOLLOWING
-from ...protocol.errors import InvalidConfig, StorageError
+from ...protocol.errors import InvalidConfig
 from ...storage.directory.log_directory import LogDirectory
 from ...storage.events import Observer
 from ...storage.files import Files
-from ...storage.names import METADATA_FOLDER
 from ...values import value_class
 from ..handlers.base import Services
-from ..replicated_store import ReplicatedStore
-from ..security.documents import ACCESS_FILES, access_documents
 from .by_hand import ByHand
 from .cluster import Cluster
 from .deciding import Decider
@@ -66,18 +63,11 @@ def open_as_one(settings: BrokerSettings, directory: LogDirectory, files: Files)
             "topics aside, or with --create-cluster if there is no such cluster yet and these count"
         )
     owners = EpochOwnersFile(files, settings.data_dir)
-    documents = access_documents(files, settings)
-    if documents.exist:
-        # Those of a broker that was not a member until now.
-        access = directory.open_metadata(documents.state).state.access
-        if tuple(access) != tuple(documents.state):
-            raise StorageError(
-                f"{settings.data_dir} has users, rules or quotas in files, and others in "
-                f"{METADATA_FOLDER}, which count: move {', '.join(ACCESS_FILES)} elsewhere"
-            )
-        documents.remove()
-    else:
-        directory.open_metadata()
+    metadata = directory.open_metadata()
+    if (follows or joins) and not identity.identity.nonce and not metadata.was_copied:
+        # What a single broker recorded, of users perhaps. It begins at offset 0, as the log that is
+        # to be copied may, and two logs without epochs cannot be told apart.
+        metadata.truncate(0)
     return ReplicaFiles(identity, owners)
 
 
@@ -85,8 +75,6 @@ def join_cluster(
     services: Services, files: ReplicaFiles, observe: Observer, native_address: str
 ) -> Services:
     """The same services, of a broker in a cluster. Raises `StorageError`."""
-    store = services.metadata
-    assert isinstance(store, ReplicatedStore)
     settings = services.settings
     decides: Callable[[Cluster], Decider] = ByHand
     seconds = services.clock.monotonic
@@ -108,7 +96,7 @@ def join_cluster(
         work=services.work,
         produces=services.produces,
         scrubber=services.scrubber,
-        store=store,
+        store=services.metadata,
         groups=services.groups,
         native_address=native_address,
         kafka_address=services.kafka_address,

@@ -40,7 +40,6 @@ class StoredDirectory:
         broker_id: int,
         observe: Observer,
     ) -> None:
-        assert directory.metadata is not None
         self.broker_id = broker_id
         self.directory = directory
         self.damage_met = False

@@ -17,6 +17,7 @@ in it, or none.
 
 from collections.abc import Iterable
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -30,8 +31,9 @@ from ..directory.deletion import remove
 from ..files import replacing
 from ..log.log import Log
 from ..log.log_opening import open_log
-from ..names import METADATA_FOLDER, METADATA_TOPIC, folder_name
-from ..seams import Seams
+from ..names import METADATA_FOLDER, METADATA_TOPIC, folder_name, segment_bases
+from ..quarantine import quarantine_file
+from ..seams import DiskRoom, Seams
 from .records import MAX_RECORD_BYTES
 from .snapshot import MalformedState, Snapshot, decode_state
 from .state_copy import StateCopy, StateReading, pieces_of
@@ -64,14 +66,23 @@ class MetadataFolder:
 
     def __init__(self, directory: Path, seams: Seams) -> None:
         self._files = seams.files
-        self._seams = seams
+        # What is given up of the reserve is for changes that make room: those are records.
+        self._seams = replace(seams, disk_room=DiskRoom())
         self.path = directory / METADATA_FOLDER
         self._checkpoints: Checkpoints
+        self.lost = ""
+        """What `open` found to be missing of the log's end; empty where nothing is known to be."""
         self._writing = Lock()
         self._turn = 0
 
     @property
     def exists(self) -> bool:
+        """Whether it is there. Raises `StorageError` for a link: what that names may be somebody
+        else's."""
+        if self._files.is_link(self.path):
+            raise StorageError(
+                f"{self.path} is a symbolic link; put the folder that it names in its place"
+            )
         return self._files.exists(self.path)
 
     def make(self, offset: int, state: Iterable[bytes]) -> None:
@@ -84,7 +95,7 @@ class MetadataFolder:
         files.make_directory(path)
         self._close_to_others(path)
         files.make_directory(path / folder_name(*METADATA_PARTITION))
-        checkpoints = Checkpoints(files, path, self._seams.observe, replicated=True)
+        checkpoints = Checkpoints(files, path, self._seams.observe, watermarks=True)
         starts = {METADATA_PARTITION: offset}
         checkpoints.write(dict(starts), dict(starts), dict(starts))
         self._write(path / STATE_FILE, state)
@@ -97,8 +108,9 @@ class MetadataFolder:
         with suppress(OSError):
             self._files.restrict(path, private=True)
 
-    def open(self) -> Log:
-        """Open the log, with its high watermark where it was last or at its start.
+    def open(self, *, leads: bool = False) -> Log:
+        """Open the log, with its high watermark where it was last or at its start; of a broker that
+        `leads` by itself, at its end.
 
         Raises `OSError`, `StorageError`.
         """
@@ -110,34 +122,51 @@ class MetadataFolder:
             self._files.unlink(left)
         if not self._files.exists(path):
             self._seams.observe("metadata_log_missing", path=str(path))
+            self.lost = f"there was no {path}"
             self._files.make_directory(path)
             self._files.sync_directory(self.path)
             unclean = None
-        checkpoints = Checkpoints(self._files, self.path, self._seams.observe, replicated=True)
+        checkpoints = Checkpoints(self._files, self.path, self._seams.observe, watermarks=True)
         self._checkpoints = checkpoints
         recovery_point = checkpoints.recovery_points.get(METADATA_PARTITION)
         log_start = checkpoints.log_starts.get(METADATA_PARTITION, 0)
+        known = (checkpoints.high_watermarks or {}).get(METADATA_PARTITION, log_start)
         opened = partial(
             open_log,
             path,
             *METADATA_PARTITION,
             metadata_settings(),
             self._seams,
-            high_watermark=(checkpoints.high_watermarks or {}).get(METADATA_PARTITION, log_start),
-            follows=True,
+            high_watermark=None if leads else known,
+            follows=not leads,
         )
         log = opened(
-            clean=unclean is not None and recovery_point is not None,
+            # There is nothing to recover in an empty one.
+            clean=recovery_point is not None and (unclean is not None or self._is_empty(path)),
             end_offset=recovery_point,
             recovery_point=recovery_point or 0,
             log_start_offset=log_start,
         )
         if max(log_start, recovery_point or 0) > log.log_end_offset:
+            reached = max(log_start, recovery_point or 0)
+            self.lost = self.lost or f"the log ends at {log.log_end_offset}, below {reached}"
             log.close()
             start = log_start if log_start <= log.log_end_offset else 0
             log = opened(clean=False, recovery_point=0, log_start_offset=start)
         log.on_cut = lambda log: self.write_checkpoints(log)
         return log
+
+    def _is_empty(self, path: Path) -> bool:
+        files = self._files
+        bases = segment_bases(files.names(path))
+        return not any(files.size(path / f"{base:020d}.log") for base in bases)
+
+    def set_aside(self) -> Path:
+        """Keep the folder, with all that is in it, under another name, durably; returns that.
+        Raises `OSError`."""
+        kept = quarantine_file(self._files, self.path)
+        self._files.sync_directory(self.path.parent)
+        return kept
 
     def write_checkpoints(self, log: Log) -> None:
         """Keep how far the log reaches. May run in a thread of its own. Raises `StorageError`."""

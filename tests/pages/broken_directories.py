@@ -10,7 +10,7 @@ from typing import Final
 
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.storage.directory.log_directory import LogDirectory
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.testing.directories import DataDirectory
 
 FIRST_MS: Final = 1479144272509
@@ -26,7 +26,7 @@ def _filled(folder: Path) -> tuple[DataDirectory, LogDirectory]:
     for number in range(9):
         value = b"click %d" % number
         log.appender.append(build_set([NewRecord(value, timestamp_ms=FIRST_MS + 1000 * number)]))
-    directory.positions.commit("counter", [StoredPosition("clicks", 0, 4, -1, FIRST_MS, "")])
+    data.commit("counter", StoredPosition("clicks", 0, 4, -1, FIRST_MS, ""))
     return data, directory
 
 

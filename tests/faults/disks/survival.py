@@ -92,7 +92,7 @@ def _check_topics(directory: LogDirectory, promise: Promise) -> None:
 
 def _check_positions(directory: LogDirectory, promise: Promise) -> None:
     for (name, topic, partition), allowed in promise.positions.items():
-        position = directory.positions.get(name, topic, partition)
+        position = directory.committed.get(name, topic, partition)
         if position is None and topic in directory.topics():
             # It goes with its topic, not before it.
             assert None in allowed[:1]
