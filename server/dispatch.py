@@ -23,7 +23,7 @@ from ..protocol.errors import NO_ERROR, CodedError, PolicyViolation, Unsupported
 from ..protocol.limits import LARGE_REQUEST_BYTES
 from .handlers import HANDLERS_OF_MANY, MOST_AT_A_TIME
 from .handlers.api_versions import unknown_version
-from .handlers.base import Call, Handler, HandlerOfMany, Services
+from .handlers.base import Services
 from .handlers.produce import handle_in_bulk
 from .network.endpoint import Caller, Frames, Source
 from .network.ready_connections import BULK_BYTES
@@ -36,7 +36,7 @@ from .outcomes import (
     fault_finder,
     first_error,
 )
-from .requests import PendingAnswer
+from .requests import Call, Handler, HandlerOfMany, PendingAnswer
 from .weights import LARGE_BYTES, Weight, weight_of
 
 if TYPE_CHECKING:

@@ -35,9 +35,9 @@ from ...protocol.api.security.acls import (
 from ...protocol.errors import CodedError, SecurityDisabled
 from ...storage.metadata.access_records import AccessRecord
 from ..outcomes import error_name
-from ..requests import PendingAnswer
+from ..requests import Call, PendingAnswer, in_turns
 from ..security.audit import DONE
-from .base import Call, Services, in_turns
+from .base import Services
 from .registration import handles
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def describe(
     error = _disabled(services)
     if error is not None:
         return DescribeAclsResponse(error_code=error.code, error_message=error.message)
-    return in_turns(services, _describing(services, request))
+    return in_turns(services.work, _describing(services, request))
 
 
 def _describing(services: Services, request: DescribeAclsRequest) -> Pieces[DescribeAclsResponse]:
@@ -101,7 +101,7 @@ def create(
     if error is not None:
         refused = AclCreationResult(error_code=error.code, error_message=error.message)
         return CreateAclsResponse(results=[refused] * len(request.creations))
-    return in_turns(services, _creating(services, request, call))
+    return in_turns(services.work, _creating(services, request, call))
 
 
 def _creating(services: Services, request: CreateAclsRequest, call: Call) -> Pieces[PendingAnswer]:
@@ -138,7 +138,7 @@ def _creating(services: Services, request: CreateAclsRequest, call: Call) -> Pie
             yield
         return CreateAclsResponse(results=results)
 
-    return PendingAnswer(ready, lambda: in_turns(services, answering()), alone=True)
+    return PendingAnswer(ready, lambda: in_turns(services.work, answering()), alone=True)
 
 
 @handles(DELETE_ACLS)
@@ -150,7 +150,7 @@ def delete(
     if error is not None:
         refused = AclFilterResult(error_code=error.code, error_message=error.message)
         return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
-    return in_turns(services, _deleting(services, request, call))
+    return in_turns(services.work, _deleting(services, request, call))
 
 
 def _deleting(services: Services, request: DeleteAclsRequest, call: Call) -> Pieces[PendingAnswer]:
@@ -182,7 +182,7 @@ def _deleting(services: Services, request: DeleteAclsRequest, call: Call) -> Pie
             yield
         return DeleteAclsResponse(filter_results=results)
 
-    return PendingAnswer(ready, lambda: in_turns(services, answering()), alone=True)
+    return PendingAnswer(ready, lambda: in_turns(services.work, answering()), alone=True)
 
 
 def _deleted(acl: "Acl") -> DeletedAcl:

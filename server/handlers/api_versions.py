@@ -20,7 +20,8 @@ from ...protocol.api.broker.api_versions import (
 )
 from ...protocol.api.registry import APIS
 from ...protocol.errors import InvalidRequest, UnsupportedVersion
-from .base import Call, Services
+from ..requests import Call
+from .base import Services
 from .registration import handles
 
 FIRST_VERSION_WITH_SOFTWARE: Final = 3

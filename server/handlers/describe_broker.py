@@ -17,8 +17,8 @@ from ...protocol.api.broker.describe_broker import (
 )
 from ...protocol.records.kernel import FORM
 from ..network.listener import files_wanted
-from ..requests import PendingAnswer
-from .base import Call, Services
+from ..requests import Call, PendingAnswer
+from .base import Services
 from .min_insync import most_in_sync, unmet_topics
 from .registration import handles
 

@@ -17,8 +17,8 @@ from ...protocol.api.log.offset_for_leader_epoch import (
 )
 from ...protocol.cluster_errors import FencedLeaderEpoch, UnknownLeaderEpoch
 from ...storage.log.log import Log
-from ..requests import PendingAnswer
-from .base import Call, Services
+from ..requests import Call, PendingAnswer
+from .base import Services
 from .registration import handles
 from .repeats import refusing_repeats
 

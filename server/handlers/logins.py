@@ -32,9 +32,9 @@ from ...protocol.errors import (
     SaslAuthenticationFailed,
     UnsupportedSaslMechanism,
 )
-from ..requests import PendingAnswer
+from ..requests import Call, PendingAnswer
 from ..security.session import LoginSession, LoginState
-from .base import Call, Services
+from .base import Services
 from .registration import handles
 
 if TYPE_CHECKING:

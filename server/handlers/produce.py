@@ -63,8 +63,8 @@ from ..late_appends import Sender
 from ..metrics.figures import count
 from ..outcomes import CloseConnection
 from ..parking import Awaited, Partition, SharedWait, Wait
-from ..requests import PendingAnswer
-from .base import Services, in_turns
+from ..requests import PendingAnswer, in_turns
+from .base import Services
 from .registration import handles_many
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def handle_many(
     requests behind it wait. If a request names a topic that has to be created, all wait for that.
     """
     if len(requests) == 1 and _names_many(requests[0]):
-        return [in_turns(services, _handling(services, requests[0]))]
+        return [in_turns(services.work, _handling(services, requests[0]))]
     rows = _Rows(requests)
     if not all(map(services.creations.exists, map(_topic_of, rows.by_partition))):
         missing = services.creations.missing(_named_topics(services, requests))
@@ -218,7 +218,7 @@ def _handling(services: Services, request: ProduceRequest) -> Pieces[Outcome]:
     creating = services.creations.make(missing)
     return PendingAnswer(
         creating.ready,
-        lambda: in_turns(services, _handled(services, request, creating.failures())),
+        lambda: in_turns(services.work, _handled(services, request, creating.failures())),
         alone=True,
         held_bytes=_size(request),
     )

@@ -16,7 +16,8 @@ from ...protocol.api.cluster.promote import PROMOTE
 from ...protocol.api.cluster.replicate import REPLICATE, Says
 from ...protocol.errors import InvalidRequest
 from ..replication.missing import log_ends
-from .base import Call, Services
+from ..requests import Call
+from .base import Services
 from .registration import handles
 
 if TYPE_CHECKING:

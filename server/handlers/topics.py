@@ -49,8 +49,8 @@ from ...protocol.errors import (
 )
 from ...storage.directory.topics import TopicEntry
 from ...storage.stepped_change import Steps
-from ..requests import PendingAnswer
-from .base import Call, Services
+from ..requests import Call, PendingAnswer
+from .base import Services
 from .changing import answer_later
 from .min_insync import warn_of_topic
 from .registration import handles

@@ -12,7 +12,7 @@ from ...protocol.api.pieces import Pieces
 from ...protocol.api.topics.metadata import MetadataBroker, MetadataResponse
 from ...protocol.cluster_errors import CoordinatorNotAvailable
 from ...protocol.errors import LeaderNotAvailable
-from ..handlers.base import Call
+from ..requests import Call
 
 if TYPE_CHECKING:
     from .cluster import Cluster

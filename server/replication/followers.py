@@ -27,8 +27,7 @@ from ...replication.messages import (
 from ...replication.partition_log import Partition
 from ...replication.settings import Member
 from ...storage.read.slices import Slice
-from ..handlers.base import Call
-from ..requests import PendingAnswer
+from ..requests import Call, PendingAnswer
 from .channel import Channel, Known
 from .stored_metadata import StoredMetadata
 from .wire import (

@@ -16,7 +16,7 @@ from ...protocol.api.schema import Api, ServedBy
 from ...protocol.cluster_errors import ReplicaNotAvailable
 from ...replication.follower import Follower
 from ...replication.partition_log import Partition
-from ..handlers.base import then
+from ..requests import then
 from .stored_log import StoredLog
 
 if TYPE_CHECKING:

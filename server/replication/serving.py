@@ -16,8 +16,8 @@ from ...protocol.errors import CodedError, LeaderNotAvailable, NotCoordinator
 from ...replication.leader import Leader
 from ...storage.log.admitted import Appended
 from ...storage.log.log import Log
-from ..handlers.base import Call, Handler, HandlerOfMany, Services, in_turns, then
-from ..requests import PendingAnswer
+from ..handlers.base import Services
+from ..requests import Call, Handler, HandlerOfMany, PendingAnswer, in_turns, then
 from .commits import Commit, error_of
 from .reading import FollowerReads
 from .topic_forwarding import with_failures
@@ -117,7 +117,7 @@ class Serving:
 
         def answer(services: Services, request: Any, call: Call) -> Any:
             def placed(response: MetadataResponse) -> Any:
-                return in_turns(services, self._cluster.addresses.metadata(response, call))
+                return in_turns(services.work, self._cluster.addresses.metadata(response, call))
 
             return then(handler(services, request, call), placed)
 
@@ -145,7 +145,7 @@ class Serving:
         def handle(services: Services, request: Any, call: Call) -> Any:
             if self._at_follower.may(api, request):
                 return in_turns(
-                    services,
+                    services.work,
                     self._at_follower.answer(request, lambda: handler(services, request, call)),
                 )
             self.check(api)
@@ -196,7 +196,7 @@ class Serving:
             return outcome
 
         try:
-            return in_turns(services, self._at_follower.answer(request, answer))
+            return in_turns(services.work, self._at_follower.answer(request, answer))
         except Exception as refused:
             return refused
 

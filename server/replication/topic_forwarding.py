@@ -25,8 +25,8 @@ from ...protocol.errors import (
     error_from_code,
 )
 from ...storage.names import check_topic_name
-from ..handlers.base import Call, Services
-from ..requests import PendingAnswer
+from ..handlers.base import Services
+from ..requests import Call, PendingAnswer
 from .leader_connection import AcceptsFollower
 
 if TYPE_CHECKING:
