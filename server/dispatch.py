@@ -604,7 +604,7 @@ class Dispatcher:
         self._services.figures.answered(name, code, 0.0)
         if api is API_VERSIONS:
             # A client with a version from the future learns which versions there are.
-            several = self._services.cluster is not None
+            several = self._services.replication.replicates
             unknown = unknown_version(native=encoding.NATIVE, several=several)
             return encoding.encode_response(head.correlation_id, api, api.min_version, unknown)
         error = unsupported(head.api_key, head.version, api, native=encoding.NATIVE)

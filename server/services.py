@@ -28,6 +28,7 @@ from .parking import ParkingLot
 from .scrubbing import SCRUB_INTERVAL_MS, Scrubber
 from .security.documents import AccessDocuments, access_documents
 from .security.service import SecurityService
+from .single_node import SingleNode, SingleNodeLeadership
 from .time_maps import TimeMaps
 from .trusted_time import TrustedTime
 from .work import Work
@@ -122,6 +123,7 @@ def make_services(
         security=security,
         rolled=maintenance.note_roll,
         scrubber=scrubber,
+        replication=SingleNode(settings.broker_id),
     )
     return services, maintenance
 
@@ -193,10 +195,11 @@ def _metadata_store(
         security.open(documents.state)
         return DirectStore(directory, work, documents, security)
     from .replicated_store import ReplicatedStore
-    from .single_node import SingleNode
 
     def gone(topic: str, partitions: int) -> None:
         figures.forget(topic)
         logs.went_away(topic, partitions)
 
-    return ReplicatedStore(directory, work, commits, observe, SingleNode(), security, gone)
+    return ReplicatedStore(
+        directory, work, commits, observe, SingleNodeLeadership(), security, gone
+    )

@@ -13,7 +13,6 @@ Left out: rules for transactional ids, delegation tokens and users.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.security.acls import (
@@ -36,12 +35,10 @@ from ...protocol.errors import CodedError, SecurityDisabled
 from ...storage.metadata.access_records import AccessRecord
 from ..outcomes import error_name
 from ..requests import Call, PendingAnswer, in_turns
+from ..security.acls import Acl
 from ..security.audit import DONE
 from .base import Services
 from .registration import handles
-
-if TYPE_CHECKING:
-    from ..security.acls import Acl
 
 
 def _disabled(services: Services) -> SecurityDisabled | None:
@@ -168,7 +165,7 @@ def _deleting(services: Services, request: DeleteAclsRequest, call: Call) -> Pie
         yield
     filters, acls = [each for each, _ in good], services.security.acls
 
-    def plan() -> "tuple[list[tuple[Acl, int]], Sequence[AccessRecord]]":
+    def plan() -> tuple[list[tuple[Acl, int]], Sequence[AccessRecord]]:
         first = Filters(filters).first
         gone, records = acls.plan_removing(lambda acl: first(acl) is not None)
         return [(acl, number) for acl in gone if (number := first(acl)) is not None], records
@@ -185,7 +182,7 @@ def _deleting(services: Services, request: DeleteAclsRequest, call: Call) -> Pie
     return PendingAnswer(ready, lambda: in_turns(services.work, answering()), alone=True)
 
 
-def _deleted(acl: "Acl") -> DeletedAcl:
+def _deleted(acl: Acl) -> DeletedAcl:
     return DeletedAcl(
         resource_type=int(acl.resource_type),
         resource_name=acl.resource_name,
@@ -197,7 +194,7 @@ def _deleted(acl: "Acl") -> DeletedAcl:
     )
 
 
-def _audit(services: Services, call: Call, acl: "Acl", change: str, code: int) -> None:
+def _audit(services: Services, call: Call, acl: Acl, change: str, code: int) -> None:
     services.security.audit.changed(
         "acl_changed",
         str(acl),

@@ -1,7 +1,6 @@
 """What every handler is given."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
@@ -19,14 +18,12 @@ from ..metrics.figures import Figures
 from ..metrics.lags import Lags
 from ..outcomes import Outcomes
 from ..parking import ParkingLot
+from ..replication.service import Replication
 from ..scrubbing import Scrubber
 from ..security.service import SecurityService
 from ..time_maps import TimeMaps
 from ..trusted_time import TrustedTime
 from ..work import Work
-
-if TYPE_CHECKING:
-    from ..replication.cluster import Cluster
 
 
 @value_class
@@ -59,5 +56,5 @@ class Services:
     scrubber: Scrubber
     rolled: Callable[[str, int], None]
     """Called with a partition that rolled: retention checks it soon."""
-    cluster: "Cluster | None" = None
-    """The cluster of the broker; `None` for a single broker."""
+    replication: Replication
+    """The broker's place in its cluster."""

@@ -11,7 +11,6 @@ Left out: quotas by IP address (KIP-612).
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.security.client_quotas import (
@@ -27,13 +26,11 @@ from ...protocol.api.security.client_quotas import (
 )
 from ...protocol.errors import CodedError
 from ..outcomes import error_name
+from ..quotas.store import QuotaChange
 from ..requests import Call, PendingAnswer, in_turns
 from ..security.audit import DONE
 from .base import Services
 from .registration import handles
-
-if TYPE_CHECKING:
-    from ..quotas.store import QuotaChange
 
 
 @handles(DESCRIBE_CLIENT_QUOTAS)
@@ -108,7 +105,7 @@ def _altering(
     return PendingAnswer(ready, lambda: in_turns(services.work, answering()), alone=True)
 
 
-def _audit(services: Services, call: Call, change: "QuotaChange", code: int) -> None:
+def _audit(services: Services, call: Call, change: QuotaChange, code: int) -> None:
     values = (
         f"{quota.value} removed" if value is None else f"{quota.value}={value:g}"
         for quota, value in change.values.items()

@@ -7,19 +7,16 @@ lag of named positions have a line for each partition.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 from ...protocol.lag import Lag
 from ...protocol.records.latency import LATENCY_BUCKETS_MS
+from ...storage.log.log import Log
 from ..groups.figures import GroupFigures
 from .exposition import Family, Labels, Sample, text_lines
 from .figures import FSYNC_BUCKETS_SECONDS, Figures, TopicFigures
 from .replica_families import ReplicaFigures, replica_families
 from .security_families import security_families
 from .topic_counters import TOPIC_COUNTERS, TOPIC_COUNTERS_BY
-
-if TYPE_CHECKING:
-    from ...storage.log.log import Log
 
 LATENCY_BUCKETS_SECONDS = tuple(bound / 1000 for bound in LATENCY_BUCKETS_MS)
 
@@ -29,7 +26,7 @@ class Gauges:
     """What is not counted but looked up when the metrics are asked for. The defaults are those of a
     broker without logs and clients."""
 
-    logs: "Callable[[], Iterable[Log]]" = tuple
+    logs: Callable[[], Iterable[Log]] = tuple
     """The open logs."""
     retention_now_ms: int = 0
     """The time that retention goes by."""

@@ -7,7 +7,7 @@ they are given what was read, and wait then.
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...protocol.api.log.fetch import FETCH, FetchRequest, FetchResponse
 from ...protocol.api.log.produce import PRODUCE, ProduceRequest
@@ -15,13 +15,11 @@ from ...protocol.api.schema import Api, replaced
 from ..handlers.base import Services
 from ..metrics.figures import count
 from ..network.endpoint import Caller
+from ..work import Turns
 from .mutations import MUTATIONS, Mutation
 from .rates import Rate, TokenBucket, Windows
 from .rules import Bound, Quota, QuotaTable
 from .sensors import Sensors
-
-if TYPE_CHECKING:
-    from ..work import Turns
 
 MAX_WAIT_SECONDS: Final = 60.0
 """The most that a client is not listened to at once. Who sent for minutes ahead in one request is
@@ -164,7 +162,7 @@ class Charge:
         self._seconds = seconds
         self._since = self._meter.time()
 
-    def timed(self, make: Callable[[], Any], turns: "Turns | None" = None) -> Callable[[], Any]:
+    def timed(self, make: Callable[[], Any], turns: Turns | None = None) -> Callable[[], Any]:
         """It waits from now on until `make` is called; until then it has what it takes in
         `turns`."""
         self._seconds += self._meter.time() - self._since

@@ -13,8 +13,7 @@ from ...storage.log.epoch_history import NO_EPOCH
 from ...storage.log.log import Log
 from ...storage.names import LEADER_EPOCHS
 from ..work import Work
-from .epoch_owners_file import EpochOwnersFile
-from .identity_file import IdentityFile
+from .member_files import EpochOwnersFile, IdentityFile
 from .stored_log import StoredLog
 from .stored_metadata import METADATA, StoredMetadata
 

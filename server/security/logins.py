@@ -21,10 +21,9 @@ from ...protocol.sasl.scram import password_matches
 from ...protocol.sasl.scram_server import ScramServer
 from ...storage.events import Observer
 from ...storage.metadata.access_records import MAX_USER_NAME_BYTES
-from ...values import value_class
 from ..metrics.figures import Figures
 from .login_throttle import LoginThrottle
-from .session import LoginSession, LoginState, principal_of
+from .session import LoginSession, LoginState, Step, principal_of
 from .users import Users
 
 if TYPE_CHECKING:
@@ -35,14 +34,6 @@ FAILED_SECONDS: Final = 0.5
 
 _NONCE_BYTES: Final = 18
 _REFUSED: Final = "the user does not exist, or the password is wrong"
-
-
-@value_class
-class Step:
-    """What the server says next; `done` when the client is logged in."""
-
-    content: bytes
-    done: bool
 
 
 class Logins:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
+from ...values import value_class
+
 if TYPE_CHECKING:
     from ...protocol.sasl.scram_server import ScramServer
 
@@ -14,6 +16,14 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 def principal_of(name: str) -> str:
     """The principal of a user."""
     return f"User:{name}"
+
+
+@value_class
+class Step:
+    """What the server says next; `done` when the client is logged in."""
+
+    content: bytes
+    done: bool
 
 
 class LoginState(Enum):

@@ -11,17 +11,15 @@ import json
 from base64 import b64decode
 from collections.abc import Collection
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
 from ...protocol.errors import SaslAuthenticationFailed
+from ..security.service import SecurityService
 from ..security.session import ANONYMOUS
 from .web_sessions import SESSION_SECONDS, WebSessions
-
-if TYPE_CHECKING:
-    from ..security.service import SecurityService
 
 COOKIE: Final = "horolog_session"
 LOGIN_PATH: Final = "/login"
@@ -57,7 +55,7 @@ class HttpPeer(Protocol):
 class HttpAuthentication:
     """Lets requests in, or not."""
 
-    def __init__(self, security: "SecurityService", open_paths: Collection[str]) -> None:
+    def __init__(self, security: SecurityService, open_paths: Collection[str]) -> None:
         self._security = security
         self._open_paths = frozenset(open_paths)
         self._sessions = WebSessions(asyncio.get_running_loop().time)

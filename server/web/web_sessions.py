@@ -3,13 +3,11 @@
 import hashlib
 import secrets
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...protocol.errors import ResourceNotFound
 from ...values import value_class
-
-if TYPE_CHECKING:
-    from ..security.users import Users
+from ..security.users import Users
 
 SESSION_SECONDS: Final = 12 * 60 * 60.0
 MAX_SESSIONS: Final = 10_000
@@ -33,7 +31,7 @@ class WebSessions:
         self._time = time
         self._sessions: dict[bytes, _Session] = {}
 
-    def begin(self, principal: str, name: str, users: "Users") -> str:
+    def begin(self, principal: str, name: str, users: Users) -> str:
         """A new session; returns its token."""
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         ends_at = self._time() + SESSION_SECONDS
@@ -42,7 +40,7 @@ class WebSessions:
             del self._sessions[next(iter(self._sessions))]
         return token
 
-    def principal(self, token: str, users: "Users") -> str | None:
+    def principal(self, token: str, users: Users) -> str | None:
         """Whose session it is; `None` when there is no such one, or no longer."""
         found = self._sessions.get(_key(token)) if token else None
         if found is None:
@@ -60,7 +58,7 @@ def _key(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "replace")).digest()
 
 
-def _credentials(users: "Users", name: str) -> Any:
+def _credentials(users: Users, name: str) -> Any:
     try:
         return users.credentials(name)
     except ResourceNotFound:

@@ -12,8 +12,8 @@ import pytest
 
 from horolog.protocol.errors import InvalidConfig, StorageError
 from horolog.server.replication.etcd.access import Access
-from horolog.server.replication.etcd.asking import Lane
 from horolog.server.replication.etcd.client import ANSWER_MAX_BYTES, ATTEMPT_S, EtcdClient
+from horolog.server.replication.etcd.election import Lane
 from horolog.server.replication.etcd.errors import (
     EtcdError,
     EtcdMisconfigured,
