@@ -11,7 +11,7 @@ from ..storage.directory.log_directory import LogDirectory
 from ..storage.log.admitted import Appended
 from ..storage.log.epoch_history import NO_EPOCH
 from ..storage.log.log import Log
-from ..storage.replica.replica import Replica
+from ..storage.replica.replica_log import ReplicaLog
 from .metrics.replica_families import ReplicaFigures
 from .replication.service import Commit
 from .requests import Call, Handler, HandlerOfMany, PendingAnswer
@@ -114,14 +114,14 @@ def lead_alone(directory: LogDirectory) -> None:
     """
     metadata = directory.open_metadata()
     log = metadata.log
-    metadata.lead(1 + max(Replica(log).last_epoch, log.epochs.highest_seen))
+    metadata.lead(1 + max(ReplicaLog(log).last_epoch, log.epochs.highest_seen))
     epoch = log.epochs.highest_seen
     log.flusher.flush()
     log.hold_high_watermark(None)
     metadata.apply()
 
     def lead(opened: Log) -> None:
-        Replica(opened).lead(max(epoch, 1 + opened.epochs.highest_seen))
+        ReplicaLog(opened).begin_to_lead(max(epoch, 1 + opened.epochs.highest_seen))
         opened.hold_high_watermark(None)
 
     directory.when_opened(lead)

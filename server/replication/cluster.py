@@ -27,11 +27,11 @@ from .epoch_lines import write_lines_to_lead
 from .followers import Channel, Followers
 from .member import ClusterMember, Election
 from .member_files import MemberFiles
+from .replica_directory import METADATA
 from .replica_fetcher import ReplicaFetcher
 from .replica_states import ReplicaStates
 from .service import Commit
 from .serving import ClusterLeadership, Serving, error_of
-from .stored_metadata import METADATA
 from .topic_forwarding import ForwardedTopicCreation
 from .wire import merged
 

@@ -16,12 +16,12 @@ from ...protocol.errors import PolicyViolation, RequestTimedOut
 from ...replication.leader import Leader
 from ...replication.partition_log import Partition
 from ...storage.log.epoch_history import NO_EPOCH
+from ...storage.replica.replica_log import ReplicaLog
 from ..metrics.replica_families import ReplicaFigures
 from ..requests import PendingAnswer
 from .member import ClusterMember
 from .replica_fetcher import ReplicaFetcher
 from .replica_states import LEADER, ReplicaStates
-from .stored_log import StoredLog
 
 CHECK_S: Final = 0.02
 
@@ -220,7 +220,7 @@ class ClusterAdmin:
             )
 
 
-def _log_ends(logs: Mapping[Partition, StoredLog], contested_epoch: int) -> list[LogEnd]:
+def _log_ends(logs: Mapping[Partition, ReplicaLog], contested_epoch: int) -> list[LogEnd]:
     """Where these logs end, and what they have from `contested_epoch` on: what a person compares
     who has to choose a leader."""
     return [
@@ -235,7 +235,7 @@ def _log_ends(logs: Mapping[Partition, StoredLog], contested_epoch: int) -> list
     ]
 
 
-def _contested_from(log: StoredLog, contested_epoch: int) -> int:
+def _contested_from(log: ReplicaLog, contested_epoch: int) -> int:
     if contested_epoch == NO_EPOCH or log.history_lost:
         return NOT_KNOWN
     starts = (it.start_offset for it in log.epochs.starts if it.epoch >= contested_epoch)

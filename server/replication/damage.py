@@ -7,9 +7,9 @@ from typing import Final
 from ...protocol.errors import HorologError
 from ...replication.messages import FollowerPosition
 from ...replication.partition_log import Partition
+from ...storage.replica.replica_log import ReplicaLog
 from ..scrubbing import Scrubber
 from .member import ClusterMember
-from .stored_log import StoredLog
 
 LOOK_S: Final = 1.0
 """How often a leader that has damage looks whether another broker can lead."""
@@ -60,7 +60,7 @@ class DamageWatch:
                 self._checking.add(one.partition)
                 self._member.start_work(self._check(stored, one.end, broker_id))
 
-    async def _check(self, stored: StoredLog, offset: int, broker_id: int) -> None:
+    async def _check(self, stored: ReplicaLog, offset: int, broker_id: int) -> None:
         partition = stored.partition
         try:
             with suppress(HorologError, OSError):

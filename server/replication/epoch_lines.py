@@ -12,8 +12,8 @@ from typing import Final
 
 from ...replication.messages import Fetched
 from ...storage.log.leader_epochs import EpochWrite
+from ...storage.replica.replica_log import ReplicaLog
 from .member import ClusterMember
-from .stored_log import StoredLog
 
 AT_ONCE: Final = 96
 """Lines that are written in one go, for as many logs, in `THREADS` threads: syncs that come
@@ -25,7 +25,7 @@ USED_MS: Final = 600_000
 """A new leader writes the lines of logs that were appended to within this time. The others get
 theirs with a message: an election with thousands of idle partitions syncs nothing for them."""
 
-_Writes = Sequence[tuple[StoredLog, EpochWrite]]
+_Writes = Sequence[tuple[ReplicaLog, EpochWrite]]
 
 
 async def write_lines_of(member: ClusterMember, message: Fetched) -> None:
@@ -58,7 +58,7 @@ async def write_lines_to_lead(member: ClusterMember, epoch: int) -> None:
         await _run(member, list(_lines(used[first : first + AT_ONCE], epoch)))
 
 
-def _lines(logs: Iterable[StoredLog], epoch: int) -> Iterable[tuple[StoredLog, EpochWrite]]:
+def _lines(logs: Iterable[ReplicaLog], epoch: int) -> Iterable[tuple[ReplicaLog, EpochWrite]]:
     for log in logs:
         write = log.line_to_lead(epoch)
         if write is not None:

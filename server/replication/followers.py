@@ -34,7 +34,7 @@ from ..parking import Wait
 from ..requests import Call, PendingAnswer
 from .damage import DamageWatch
 from .member import ClusterMember, PeerInfo
-from .stored_metadata import StoredMetadata
+from .replica_directory import ReplicaMetadataLog
 from .wire import (
     read_all,
     read_hello,
@@ -334,7 +334,7 @@ class Followers:
         member = self._member
         logs = member.stored.logs
         cold: list[tuple[ReplicatedPart, Slice]] = []
-        states: list[tuple[ReplicatedPart, StoredMetadata]] = []
+        states: list[tuple[ReplicatedPart, ReplicaMetadataLog]] = []
         for part, written in zip(message.parts, response.parts, strict=True):
             stored = logs.get(part.partition)
             if stored is not None:
@@ -343,7 +343,7 @@ class Followers:
             found = unread(part, written)
             if found is not None:
                 cold.append((written, found))
-            if isinstance(part.producers, StoredMetadata):
+            if isinstance(part.producers, ReplicaMetadataLog):
                 states.append((written, part.producers))
         if cold or states:
             # A producer is not to wait until a disk has found what a new follower asks for.
@@ -436,7 +436,7 @@ class Followers:
 def _read(
     channel: Channel,
     cold: list[tuple[ReplicatedPart, Slice]],
-    states: list[tuple[ReplicatedPart, StoredMetadata]],
+    states: list[tuple[ReplicatedPart, ReplicaMetadataLog]],
 ) -> None:
     """Read what a response lacks still. Raises `OSError`, `StorageError`."""
     read_all(cold)

@@ -18,7 +18,7 @@ from ...values import value_class
 from ..handlers.base import Services
 from ..syncing import synced_to
 from .member_files import MemberFiles
-from .stored_directory import StoredDirectory
+from .replica_directory import ReplicaDirectory
 
 GIVEN: Final = 0
 """Stands for the id of the leader that was given (cluster.follow), until it says its own."""
@@ -132,7 +132,7 @@ class ClusterMember(ABC):
         self.kafka_address = services.kafka_address or ""
         self._random = random
         self._seconds = seconds
-        self.stored = StoredDirectory(
+        self.stored = ReplicaDirectory(
             self.directory, files.identity, files.owners, self.broker_id, observe
         )
         self.stored.changed()

@@ -17,13 +17,13 @@ from ...replication.partition_log import Identity, Partition
 from ...storage.directory.random_ids import is_id
 from ...storage.log.epoch_history import NO_EPOCH
 from ...storage.log.log import Log
+from ...storage.replica.replica_log import ReplicaLog
 from ...times import format_time
 from .epoch_lines import write_lines_of
 from .followers import reachable
 from .leader_connection import AcceptsFollower, LeaderConnection
 from .member import GIVEN, ClusterMember, PeerInfo
-from .stored_log import StoredLog
-from .stored_metadata import METADATA
+from .replica_directory import METADATA
 from .wire import read_response, read_state_part, write_request
 
 FIRST_PAUSE_S: Final = 0.05
@@ -37,7 +37,7 @@ RATE_S: Final = 10.0
 """Over so long it is measured how many messages come in a second."""
 
 
-_end_of: Final[Callable[[StoredLog], int]] = attrgetter("log.log_end_offset")
+_end_of: Final[Callable[[ReplicaLog], int]] = attrgetter("log.log_end_offset")
 
 
 class MissingReplica(NamedTuple):
@@ -66,7 +66,7 @@ class MissingReplica(NamedTuple):
         return {"messages": None, "seconds": None, "last_message": last, "ends": self.ends}
 
 
-def not_known(logs: Mapping[Partition, StoredLog]) -> MissingReplica:
+def not_known(logs: Mapping[Partition, ReplicaLog]) -> MissingReplica:
     """Of a broker with these logs that has not heard of a leader."""
     found = [one.log for partition, one in logs.items() if partition != METADATA]
     # A segment that was rolled just now has no message yet.
@@ -309,7 +309,7 @@ class ReplicaFetcher:
                 continue
             if stored.log_start_offset < part.log_start_offset <= stored.log_end_offset:
                 await self._member.synced_to(stored.log, part.log_start_offset)
-                stored.replica.begin_at(part.log_start_offset)
+                stored.begin_at(part.log_start_offset)
                 raised.append(stored.log)
         if raised:
             await self._member.secure_starts(raised)

@@ -31,6 +31,7 @@ from ...replication.partition_log import Partition
 from ...storage.log.admitted import Appended
 from ...storage.log.log import Log
 from ...storage.metadata.folder import METADATA_PARTITION
+from ...storage.replica.replica_log import ReplicaLog
 from ..handlers.base import Services
 from ..parking import ParkingLot
 from ..replicated_store import ReplicatedStore
@@ -40,7 +41,6 @@ from .member import ClusterMember
 from .replica_fetcher import ReplicaFetcher
 from .replica_states import ReplicaStates
 from .service import Commit
-from .stored_log import StoredLog
 from .topic_forwarding import ForwardedTopicCreation, with_failures
 
 PART_BYTES: Final = 192 << 10
@@ -128,7 +128,7 @@ class FollowerReads:
 
     def _read(
         self, follower: Follower, partition: Partition, seen_offset: int
-    ) -> tuple[StoredLog, int]:
+    ) -> tuple[ReplicaLog, int]:
         stored = self._member.stored.logs.get(partition)
         if stored is None or partition in self._member.stored.failing:
             raise self._not_now(partition, "is not copied here")

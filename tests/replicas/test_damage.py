@@ -14,11 +14,12 @@ from horolog.client.cluster.any_replica import AnyReplica
 from horolog.protocol.errors import PolicyViolation, StorageError
 from horolog.replication import hand_node
 from horolog.replication.messages import FollowerPosition
-from horolog.replication.partition_log import Identity, Stored
+from horolog.replication.partition_log import Identity
 from horolog.server.replication import replica_fetcher
-from horolog.server.replication.stored_log import StoredLog, Stretch
-from horolog.server.replication.stored_metadata import METADATA
+from horolog.server.replication.replica_directory import METADATA
 from horolog.storage.files import SystemFiles
+from horolog.storage.replica.copy_facts import Stored, Stretch
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.files import FaultyFiles
 from horolog.testing.requests import create_topic
 
@@ -440,9 +441,9 @@ class DamagingNetwork:
         self, monkeypatch: pytest.MonkeyPatch, topic: str, times: int, at: int = -1
     ) -> None:
         self.left = times
-        append = StoredLog.append_stored
+        append = ReplicaLog.append_stored
 
-        def damaged(stored_log: StoredLog, stored: Stored) -> bool:
+        def damaged(stored_log: ReplicaLog, stored: Stored) -> bool:
             stretch = stored.data
             if self.left and stored_log.partition[0] == topic and stretch and stretch.records:
                 self.left -= 1
@@ -451,7 +452,7 @@ class DamagingNetwork:
                 stored = stored._replace(data=Stretch(bytes(records), stretch.facts))
             return append(stored_log, stored)
 
-        monkeypatch.setattr(StoredLog, "append_stored", damaged)
+        monkeypatch.setattr(ReplicaLog, "append_stored", damaged)
 
 
 def told_of(member: Member, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:

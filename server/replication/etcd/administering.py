@@ -15,7 +15,7 @@ from ....storage.log.epoch_history import NO_EPOCH, MalformedEpochs, decode_epoc
 from ....storage.names import LEADER_EPOCHS
 from ....values import value_class
 from ..member_files import IdentityFile, decode_identity
-from ..stored_directory import HIGHEST_ADOPTED
+from ..replica_directory import HIGHEST_ADOPTED
 from .access import Access
 from .client import EtcdClient
 from .gateway import Gateway

@@ -23,9 +23,9 @@ from ....replication.effects import (
 from ....replication.messages import Hello
 from ....replication.settings import Incarnation
 from ....storage.log.epoch_history import NO_EPOCH
+from ....storage.replica.replica_log import ReplicaLog
 from ..followers import reachable
 from ..member import ClusterMember, Election, PeerInfo
-from ..stored_log import StoredLog
 from .access import access_of
 from .client import EtcdClient
 from .errors import EtcdError, EtcdMisconfigured, EtcdUnreachable, LeaseNotFound
@@ -51,7 +51,7 @@ TAKEN_S: Final = 3.0
 """Beyond a lease: how long a start waits for the end of another broker with its id."""
 
 
-def _takes_no_writes(stored: StoredLog) -> bool:
+def _takes_no_writes(stored: ReplicaLog) -> bool:
     """Whether a log has failed, or its disk has refused every write for a while."""
     refused = stored.log.refused_writes
     long = refused is not None and refused.last - refused.first >= REFUSED_S
