@@ -17,7 +17,7 @@ from ...storage.metadata.metadata_log import MetadataLog
 from ...storage.metadata.snapshot import Snapshot
 from ...storage.metadata.state_copy import StateCopy, StatePart, StateReading
 from ...storage.names import LEADER_EPOCHS
-from ...storage.replica.replica_log import ReplicaLog, Replicas
+from ...storage.replica.replica_log import ReplicaLog, ReplicaOwner
 from ..work import Work
 from .member_files import EpochOwnersFile, IdentityFile
 
@@ -43,7 +43,7 @@ class ReplicaMetadataLog(ReplicaLog):
 
     __slots__ = ("_copying", "_snapshot", "metadata", "moved")
 
-    def __init__(self, metadata: MetadataLog, directory: "Replicas") -> None:
+    def __init__(self, metadata: MetadataLog, directory: "ReplicaOwner") -> None:
         super().__init__(metadata.log, directory)
         self.metadata = metadata
         self.moved: Callable[[], None] = _nothing

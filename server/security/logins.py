@@ -23,7 +23,7 @@ from ...storage.events import Observer
 from ...storage.metadata.access_records import MAX_USER_NAME_BYTES
 from ..metrics.figures import Figures
 from .login_throttle import LoginThrottle
-from .session import LoginSession, LoginState, Step, principal_of
+from .session import LoginSession, LoginState, ScramExchange, Step, principal_of
 from .users import Users
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Logins:
         return Step(answer, False)
 
     def _last(
-        self, session: LoginSession, exchange: ScramServer, content: bytes
+        self, session: LoginSession, exchange: ScramExchange, content: bytes
     ) -> "Step | asyncio.Future[Step]":
         session.exchange = None
         if self._throttle.seconds(session.host):
@@ -164,13 +164,13 @@ class Logins:
             return self._refusal(session, exchange.name, error.message)
         return Step(answer, True)
 
-    def _proven(self, session: LoginSession, exchange: ScramServer, content: bytes) -> bytes:
+    def _proven(self, session: LoginSession, exchange: ScramExchange, content: bytes) -> bytes:
         """The answer to the last message of SCRAM, behind which the client is logged in."""
         answer = exchange.last(content)
         self._log_in(session, exchange.name)
         return answer
 
-    async def _scram(self, session: LoginSession, exchange: ScramServer, content: bytes) -> Step:
+    async def _scram(self, session: LoginSession, exchange: ScramExchange, content: bytes) -> Step:
         began = self._loop.time()
         await asyncio.sleep(self._throttle.seconds(session.host))
         try:

@@ -2,12 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from ...values import value_class
-
-if TYPE_CHECKING:
-    from ...protocol.sasl.scram_server import ScramServer
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of clients that did not log in, as Kafka calls it."""
@@ -24,6 +21,19 @@ class Step:
 
     content: bytes
     done: bool
+
+
+class ScramExchange(Protocol):
+    """A login by SCRAM whose first message was answered: `ScramServer`."""
+
+    @property
+    def name(self) -> str:
+        """The user."""
+        ...
+
+    def last(self, content: bytes, /) -> bytes:
+        """The answer to the client's proof. Raises as `ScramServer.last`."""
+        ...
 
 
 class LoginState(Enum):
@@ -90,7 +100,7 @@ class LoginSession:
         self.state = LoginState.OUTSIDE
         self.mechanism = ""
         """Of the login that is under way, or was last done."""
-        self.exchange: ScramServer | None = None
+        self.exchange: ScramExchange | None = None
         self.without_place = False
         """Whether the login failed for that, and not for what the client knows."""
         self.refused = False

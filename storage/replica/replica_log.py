@@ -37,7 +37,7 @@ LOG_BYTES_MAX: Final = 2**31 - 1
 """Positions in a log file have 31 bits."""
 
 
-class Replicas(Protocol):
+class ReplicaOwner(Protocol):
     """What a log needs of the directory of all that are copied."""
 
     failing: dict[Partition, str]
@@ -74,7 +74,7 @@ class ReplicaLog:
         "topic_id",
     )
 
-    def __init__(self, log: Log, replicas: Replicas | None = None, topic_id: str = "") -> None:
+    def __init__(self, log: Log, replicas: ReplicaOwner | None = None, topic_id: str = "") -> None:
         """`replicas` are those of the same directory; a log without them is led or copied by
         itself, and raises what it meets."""
         self.log = log
