@@ -22,9 +22,8 @@ from ..replicated_store import ReplicatedStore
 from ..requests import Call
 from .broker_addresses import BrokerAddresses
 from .cluster_admin import ClusterAdmin
-from .damage import DamageWatch
 from .epoch_lines import write_lines_to_lead
-from .followers import Channel, Followers
+from .followers import Channel, DamageWatch, Followers
 from .member import ClusterMember, Election
 from .member_files import MemberFiles
 from .replica_directory import METADATA

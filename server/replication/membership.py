@@ -114,8 +114,7 @@ async def _asked_at(address: str, accepts: AcceptsFollower) -> str:
 
 async def _in_etcd(settings: BrokerSettings) -> str:
     from .etcd.access import access_of
-    from .etcd.client import EtcdClient
-    from .etcd.gateway import Gateway
+    from .etcd.client import EtcdClient, Gateway
     from .etcd.store import ClusterStore
 
     async with EtcdClient(access_of(settings), ASK_WITHIN_MS / 1000) as client:

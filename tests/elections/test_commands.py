@@ -16,8 +16,7 @@ from horolog.replication.cluster_state import Kept
 from horolog.server.broker import Broker as Server
 from horolog.server.replication.cluster import Cluster
 from horolog.server.replication.etcd.access import Access
-from horolog.server.replication.etcd.client import EtcdClient
-from horolog.server.replication.etcd.gateway import Gateway
+from horolog.server.replication.etcd.client import EtcdClient, Gateway
 from horolog.server.replication.etcd.store import ClusterStore
 from horolog.testing.broker import running_broker
 from horolog.testing.etcd import EtcdProcess

@@ -17,8 +17,7 @@ from ....values import value_class
 from ..member_files import IdentityFile, decode_identity
 from ..replica_directory import HIGHEST_ADOPTED
 from .access import Access
-from .client import EtcdClient
-from .gateway import Gateway
+from .client import EtcdClient, Gateway
 from .store import ClusterStore, Seen
 
 WITHIN_S = 10.0

@@ -27,9 +27,14 @@ from ....storage.replica.replica_log import ReplicaLog
 from ..followers import reachable
 from ..member import ClusterMember, Election, PeerInfo
 from .access import access_of
-from .client import EtcdClient
-from .errors import EtcdError, EtcdMisconfigured, EtcdUnreachable, LeaseNotFound
-from .gateway import Gateway
+from .client import (
+    EtcdClient,
+    EtcdError,
+    EtcdMisconfigured,
+    EtcdUnreachable,
+    Gateway,
+    LeaseNotFound,
+)
 from .joining import EtcdJoining
 from .store import ClusterStore, Seen
 from .values import StoredMember
