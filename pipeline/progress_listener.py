@@ -9,9 +9,10 @@ that plan, and names the queries instead.
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 from uuid import UUID
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     JStreamingQueryListener,
     QueryProgressEvent,
@@ -21,6 +22,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
     StreamingQueryProgress,
 )
+from pyspark.sql.streaming.query import StreamingQuery
 
 from ..client.cluster.servers import Servers
 from .option_values import OptionError
@@ -29,10 +31,6 @@ from .planning import Offsets, from_json
 from .progress import Publisher, destination, earliest, publisher_of
 from .source import NAME
 from .spark_session import AnySession, is_connect
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 _PYTHON_SOURCE: Final = "PythonMicroBatchStream"
 """In the description of a source that is written in Python."""
@@ -97,7 +95,7 @@ class ProgressListener(StreamingQueryListener):
 
     def __init__(
         self,
-        find: "Callable[[str], StreamingQuery | None]",
+        find: Callable[[str], StreamingQuery | None],
         named: Mapping[str, tuple[BrokerOptions, str]] | None = None,
     ) -> None:
         """`find` gives the query with an id, while it runs. `named` are queries whose options are
@@ -168,7 +166,7 @@ class ProgressListener(StreamingQueryListener):
         assert publisher is not None
         publisher.publish(earliest(ends))
 
-    def ask(self, query: "StreamingQuery") -> None:
+    def ask(self, query: StreamingQuery) -> None:
         """Find out under which names the progress of a query is stored, unless that is known."""
         if query.name in self._named or UUID(query.runId) in self._runs:
             return
@@ -196,7 +194,7 @@ def _our_end(source: SourceProgress) -> Offsets | None:
     return found if all(type(offset) is int for offset in found.values()) else None
 
 
-def source_options(query: "StreamingQuery") -> list[dict[str, str] | None]:
+def source_options(query: StreamingQuery) -> list[dict[str, str] | None]:
     """The options of each source of a query, in the order of its progress; None for one that is
     not ours."""
     found: list[dict[str, str] | None] = []

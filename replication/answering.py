@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..storage.log.epoch_history import EpochStart
+from ..storage.replica.copy_facts import Stored
 from .led_partition import LedPartition
 from .messages import PartitionAnswer
-from .partition_log import Partition, Stored
+from .partition_log import Partition
 from .session import Session
 
 NOTHING: Final = -1

@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..storage.log.epoch_history import EpochEnd, EpochStart
+from ..storage.replica.copy_facts import Stored
 from .epoch_owners import Owners
-from .partition_log import Partition, Stored
+from .partition_log import Partition
 from .settings import Member
 
 

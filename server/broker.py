@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from .quotas.meter import Meter
-    from .replication.setting_up import ReplicaFiles
+    from .replication.member_files import MemberFiles
 
 HTTP_MODULES = (f"{__package__}.page.routes", f"{__package__}.web.connection")
 """Modules that bring aiohttp along."""
@@ -91,7 +91,7 @@ class Broker:
         self._cleanups = AsyncExitStack()
         self._serving = False
         self._meter: Meter | None = None
-        self._replica_files: ReplicaFiles | None = None
+        self._replica_files: MemberFiles | None = None
         """What the directory of a broker of a cluster knows of itself."""
         self._all_open = False
         """Whether every log was opened, or found to be one that cannot be."""
@@ -132,9 +132,8 @@ class Broker:
             cleanups.callback(self.services.groups.stop)
             self.directory.cluster_id()  # No request has to wait for the disk because of it later.
             self.security.start()
-            if self.services.cluster is not None:
-                cleanups.push_async_callback(self.services.cluster.stop)
-                await self.services.cluster.start()
+            cleanups.push_async_callback(self.services.replication.stop)
+            await self.services.replication.start()
             for port in ports.of(NATIVE):
                 self._listen(port, self.dispatcher, cleanups)
             for port in ports.of(KAFKA):
@@ -181,7 +180,7 @@ class Broker:
             self.figures.forget(name)
         from .metrics.families import Gauges, metrics_lines
 
-        services, cluster = self.services, self.services.cluster
+        services = self.services
         gauges = Gauges(
             logs=self.logs,
             retention_now_ms=self.trusted_time.now_ms(),
@@ -196,7 +195,7 @@ class Broker:
             groups=services.groups.figures(),
             positions_bytes=self.positions_bytes(),
             producer_states_bytes=self.producer_states_bytes(),
-            replicas=None if cluster is None else cluster.admin.figures(),
+            replicas=services.replication.figures(),
         )
         return metrics_lines(self.figures, gauges)
 
@@ -273,7 +272,7 @@ class Broker:
             kafka_address=self.addresses.kafka,
         )
         if self._replica_files is not None:
-            from .replication.setting_up import join_cluster
+            from .replication.membership import join_cluster
 
             self.services = join_cluster(
                 self.services, self._replica_files, self.observe, self.addresses.native
@@ -293,10 +292,9 @@ class Broker:
             dispatcher.meter = self._meter if quotas else None
 
     def _make_dispatchers(self) -> None:
-        handlers, many, guard = audited(HANDLERS), HANDLERS_OF_MANY, None
-        cluster = self.services.cluster
-        if cluster is not None:
-            handlers, many = cluster.serving.gated(handlers), cluster.serving.gated_many(many)
+        replication, guard = self.services.replication, None
+        handlers = replication.gated(audited(HANDLERS))
+        many = replication.gated_many(HANDLERS_OF_MANY)
         if self.security.authorization:
             from .rights.guard import Guard
 
@@ -324,7 +322,7 @@ class Broker:
             *(port, self._scrape, self._state, self._add_page),
             security=self.security,
             open_paths=open_paths,
-            role=None if self.services.cluster is None else self.services.cluster.standing,
+            role=self.services.replication,
             damage=lambda: "; ".join(islice(self.services.scrubber.damages(), DAMAGES_MAX)),
         )
 

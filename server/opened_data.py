@@ -1,7 +1,5 @@
 """What a data directory is opened as: a single broker's, or a cluster member's."""
 
-from typing import TYPE_CHECKING
-
 from ..clock import Clock
 from ..config.broker import BrokerSettings
 from ..protocol.errors import InvalidConfig
@@ -9,9 +7,7 @@ from ..storage.directory.known_files import UNFINISHED_SETTING_ASIDE
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.events import Observer
 from ..storage.files import Files
-
-if TYPE_CHECKING:
-    from .replication.setting_up import ReplicaFiles
+from .replication.member_files import MemberFiles
 
 
 async def make_room(
@@ -19,21 +15,21 @@ async def make_room(
 ) -> None:
     """Set aside data of another cluster where that was asked for, or begun."""
     if settings.cluster_discard or files.exists(settings.data_dir / UNFINISHED_SETTING_ASIDE):
-        from .replication.discarding import make_room as set_aside
+        from .replication.membership import make_room as set_aside
 
         await set_aside(settings, files, clock, observe)
 
 
 def open_replica_files(
     directory: LogDirectory, settings: BrokerSettings, files: Files
-) -> "ReplicaFiles | None":
+) -> MemberFiles | None:
     """What the directory of a cluster member knows of itself and of leaders; `None` for a single
     broker.
 
     Raises `InvalidConfig`, `StorageError`, `OSError`.
     """
     if settings.broker_id:
-        from .replication.setting_up import open_as_one
+        from .replication.membership import open_as_one
 
         return open_as_one(settings, directory, files)
     if given := settings.of_several:

@@ -27,7 +27,7 @@ from .outcomes import Outcomes
 from .parking import ParkingLot
 from .scrubbing import SCRUB_INTERVAL_MS, Scrubber
 from .security.service import SecurityService
-from .single_node import SingleNode
+from .single_node import SingleNode, SingleNodeLeadership
 from .time_maps import TimeMaps
 from .trusted_time import TrustedTime
 from .work import Work
@@ -122,6 +122,7 @@ def make_services(
         security=security,
         rolled=maintenance.note_roll,
         scrubber=scrubber,
+        replication=SingleNode(settings.broker_id),
     )
     return services, maintenance
 
@@ -192,6 +193,6 @@ def _metadata_store(
         figures.forget(topic)
         logs.went_away(topic, partitions)
 
-    store = MetadataStore(directory, work, commits, observe, SingleNode(), security, gone)
+    store = MetadataStore(directory, work, commits, observe, SingleNodeLeadership(), security, gone)
     logs.settle, logs.create_now = store.settle, store.create_now
     return store

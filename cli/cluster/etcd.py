@@ -4,20 +4,18 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
 from ...config.broker import broker_settings
 from ...protocol.errors import HorologError, InvalidConfig
+from ...server.replication.etcd.access import Access
 from ...storage.directory.known_files import CLUSTER_ID_FILE, IDENTITY_FILE
 from ...storage.directory.lock import LOCK_FILE
 from ..errors import CommandFailed, WrongUsage
 from ..options import Json
 from ..output import emit, emit_object
-
-if TYPE_CHECKING:
-    from ...server.replication.etcd.access import Access
 
 T = TypeVar("T")
 
@@ -134,7 +132,7 @@ def remove(
         emit([f"broker {broker_id} was not in the state of cluster {name}; no broker waits for it"])
 
 
-def _access(name: str, etcd: str, credentials: str, ca: str, cert: str, key: str) -> "Access":
+def _access(name: str, etcd: str, credentials: str, ca: str, cert: str, key: str) -> Access:
     given = {
         "cluster.name": name,
         "cluster.etcd": etcd,

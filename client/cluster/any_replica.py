@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...config.address import join_address
 from ...protocol.api.log.fetch import FetchResponse
@@ -12,6 +12,7 @@ from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
 from ...protocol.errors import NO_ERROR, CodedError, RequestTimedOut, StorageError
 from ..errors import ConnectionFailed
+from ..security.security import Security
 from .cluster import ClusterConnections
 from .connection import ClientConnection
 from .moves import NOT_READABLE, codes_of
@@ -20,9 +21,6 @@ from .replicas import Replicas, connect_to_first
 from .serving import submit_or_drop
 from .several_brokers import SeveralBrokers
 from .targets import Some, Target
-
-if TYPE_CHECKING:
-    from ..security.security import Security
 
 STALE_MS: Final = 10_000
 """A follower without a message of its leader for so long may be cut off: others are asked."""
@@ -53,7 +51,7 @@ class AnyReplica(SeveralBrokers):
         *,
         client_id: str | None,
         request_timeout_ms: int,
-        security: "Security | None" = None,
+        security: Security | None = None,
         replicas: Replicas | None = None,
     ) -> None:
         super().__init__(

@@ -7,7 +7,7 @@ sent again, where the cluster says then, with waits that grow, for as long as th
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...protocol.api.groups.find_coordinator import (
     FIND_COORDINATOR,
@@ -32,6 +32,7 @@ from ...protocol.errors import (
 )
 from ..errors import ClientClosed, ConnectionFailed
 from ..responses import check, topic_result
+from ..security.security import Security
 from .backoff import Backoff
 from .cluster import ClusterConnections
 from .connection import ClientConnection
@@ -41,9 +42,6 @@ from .moves import moved
 from .servers import scheme
 from .serving import pause, serve, submit_or_drop
 from .targets import CoordinatorNode, NodeById, PartitionLeader, Some, Target
-
-if TYPE_CHECKING:
-    from ..security.security import Security
 
 T = TypeVar("T")
 
@@ -66,7 +64,7 @@ class KafkaCluster(ClusterConnections):
         *,
         client_id: str | None,
         request_timeout_ms: int,
-        security: "Security | None" = None,
+        security: Security | None = None,
     ) -> None:
         tls = security is not None and bool(security.tls)
         self.address = scheme(kafka=True, tls=tls) + ",".join(addresses)

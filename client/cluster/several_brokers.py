@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ...protocol.api.schema import Api
 from ...protocol.errors import CodedError
 from ..errors import ConnectionFailed
+from ..security.security import Security
 from .cluster import ClusterConnections
 from .connection import ClientConnection
 from .leader_finding import NobodyLeads, connect_to_leader
@@ -16,9 +17,6 @@ from .one_broker import OneBroker
 from .servers import scheme
 from .serving import serve, submit_or_drop
 from .targets import Some, Target
-
-if TYPE_CHECKING:
-    from ..security.security import Security
 
 T = TypeVar("T")
 
@@ -40,7 +38,7 @@ class SeveralBrokers(OneBroker):
         *,
         client_id: str | None,
         request_timeout_ms: int,
-        security: "Security | None" = None,
+        security: Security | None = None,
     ) -> None:
         tls = security is not None and bool(security.tls)
         super().__init__(

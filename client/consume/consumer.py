@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from ...clock import Clock, SystemClock
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
@@ -17,6 +17,7 @@ from ..client import DEFAULT_ADDRESS, Client, ReadFrom
 from ..cluster.servers import Servers
 from ..instants import epoch_ms
 from ..results import AfterEnd, ColumnBatch, CommittedPosition, ConsumerRecord, FindResult, Found
+from ..security.security import Security
 from .assigned import Assigned
 from .assignment import Assignment
 from .assignment_fetches import AssignmentFetches
@@ -24,9 +25,6 @@ from .assignment_requests import AssignmentRequests
 from .fetching import FetchOptions, TopicPartition, next_offset
 from .time_bounds import CREATE, WindowBy, time_bounds
 from .time_window import TimeWindow
-
-if TYPE_CHECKING:
-    from ..security.security import Security
 
 T = TypeVar("T")
 
@@ -55,7 +53,7 @@ class Consumer(Client):
         retry_timeout_ms: int = 120_000,
         metadata_max_age_ms: int = 30_000,
         check_units: bool = True,
-        security: "Security | None" = None,
+        security: Security | None = None,
         append_times: bool = False,
         read_committed: bool = False,
         clock: Clock | None = None,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from ...clock import Clock, SystemClock
 from ...protocol.partitioner import partition_of
@@ -17,6 +17,7 @@ from ..cluster.servers import Servers
 from ..errors import ClientClosed
 from ..instants import epoch_ms
 from ..results import SentBatch, SentRecord
+from ..security.security import Security
 from .batch_delivery import BatchDelivery
 from .batching import MessageColumns, Times, by_partition, checked_columns, message_bytes
 from .byte_budget import ByteBudget
@@ -28,9 +29,6 @@ from .identities import Identities
 from .outbox import Outbox
 from .set_limits import SetLimits
 from .set_sending import send_in_turn, sent_records, set_of
-
-if TYPE_CHECKING:
-    from ..security.security import Security
 
 _MIB: Final = 1024 * 1024
 
@@ -60,7 +58,7 @@ class Producer(Client):
         client_id: str | None = "horolog",
         request_timeout_ms: int = 30_000,
         check_units: bool = True,
-        security: "Security | None" = None,
+        security: Security | None = None,
         stamp_missing: bool = True,
         clock: Clock | None = None,
     ) -> None:

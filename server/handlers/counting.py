@@ -20,8 +20,8 @@ from ...storage.log.log import Log
 from ...storage.read import windows
 from ...storage.read.segment_reading import check_readable, visible_end
 from ...storage.read.windows import ReadWindow
-from ..requests import PendingAnswer
-from .base import Call, Services
+from ..requests import Call, PendingAnswer
+from .base import Services
 from .registration import handles
 
 _SEGMENTS: Final = 1_000

@@ -47,8 +47,8 @@ from ...storage.segment.segment import FarAway
 from ..conversions import Limits
 from ..network.file_sending import MAX_FILE_RANGES, MIN_FILE_RANGE_BYTES
 from ..parking import Partition
-from ..requests import PendingAnswer
-from .base import Services, each_alone, in_turns
+from ..requests import PendingAnswer, each_alone, in_turns
+from .base import Services
 from .epochs import check_epoch
 from .fetch_windows import (
     append_times_loaded,
@@ -131,7 +131,7 @@ def _finished(
     """What comes of an answer in pieces: one for many partitions gives way to other requests."""
     if len(request.topics) == 1 and len(request.topics[0].partitions) <= AT_ONCE:
         return finish(pieces)
-    return in_turns(services, pieces)
+    return in_turns(services.work, pieces)
 
 
 def _answering(

@@ -46,9 +46,9 @@ from ...protocol.limits import MAX_LISTED
 from ...storage.directory.position_rules import check_name
 from ..groups.group import Group
 from ..groups.states import State
-from ..requests import PendingAnswer
+from ..requests import Call, PendingAnswer
 from .allowed import allowed_bits
-from .base import Call, Services
+from .base import Services
 from .registration import handles
 
 

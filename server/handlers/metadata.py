@@ -29,8 +29,8 @@ from ...protocol.api.topics.metadata import (
     MetadataTopicResult,
 )
 from ...storage.directory.topics import TopicEntry
-from ..requests import PendingAnswer
-from .base import Call, Services, in_turns
+from ..requests import Call, PendingAnswer, in_turns
+from .base import Services
 from .registration import handles
 
 _PARTITIONS_AT_ONCE: Final = 200
@@ -47,10 +47,12 @@ def handle(
             creating = services.creations.make(missing)
             return PendingAnswer(
                 creating.ready,
-                lambda: in_turns(services, _answer(services, request, call, creating.failures())),
+                lambda: in_turns(
+                    services.work, _answer(services, request, call, creating.failures())
+                ),
                 alone=True,
             )
-    return in_turns(services, _answer(services, request, call, {}))
+    return in_turns(services.work, _answer(services, request, call, {}))
 
 
 def _answer(

@@ -62,9 +62,9 @@ from ...times import INT64_MAX
 from ..groups.group import Group
 from ..groups.states import State
 from ..groups.subscription import CONSUMER, NoSubscription, topics_of
-from ..requests import PendingAnswer
+from ..requests import Call, PendingAnswer, in_turns
 from ..work import Turns
-from .base import Call, Services, in_turns
+from .base import Services
 from .registration import handles
 from .repeats import answering_once
 
@@ -83,7 +83,7 @@ def commit(
     services.groups.check_commit(
         request.group_id, request.member_id, request.generation_id, request.group_instance_id
     )
-    return in_turns(services, _committing(services, request, _retention_ms(request, call)))
+    return in_turns(services.work, _committing(services, request, _retention_ms(request, call)))
 
 
 def _committing(
@@ -123,7 +123,7 @@ def _committing(
                 yield
         return response
 
-    return PendingAnswer(ready, lambda: in_turns(services, committed()))
+    return PendingAnswer(ready, lambda: in_turns(services.work, committed()))
 
 
 def _retention_ms(request: OffsetCommitRequest, call: Call) -> int:
@@ -176,7 +176,7 @@ def fetch(
             f"topics is null, which means all from version {FIRST_VERSION_WITH_ALL} on only"
         )
     if request.topics is not None and not request.listing and not request.lag:
-        return in_turns(services, _named_alone(services, request))
+        return in_turns(services.work, _named_alone(services, request))
     task = services.work.start(_fetch(services, request))
     return PendingAnswer(task, task.result)
 

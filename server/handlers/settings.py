@@ -53,8 +53,8 @@ from ...protocol.api.topics.incremental_alter_configs import (
 from ...protocol.errors import InvalidConfig, InvalidRequest
 from ...storage.directory.topics import TopicEntry
 from ...storage.stepped_change import Steps
-from ..requests import PendingAnswer
-from .base import Call, Services, in_turns
+from ..requests import Call, PendingAnswer, in_turns
+from .base import Services
 from .changing import answer_later
 from .min_insync import warn_of_topic
 from .registration import handles
@@ -71,7 +71,7 @@ _KAFKA_ONLY: Final = {
 def describe(
     services: Services, request: DescribeConfigsRequest, call: Call
 ) -> DescribeConfigsResponse | PendingAnswer:
-    return in_turns(services, _describing(services, request, call))
+    return in_turns(services.work, _describing(services, request, call))
 
 
 def _describing(

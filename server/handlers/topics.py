@@ -49,8 +49,8 @@ from ...protocol.errors import (
 )
 from ...storage.directory.topics import TopicEntry
 from ...storage.stepped_change import Steps
-from ..requests import PendingAnswer
-from .base import Call, Services
+from ..requests import Call, PendingAnswer
+from .base import Services
 from .changing import answer_later
 from .min_insync import warn_of_topic
 from .registration import handles
@@ -94,7 +94,7 @@ def _creating(
                 "assignments come instead of num_partitions and replication_factor, which must "
                 f"then be -1; they are {partitions} and {topic.replication_factor}"
             )
-        partitions = _assigned_partitions(topic, _broker_ids(services))
+        partitions = _assigned_partitions(topic, services.replication.broker_ids())
     else:
         _check_replication_factor(services, topic.replication_factor)
     if partitions == DEFAULT:
@@ -110,18 +110,12 @@ def _creating(
 def _check_replication_factor(services: Services, factor: int) -> None:
     """Raise `InvalidReplicationFactor`, as Kafka does, for more copies than there are brokers. For
     any other number each of them has a copy."""
-    brokers = len(_broker_ids(services))
+    brokers = len(services.replication.broker_ids())
     if factor != DEFAULT and not 1 <= factor <= brokers:
         raise InvalidReplicationFactor(
             f"replication_factor is {factor}; it must be 1 to {brokers}, the number of brokers on "
             "record, or -1 for the default: each broker has all topics in any case"
         )
-
-
-def _broker_ids(services: Services) -> Collection[int]:
-    """The brokers on record; all of them have every topic."""
-    cluster = services.cluster
-    return (services.settings.broker_id,) if cluster is None else cluster.standing.states()
 
 
 def _assigned_partitions(topic: CreatableTopic, known: Collection[int]) -> int:
@@ -190,7 +184,7 @@ def _raising(
                 f"there are {len(topic.assignments)} assignments for {max(new, 0)} new partitions; "
                 "give one for each, or none at all"
             )
-        known = _broker_ids(services)
+        known = services.replication.broker_ids()
         for partition, assignment in enumerate(topic.assignments, start=present):
             _check_assignment(partition, assignment.broker_ids, known)
     changes = services.metadata.topics

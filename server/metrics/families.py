@@ -7,19 +7,68 @@ lag of named positions have a line for each partition.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 from ...protocol.lag import Lag
 from ...protocol.records.latency import LATENCY_BUCKETS_MS
+from ...storage.log.log import Log
 from ..groups.figures import GroupFigures
 from .exposition import Family, Labels, Sample, text_lines
 from .figures import FSYNC_BUCKETS_SECONDS, Figures, TopicFigures
 from .replica_families import ReplicaFigures, replica_families
-from .security_families import security_families
 from .topic_counters import TOPIC_COUNTERS, TOPIC_COUNTERS_BY
 
-if TYPE_CHECKING:
-    from ...storage.log.log import Log
+
+def security_families(
+    figures: Figures, unauthenticated: int, certificate_days: float | None
+) -> Iterator[Family]:
+    """`certificate_days` is `None` without TLS."""
+    yield Family(
+        "horolog_unauthenticated_connections",
+        "gauge",
+        "Connections in a TLS handshake, or in a login that is required.",
+        (),
+        [Sample((), unauthenticated)],
+    )
+    yield Family(
+        "horolog_logins_total",
+        "counter",
+        "Logins, by their result: done or failed.",
+        ("mechanism", "result"),
+        [
+            Sample((("mechanism", mechanism), ("result", result)), number)
+            for (mechanism, result), number in figures.logins.items()
+        ],
+    )
+    yield Family(
+        "horolog_tls_failures_total",
+        "counter",
+        "TLS handshakes that failed, or were none.",
+        ("reason",),
+        [Sample((("reason", reason),), count) for reason, count in figures.tls_failures.items()],
+    )
+    yield Family(
+        "horolog_quota_throttled_total",
+        "counter",
+        "Answers after which the client was not listened to for a while, by the quota.",
+        ("quota",),
+        [Sample((("quota", quota),), number) for quota, number in figures.throttled.items()],
+    )
+    yield Family(
+        "horolog_quota_throttled_seconds_total",
+        "counter",
+        "How long that was, all together.",
+        ("quota",),
+        [Sample((("quota", quota),), sec) for quota, sec in figures.throttled_seconds.items()],
+    )
+    yield Family(
+        "horolog_tls_certificate_days",
+        "gauge",
+        "Days until the broker's certificate expires; negative when it has. Without TLS there is "
+        "none.",
+        (),
+        [] if certificate_days is None else [Sample((), certificate_days)],
+    )
+
 
 LATENCY_BUCKETS_SECONDS = tuple(bound / 1000 for bound in LATENCY_BUCKETS_MS)
 
@@ -29,7 +78,7 @@ class Gauges:
     """What is not counted but looked up when the metrics are asked for. The defaults are those of a
     broker without logs and clients."""
 
-    logs: "Callable[[], Iterable[Log]]" = tuple
+    logs: Callable[[], Iterable[Log]] = tuple
     """The open logs."""
     retention_now_ms: int = 0
     """The time that retention goes by."""

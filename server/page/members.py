@@ -1,23 +1,18 @@
 """The brokers that have the same data, as the one that is asked knows them."""
 
-from typing import TYPE_CHECKING
-
-from ...protocol.api.cluster.describe_replicas import NOT_KNOWN
+from ...protocol.api.cluster.describe_replicas import NOT_KNOWN, ReplicaMember
 from ..handlers.base import Services
 from .query import Query
-
-if TYPE_CHECKING:
-    from ...protocol.api.cluster.describe_replicas import ReplicaMember
 
 
 async def members(services: Services, query: Query) -> dict[str, object]:
     """Who leads, who follows, since when, and how far behind; no members for a broker that is
     alone. They are `hidden` from a viewer who may not describe the cluster."""
-    cluster = services.cluster
-    hidden = cluster is not None and not query.access.cluster()
-    if cluster is None or hidden:
+    replication = services.replication
+    hidden = replication.replicates and not query.access.cluster()
+    if not replication.replicates or hidden:
         return {"now_ms": services.clock.now_ms(), "members": [], "hidden": hidden}
-    found = cluster.admin.describe()
+    found = replication.describe()
     return {
         "now_ms": services.clock.now_ms(),
         "cluster": found.cluster_id,
@@ -25,13 +20,13 @@ async def members(services: Services, query: Query) -> dict[str, object]:
         "epoch": found.epoch,
         "leader": _known(found.leader),
         "in_sync": list(found.in_sync),
-        "problem": found.waits_for or cluster.standing.not_ready(),
+        "problem": found.waits_for or replication.not_ready(),
         "members": list(map(_member, found.members)),
         "hidden": False,
     }
 
 
-def _member(one: "ReplicaMember") -> dict[str, object]:
+def _member(one: ReplicaMember) -> dict[str, object]:
     return {
         "id": one.broker_id,
         "address": one.address or None,

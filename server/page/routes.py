@@ -125,8 +125,7 @@ class Page:
         cannot be known."""
         if not self._services.security.authorization:
             return Everything()
-        cluster = self._services.cluster
-        old = "" if cluster is None else cluster.standing.rules_may_be_old()
+        old = self._services.replication.rules_may_be_old()
         if old:
             raise PageRefusal(503, old)
         allowed = Allowed(self._services, peer.principal, peer.address)

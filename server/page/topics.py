@@ -43,7 +43,7 @@ async def topics(services: Services, query: Query) -> dict[str, object]:
     return {
         "now_ms": services.clock.now_ms(),
         "kernel": FORM,
-        "alone": services.cluster is None,
+        "alone": not services.replication.replicates,
         "user": query.viewer.shown(),
         "limited": not access.every_topic(),
         "latency_buckets_ms": LATENCY_BUCKETS_MS,

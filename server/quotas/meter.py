@@ -6,22 +6,125 @@ it read is not counted. Clients of the native protocol look for each partition t
 they are given what was read, and wait then.
 """
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ...protocol.api.log.fetch import FETCH, FetchRequest, FetchResponse
 from ...protocol.api.log.produce import PRODUCE, ProduceRequest
 from ...protocol.api.schema import Api, replaced
+from ...protocol.api.topics.create_partitions import CREATE_PARTITIONS, CreatePartitionsRequest
+from ...protocol.api.topics.create_topics import CREATE_TOPICS, CreateTopicsRequest
+from ...protocol.api.topics.delete_topics import DELETE_TOPICS, DeleteTopicsRequest
 from ..handlers.base import Services
 from ..metrics.figures import count
 from ..network.endpoint import Caller
-from .mutations import MUTATIONS, Mutation
+from ..work import Turns
 from .rates import Rate, TokenBucket, Windows
 from .rules import Bound, Quota, QuotaTable
-from .sensors import Sensors
 
-if TYPE_CHECKING:
-    from ..work import Turns
+MAX_SENSORS: Final = 10_000
+"""Rates of one quota: some 10 MB where all are in use."""
+
+_LOOKED_AT: Final = 2
+"""Of the idle ones, when another is made: so they go faster than new ones come."""
+
+
+class Sensor(Protocol):
+    """A rate, or a bucket."""
+
+    def is_idle(self, now: float, windows: Windows) -> bool:
+        """Whether a new one would say the same."""
+        ...
+
+
+S = TypeVar("S", bound=Sensor)
+
+
+class Sensors(Generic[S]):
+    """Rates by client; those that are zero again are forgotten, and where there are too many, that
+    of the client that was active the longest time ago."""
+
+    def __init__(self, make: Callable[[], S], windows: Windows, most: int = MAX_SENSORS) -> None:
+        self._make = make
+        self._windows = windows
+        self._most = most
+        self._by_key: OrderedDict[Hashable, S] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def of(self, key: Hashable, now: float) -> S:
+        """The rate of a client, which counts as active now."""
+        found = self._by_key.get(key)
+        if found is not None:
+            self._by_key.move_to_end(key)
+            return found
+        for _ in range(_LOOKED_AT):
+            if not self._by_key:
+                break
+            oldest = next(iter(self._by_key))
+            full = len(self._by_key) >= self._most
+            if not full and not self._by_key[oldest].is_idle(now, self._windows):
+                break
+            del self._by_key[oldest]
+        made = self._by_key[key] = self._make()
+        return made
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._by_key.clear()
+
+
+class Mutation:
+    """A request that makes or deletes partitions, looked at before it is handled."""
+
+    def __init__(self, by_topic: Mapping[str, int], answers: str) -> None:
+        """`by_topic` is how many partitions each topic gets or loses; `answers` the field of the
+        response with the outcome of each."""
+        self._by_topic = by_topic
+        self._answers = answers
+
+    def partitions(self, response: Any) -> int:
+        """How many there were, of the topics about which there is no error."""
+        return sum(
+            self._by_topic.get(each.name, 0)
+            for each in getattr(response, self._answers)
+            if not each.error_code
+        )
+
+
+def _created(services: Services, request: CreateTopicsRequest) -> Mutation:
+    partitions = {
+        topic.name: len(topic.assignments)
+        or (topic.num_partitions if topic.num_partitions > 0 else services.settings.num_partitions)
+        for topic in request.topics
+    }
+    return Mutation({} if request.validate_only else partitions, "topics")
+
+
+def _deleted(services: Services, request: DeleteTopicsRequest) -> Mutation:
+    return Mutation({name: _present(services, name) for name in request.topic_names}, "responses")
+
+
+def _added(services: Services, request: CreatePartitionsRequest) -> Mutation:
+    partitions = {
+        topic.name: max(topic.count - _present(services, topic.name), 0) for topic in request.topics
+    }
+    return Mutation({} if request.validate_only else partitions, "results")
+
+
+def _present(services: Services, name: str) -> int:
+    entry = services.directory.topics().get(name)
+    return 0 if entry is None else entry.partitions
+
+
+MUTATIONS: Final[Mapping[int, Callable[[Services, Any], Mutation]]] = MappingProxyType(
+    {CREATE_TOPICS.key: _created, DELETE_TOPICS.key: _deleted, CREATE_PARTITIONS.key: _added}
+)
+"""By the key of the request."""
+
 
 MAX_WAIT_SECONDS: Final = 60.0
 """The most that a client is not listened to at once. Who sent for minutes ahead in one request is
@@ -164,7 +267,7 @@ class Charge:
         self._seconds = seconds
         self._since = self._meter.time()
 
-    def timed(self, make: Callable[[], Any], turns: "Turns | None" = None) -> Callable[[], Any]:
+    def timed(self, make: Callable[[], Any], turns: Turns | None = None) -> Callable[[], Any]:
         """It waits from now on until `make` is called; until then it has what it takes in
         `turns`."""
         self._seconds += self._meter.time() - self._since

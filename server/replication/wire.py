@@ -31,7 +31,7 @@ from ...replication.messages import (
     PartitionAnswer,
     Welcome,
 )
-from ...replication.partition_log import Partition, Stored
+from ...replication.partition_log import Partition
 from ...replication.settings import Member
 from ...storage.files import Buffer
 from ...storage.log.epoch_history import NO_EPOCH, EpochEnd, EpochStart
@@ -39,10 +39,9 @@ from ...storage.metadata.state_copy import StatePart
 from ...storage.names import MAX_OFFSET
 from ...storage.read.file_range import FileRange
 from ...storage.read.slices import Slice
-from ...storage.replica.copy_facts import CopyFacts, MalformedFacts
+from ...storage.replica.copy_facts import CopyFacts, MalformedFacts, Stored, Stretch
 from ...storage.replica.copying import Copied
 from ..network.file_sending import MAX_FILE_RANGES, MIN_FILE_RANGE_BYTES
-from .stored_log import Stretch
 
 MAX_BROKER_ID: Final = 999
 """Leader epochs are 1,000 apart, and end in the id of the broker that gave it to itself."""

@@ -14,7 +14,8 @@ from ...protocol.errors import (
     GroupAuthorizationFailed,
     TopicAuthorizationFailed,
 )
-from ..handlers.base import Call, Services
+from ..handlers.base import Services
+from ..requests import Call
 from ..security.acls import Resource
 
 ERRORS: Final[Mapping[ResourceType, type[CodedError]]] = MappingProxyType(

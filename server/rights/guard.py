@@ -12,8 +12,9 @@ from ...protocol.api.log.produce import PRODUCE
 from ...protocol.api.registry import APIS
 from ...protocol.api.security.acl_terms import Operation, ResourceType
 from ...protocol.api.topics.metadata import METADATA
-from ..handlers.base import Handler, Services
+from ..handlers.base import Services
 from ..network.endpoint import Caller
+from ..requests import Handler
 from ..security.authorizer import Rights
 from .guards import guarded
 from .lists import list_groups, metadata, positions

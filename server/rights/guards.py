@@ -12,9 +12,10 @@ from ...protocol.api.rights import How, Need
 from ...protocol.api.schema import Api, replaced
 from ...protocol.api.topics.metadata import METADATA
 from ...protocol.errors import CodedError
-from ..handlers.base import Call, Handler, Services, in_turns, then
+from ..handlers.base import Services
 from ..handlers.produce import NO_ANSWER
 from ..outcomes import CloseConnection
+from ..requests import Call, Handler, in_turns, then
 from .checked_request import CheckedRequest
 
 
@@ -54,7 +55,7 @@ def refused_whole(checked: CheckedRequest, need: Need, name: str) -> Any:
 def answer_each(checked: CheckedRequest, needs: Sequence[Need], handler: Handler) -> Any:
     """The answer for those that the request names and that may be asked about; beside each of the
     others stands its error."""
-    return in_turns(checked.services, _answer_each(checked, needs, handler))
+    return in_turns(checked.services.work, _answer_each(checked, needs, handler))
 
 
 def _answer_each(checked: CheckedRequest, needs: Sequence[Need], handler: Handler) -> Pieces[Any]:

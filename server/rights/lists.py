@@ -20,8 +20,8 @@ from ...protocol.api.security.acl_terms import ResourceType
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
 from ...protocol.errors import CodedError
 from ...values import value_class
-from ..handlers.base import Call, Handler, Services, in_turns, then
-from ..requests import PendingAnswer
+from ..handlers.base import Services
+from ..requests import Call, Handler, PendingAnswer, in_turns, then
 from .checked_request import CheckedRequest
 from .guards import answer_each
 
@@ -62,7 +62,7 @@ def metadata(handler: Handler) -> Handler:
             response.topics = yield from _seen(checked, _SEEN_TOPIC, response.topics, _name_of)
             return response
 
-        return then(handler(services, request, call), lambda got: in_turns(services, cut(got)))
+        return then(handler(services, request, call), lambda got: in_turns(services.work, cut(got)))
 
     return handle
 
@@ -77,7 +77,7 @@ def list_groups(handler: Handler) -> Handler:
             response.groups = yield from _seen(checked, _SEEN_GROUP, response.groups, _id_of)
             return response
 
-        return then(handler(services, request, call), lambda got: in_turns(services, cut(got)))
+        return then(handler(services, request, call), lambda got: in_turns(services.work, cut(got)))
 
     return handle
 
@@ -94,7 +94,7 @@ def positions(handler: Handler) -> Handler:
             if not call.kafka:
                 raise error
             # Version 0 and 1 say it beside each partition only.
-            return in_turns(services, _all_refused(request, error))
+            return in_turns(services.work, _all_refused(request, error))
         if request.topics is not None and not request.listing:
             return answer_each(checked, _POSITIONS_EACH, handler)
         return _later(services, _visible_page(checked, handler, _cut_topics))

@@ -1,14 +1,11 @@
 """Decisions about rights, for every request: rules, and what was decided by those that hold now."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...protocol.api.security.acl_terms import Operation, ResourceType
-from .acls import Resource, plain_host
-
-if TYPE_CHECKING:
-    from .acl_store import Acls
-    from .acls import AclTable
+from .acl_store import Acls
+from .acls import AclTable, Resource, plain_host
 
 MAX_DECISIONS: Final = 10_000
 """Kept of one principal at one host; a name is what a client makes up."""
@@ -31,7 +28,7 @@ class Rights:
         "writable",
     )
 
-    def __init__(self, table: "AclTable", principal: str, host: str) -> None:
+    def __init__(self, table: AclTable, principal: str, host: str) -> None:
         self._table = table
         self.principal = principal
         self.host = host
@@ -85,7 +82,7 @@ class Rights:
 class Authorizer:
     """Keeps the decisions for each principal while the rules are the same."""
 
-    def __init__(self, acls: "Acls", refused: Callable[..., None]) -> None:
+    def __init__(self, acls: Acls, refused: Callable[..., None]) -> None:
         self._acls = acls
         self.refused = refused
         """Takes what was refused: principal, host, request, operation, resource type, name."""

@@ -15,11 +15,10 @@ from ...storage.events import Observer
 from ...storage.metadata.access_state import AccessState
 from ..metrics.figures import Figures
 from ..network.ports import Port, Ports
+from ..network.tls_files import TlsFiles, TlsPort
 from .audit import DONE, Audit
 
 if TYPE_CHECKING:
-    from ..network.tls import TlsPort
-    from ..network.tls_files import TlsFiles
     from ..quotas.store import Quotas
     from .acl_store import Acls
     from .authorizer import Authorizer
@@ -68,9 +67,7 @@ class SecurityService:
         """To be called when the quotas are others."""
         self.tls_files: TlsFiles | None = None
         if ports.any_encrypted:
-            from ..network.tls_files import TlsFiles as Files_
-
-            self.tls_files = Files_(settings, observe)
+            self.tls_files = TlsFiles(settings, observe)
         self._clock = clock or SystemClock()
         self._token_keys: KeySource | None = None
         if _TOKENS in settings.sasl_enabled_mechanisms.split(","):
@@ -172,11 +169,11 @@ class SecurityService:
             name for name in enabled.split(",") if name and (plain or name not in (_PLAIN, _TOKENS))
         )
 
-    def tls_port(self, port: Port, seconds: float) -> "TlsPort | None":
+    def tls_port(self, port: Port, seconds: float) -> TlsPort | None:
         """What the encrypted connections of a port share; a handshake may take so long."""
         if self.tls_files is None or not port.encrypted:
             return None
-        from ..network.tls import RECEIVED_BYTES, TlsPort
+        from ..network.tls import RECEIVED_BYTES
         from .plain_answers import PLAIN_ANSWERS
 
         return TlsPort(

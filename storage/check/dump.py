@@ -20,7 +20,7 @@ from ...values import value_class
 from ..entries.entry_rules import MAX_DECOMPRESSED_BYTES
 from ..entries.log_reader import Stop, StoredEntry, read_log_file
 from ..files import File, Files
-from ..index.append_time_blocks import ENTRY as APPEND_TIME_ENTRY
+from ..index.append_times import ENTRY as APPEND_TIME_ENTRY
 from ..index.index_reader import OFFSET_ENTRY, TIME_ENTRY, entries_end, index_entries
 from ..metadata.access_records import shown_value
 from ..names import parse_segment_file

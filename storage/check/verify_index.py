@@ -13,7 +13,7 @@ from typing import Final
 
 from ..entries.log_reader import CHUNK_BYTES
 from ..files import File, Files
-from ..index.append_time_blocks import ENTRY
+from ..index.append_times import ENTRY
 from ..index.index_reader import OFFSET_ENTRY, TIME_ENTRY, entries_end, index_entries
 from ..names import RELATIVE_OFFSET_MAX
 from .findings import REBUILD, Finding

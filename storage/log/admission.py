@@ -22,7 +22,7 @@ of any kind and builds anew what cannot be stored as it was sent (`admitted.rebu
 | `.appendtime` of a segment | `Segment.commit` | append time, else the clock |
 | `.appendtime` of a follower | `Segment.commit` | those of the leader's file |
 | file of the time index | `Segment.keep_creation_time` | when the segment was created |
-| files of a follower | `Following._take_file_times` | those of the leader's files |
+| files of a follower | `ReplicaLog._take_file_times` | those of the leader's files |
 | log file that repair writes anew | `PartitionRepair._rewrite` | that of the old file |
 
 The append time goes into messages on LogAppendTime topics only, into v1 and v2, with bit 3 of the

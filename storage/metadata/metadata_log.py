@@ -21,7 +21,7 @@ from ..directory.topic_changes import TopicChanges
 from ..directory.topics import TopicEntry
 from ..log.leader_epochs import EpochWrite
 from ..log.log import Log
-from ..replica.replica import Replica
+from ..replica.replica_log import ReplicaLog
 from ..seams import Seams
 from ..stepped_change import SteppedChange
 from .current_state import CurrentState
@@ -61,7 +61,7 @@ class MetadataLog:
         self._folder = folder
         self._seams = seams
         self.log = log
-        self._replica = Replica(log)
+        self._replica = ReplicaLog(log)
         self._changes = changes
         self.positions = positions
         """The positions as they were applied."""
@@ -309,7 +309,7 @@ class MetadataLog:
         if self.log.log_end_offset < self.state_offset:
             written = None
         self.begin_to_lead()
-        self._replica.lead(epoch, written)
+        self._replica.begin_to_lead(epoch, written)
         self._shorten()
 
     def follow(self) -> None:
@@ -420,7 +420,7 @@ class MetadataLog:
             # Messages below the log start may be there still, of an epoch that goes.
             self._replica.begin_anew(offset)
         else:
-            self._replica.truncate(offset)
+            self._replica.cut(offset)
         end = self.log.log_end_offset
         self._match_from = min(self._match_from, end)
         known = self._changes.metadata_offset

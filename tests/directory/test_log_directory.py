@@ -10,7 +10,7 @@ from horolog.protocol.errors import (
     StorageError,
 )
 from horolog.storage.files import SystemFiles
-from horolog.storage.replica.replica import Replica
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
 from horolog.testing.logs import timed_set
@@ -277,7 +277,7 @@ def test_a_log_that_begins_earlier_does_so_after_a_kill(tmp_path: Path) -> None:
     log = data.directory.log("a", 0)
     log.expiry.trim(3)
     data.directory.write_checkpoints()
-    Replica(log).begin_anew(0)
+    ReplicaLog(log).begin_anew(0)
     log.appender.append(timed_set(*range(now_ms, now_ms + 4)))
     log.flusher.flush()
     left = data.copy(tmp_path / "second")

@@ -41,9 +41,9 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def leads(broker: Broker) -> bool:
-    return broker.services.cluster is not None and broker.services.cluster.leads
+    return broker.services.replication.leads
 
 
 def in_sync(broker: Broker) -> bool:
     """Whether a follower is, and knows it."""
-    return broker.services.cluster is not None and not broker.services.cluster.standing.not_ready()
+    return not broker.services.replication.not_ready()

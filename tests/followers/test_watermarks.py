@@ -7,7 +7,7 @@ import pytest
 from horolog.storage.check.verify import verify
 from horolog.storage.directory.checkpoints import HIGH_WATERMARKS
 from horolog.storage.files import SystemFiles
-from horolog.storage.replica.replica import Replica
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.directories import DataDirectory
 
 
@@ -65,7 +65,7 @@ def test_a_checkpoint_that_cannot_be_is_the_log_start(data: DataDirectory, lines
     data.append("t", 3, 4)
     log = data.directory.log("t", 0)
     log.flusher.flush()
-    Replica(log).begin_at(2)
+    ReplicaLog(log).begin_at(2)
     data.directory.secure_log_starts([log])
     log.expiry.drop_expired()
     data.close()
@@ -114,7 +114,7 @@ def test_every_log_is_opened_as_a_follower_s(data: DataDirectory) -> None:
     log.hold_high_watermark(2)
     log.expiry.maintain(data.clock.now_ms())
     assert log.log_start_offset == 0
-    Replica(log).lead(1)
+    ReplicaLog(log).begin_to_lead(1)
     log.expiry.maintain(data.clock.now_ms())
     assert log.log_start_offset == 2
     data.close()

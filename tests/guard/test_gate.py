@@ -28,8 +28,7 @@ from horolog.protocol.errors import (
 from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from horolog.protocol.sasl.scram_client import ScramClient
 from horolog.server.broker import Broker
-from horolog.server.security.login_throttle import FIRST_SECONDS
-from horolog.server.security.logins import FAILED_SECONDS
+from horolog.server.security.logins import FAILED_SECONDS, FIRST_SECONDS
 from horolog.server.security.users import Removal
 from horolog.testing.access import change_access
 from horolog.testing.broker import running_broker

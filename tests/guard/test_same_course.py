@@ -19,8 +19,8 @@ from horolog.protocol.limits import MIN_SCRAM_ITERATIONS
 from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from horolog.protocol.sasl.scram import credential_of, salted_password
 from horolog.server.metrics.figures import Figures
-from horolog.server.security.logins import FAILED_SECONDS, Logins, Step
-from horolog.server.security.session import LoginSession, LoginState
+from horolog.server.security.logins import FAILED_SECONDS, Logins
+from horolog.server.security.session import LoginSession, LoginState, Step
 from horolog.server.security.users import DEFAULT_ITERATIONS, UserEntry, Users
 from horolog.testing.access import AccessInMemory
 from horolog.testing.events import RecordedEvents

@@ -42,7 +42,7 @@ class Pair:
         return f"{self.leader.address},{self.follower.address}"
 
     def cluster(self, broker: BrokerThread) -> Any:
-        return broker._broker.services.cluster
+        return broker._broker.services.replication
 
     def send(self, first: int, count: int) -> None:
         with blocking.Producer(self.leader.address, check_units=False) as producer:

@@ -70,7 +70,7 @@ class Member:
     def cluster(self) -> Any:
         """What drives it."""
         assert self.broker is not None
-        return self.broker.services.cluster
+        return self.broker.services.replication
 
     async def status(self) -> DescribeReplicasResponse:
         async with ReplicaAdmin(self.address) as admin:

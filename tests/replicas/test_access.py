@@ -235,7 +235,7 @@ async def test_a_follower_of_a_silent_leader_reads_nothing_by_old_rules(place: P
         read = allowed(fetch("t", (0, 0)))
         assert result(await follower.call(read)).error_code == 0
         silent = PropertyMock(return_value=True)
-        with patch.object(type(follower.cluster.standing), "leader_is_silent", silent):
+        with patch.object(type(follower.cluster.states), "leader_is_silent", silent):
             with pytest.raises(ReplicaNotAvailable, match=r"lag\.time\.max\.ms .* may be old"):
                 await follower.call(read)
             assert result(await leader.call(read)).error_code == 0

@@ -37,7 +37,7 @@ from horolog.protocol.errors import CodedError, InvalidRequest, StorageError
 from horolog.replication.messages import Fetched
 from horolog.replication.partition_log import Identity
 from horolog.replication.settings import Member as KnownMember
-from horolog.server.replication.identity_file import IdentityFile, boot_id
+from horolog.server.replication.member_files import IdentityFile, boot_id
 from horolog.server.replication.wire import read_response
 from horolog.storage.files import SystemFiles
 from horolog.storage.read import reader
@@ -305,7 +305,7 @@ async def test_an_old_leader_does_not_lead_beside_a_new_one(place: Path) -> None
         await second.stop()
         await first.start()
         await second.start(follow=first)
-        await eventually(lambda: "another broker has led since" in first.cluster.waits_for)
+        await eventually(lambda: "another broker has led since" in first.cluster.states.waits_for)
         await not_led(first)
 
 

@@ -21,7 +21,6 @@ from horolog.protocol.api.cluster.describe_replicas import (
     ReplicaMember,
 )
 from horolog.server.broker import Broker
-from horolog.server.replication.followers import Followers
 from horolog.testing.broker import running_broker
 from horolog.testing.program import Program
 from horolog.testing.requests import create_topic, message_set, produce
@@ -119,8 +118,7 @@ async def test_who_is_gone_is_behind_by_what_came_since(place: Path) -> None:
         await all_.in_sync(leader)
         # Who is a member no more is shown no more.
         await follower.stop()
-        followers: Followers = leader.cluster.followers
-        followers.known.pop(2)
+        leader.cluster.known.pop(2)
         await eventually(lambda: 2 not in states_of(all_)())
         assert 'broker="2"' not in leader.broker.metrics_text().decode()
 
@@ -161,9 +159,9 @@ async def test_not_ready_is_who_has_to_catch_up(place: Path) -> None:
         await until(follower, "/readyz", 200)
         identity = follower.cluster.node.identity
         follower.cluster.fetcher.in_sync = ()
-        assert follower.cluster.standing.not_ready().startswith("catching up: ")
+        assert follower.cluster.states.not_ready().startswith("catching up: ")
         follower.cluster.node.remember(identity._replace(in_doubt=True))
-        assert follower.cluster.standing.not_ready().startswith("in doubt: ")
+        assert follower.cluster.states.not_ready().startswith("in doubt: ")
 
 
 async def test_a_broker_that_never_came_is_counted(place: Path) -> None:
@@ -258,7 +256,7 @@ async def test_while_none_leads_the_ends_of_all_are_seen_side_by_side(place: Pat
         await eventually(lambda: ahead.log(TOPIC).log_end_offset == 5)
         await leader.stop()
         await behind.start(follow=leader)
-        await eventually(lambda: ahead.cluster.standing.leader_is_silent)
+        await eventually(lambda: ahead.cluster.states.leader_is_silent)
         result = await asyncio.to_thread(program, "cluster", "status", "--json")
         same = {"epoch": 1, "contested_from": None}
         shown = {

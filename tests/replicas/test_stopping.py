@@ -9,7 +9,7 @@ import pytest
 from horolog.replication.effects import Close, Send
 from horolog.replication.messages import Confirm, FollowerPosition
 from horolog.replication.partition_log import Identity
-from horolog.server.replication.identity_file import NOT_RECORDED, IdentityFile, boot_id
+from horolog.server.replication.member_files import NOT_RECORDED, IdentityFile, boot_id
 from horolog.server.replication.wire import merged
 from horolog.storage.files import SystemFiles
 from horolog.testing.requests import create_topic, message_set, produce

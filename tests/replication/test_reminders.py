@@ -16,9 +16,9 @@ from horolog.replication.messages import (
     PartitionAnswer,
     Welcome,
 )
-from horolog.replication.partition_log import Stored
 from horolog.replication.settings import Incarnation, Member, ReplicationSettings
 from horolog.storage.log.epoch_history import EpochEnd, EpochHistory, EpochStart
+from horolog.storage.replica.copy_facts import Stored
 from horolog.testing.simulation.by_hand import HandOracle
 from horolog.testing.simulation.disk import (
     DATA,

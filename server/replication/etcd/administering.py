@@ -14,11 +14,10 @@ from ....storage.files import SystemFiles
 from ....storage.log.epoch_history import NO_EPOCH, MalformedEpochs, decode_epochs
 from ....storage.names import LEADER_EPOCHS
 from ....values import value_class
-from ..identity_file import IdentityFile, decode_identity
-from ..stored_directory import HIGHEST_ADOPTED
+from ..member_files import IdentityFile, decode_identity
+from ..replica_directory import HIGHEST_ADOPTED
 from .access import Access
-from .client import EtcdClient
-from .gateway import Gateway
+from .client import EtcdClient, Gateway
 from .store import ClusterStore, Seen
 
 WITHIN_S = 10.0

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...protocol.api.cluster.describe_replicas import NOT_KNOWN, ReplicaMember
 from ...protocol.errors import HorologError
@@ -11,9 +11,9 @@ from ...replication.partition_log import Partition
 from ...replication.session import Session
 from ...storage.log.epoch_history import NO_EPOCH
 from ...storage.read import reader
-
-if TYPE_CHECKING:
-    from .cluster import Cluster
+from .followers import Followers
+from .member import ClusterMember
+from .replica_fetcher import ReplicaFetcher
 
 LEADER: Final = "leader"
 IN_SYNC: Final = "in-sync"
@@ -24,23 +24,27 @@ LOOKED_AT: Final = 100
 """Partitions of which the time of the first message that a follower lacks is looked up."""
 
 
-class Standing:
+class ReplicaStates:
     """What a broker knows of the others and of itself; looked at again and again."""
 
-    def __init__(self, cluster: "Cluster") -> None:
-        self._cluster = cluster
+    def __init__(
+        self, member: ClusterMember, followers: Followers, fetcher: ReplicaFetcher
+    ) -> None:
+        self._member = member
+        self._followers = followers
+        self._fetcher = fetcher
         self._since: dict[int, tuple[str, int]] = {}
         """By broker, its state, and when that was seen first."""
         self._sessions: dict[int, Session] = {}
         """By follower of this leader, what it had said before it went, if it did."""
         self._leader: Leader | None = None
 
-    def look(self) -> None:
-        """Note and report the brokers that are in another state than before."""
-        cluster = self._cluster
-        self._note_sessions(cluster.node.leader)
+    def record_changes(self) -> None:
+        """Record and report the brokers that are in another state than before."""
+        member = self._member
+        self._record_sessions(member.node.leader)
         states = self.states()
-        now_ms = cluster.clock.now_ms()
+        now_ms = member.clock.now_ms()
         for broker_id in self._since.keys() - states.keys():
             del self._since[broker_id]
         for broker_id, state in states.items():
@@ -48,11 +52,11 @@ class Standing:
             if before is not None and before[0] == state:
                 continue
             self._since[broker_id] = state, now_ms
-            if cluster.leads and broker_id != cluster.broker_id:
+            if member.leads and broker_id != member.broker_id:
                 change = {} if before is None else {"before": before[0]}
-                cluster.observe("replica_state", broker=broker_id, state=state, **change)
+                member.observe("replica_state", broker=broker_id, state=state, **change)
 
-    def _note_sessions(self, leader: Leader | None) -> None:
+    def _record_sessions(self, leader: Leader | None) -> None:
         if leader is not self._leader:
             self._leader = leader
             self._sessions.clear()
@@ -60,122 +64,142 @@ class Standing:
             for session in leader.sessions.values():
                 self._sessions[session.member.broker_id] = session
 
+    # Who leads.
+
+    @property
+    def waits_for(self) -> str:
+        """Why this broker neither leads nor follows; empty if it does."""
+        member = self._member
+        return "" if member.node.leader is not None or self._follows else member.election.waits_for
+
+    @property
+    def _follows(self) -> bool:
+        """Whether this broker follows one of which it knows where it is."""
+        return self._member.node.follower is not None and bool(self._fetcher.address)
+
+    @property
+    def leader_hint(self) -> str:
+        """Who leads, for a client that asked the wrong broker."""
+        broker_id = self._member.broker_id
+        if self._follows:
+            return f"broker {broker_id} follows the leader at {self._fetcher.address}"
+        return f"broker {broker_id} does not lead: {self.waits_for}"
+
     # In which state.
 
     def states(self) -> dict[int, str]:
         """By broker that is known here."""
-        cluster = self._cluster
-        leader = cluster.node.leader
+        member = self._member
+        leader = member.node.leader
         if leader is not None:
             in_sync = {one.broker_id for one in leader.isr.members}
-            followers = cluster.followers
-            others = followers.known.keys() | followers.absent.keys() | in_sync
-            others.discard(cluster.broker_id)
+            others = member.known.keys() | member.absent.keys() | in_sync
+            others.discard(member.broker_id)
             states = {one: self._follower_state(one, one in in_sync) for one in others}
-            return states | {cluster.broker_id: LEADER}
-        states = {cluster.broker_id: self._my_state()}
-        follower = cluster.node.follower
+            return states | {member.broker_id: LEADER}
+        states = {member.broker_id: self._my_state()}
+        follower = member.node.follower
         # One that has not said its epoch may not lead at all, or any more.
-        if follower is not None and follower.epoch != NO_EPOCH and cluster.fetcher.leader_id:
-            states[cluster.fetcher.leader_id] = DOWN if self.leader_is_silent else LEADER
+        if follower is not None and follower.epoch != NO_EPOCH and self._fetcher.leader_id:
+            states[self._fetcher.leader_id] = DOWN if self.leader_is_silent else LEADER
         return states
 
     def _follower_state(self, broker_id: int, in_sync: bool) -> str:
-        cluster = self._cluster
-        channel = cluster.followers.channel_of(broker_id)
+        member = self._member
+        channel = self._followers.channel_of(broker_id)
         if channel is None:
             return DOWN
         if in_sync:
             return IN_SYNC
-        silent_s = cluster.now_s - channel.last_seen_s
-        is_silent = silent_s * 1000 > cluster.settings.replica_lag_time_max_ms
+        silent_s = member.now_s - channel.last_seen_s
+        is_silent = silent_s * 1000 > member.settings.replica_lag_time_max_ms
         return DOWN if is_silent else CATCHING_UP
 
     def _my_state(self) -> str:
-        cluster, node = self._cluster, self._cluster.node
-        known: Collection[int] | None = cluster.decider.in_sync
+        member, node = self._member, self._member.node
+        known: Collection[int] | None = member.election.in_sync
         if known is None:
-            known = () if node.follower is None else cluster.fetcher.in_sync
-        is_in_sync = cluster.broker_id in known and not node.identity.in_doubt
+            known = () if node.follower is None else self._fetcher.in_sync
+        is_in_sync = member.broker_id in known and not node.identity.in_doubt
         return IN_SYNC if is_in_sync else CATCHING_UP
 
     @property
     def leader_is_silent(self) -> bool:
         """Whether the leader that is followed has not answered for too long."""
-        cluster = self._cluster
-        silent_s = cluster.now_s - cluster.fetcher.answered_s
-        return silent_s * 1000 > cluster.settings.replica_lag_time_max_ms
+        member = self._member
+        silent_s = member.now_s - self._fetcher.answered_s
+        return silent_s * 1000 > member.settings.replica_lag_time_max_ms
 
     def rules_may_be_old(self) -> str:
         """Why clients are not to be served by the access rules that are known here; empty where
         they are the leader's, or where none count."""
-        cluster = self._cluster
-        if cluster.settings.authorization != "on" or cluster.node.leader is not None:
+        member = self._member
+        if member.settings.authorization != "on" or member.node.leader is not None:
             return ""
-        if cluster.node.follower is not None and not self.leader_is_silent:
+        if member.node.follower is not None and not self.leader_is_silent:
             return ""
         return (
             f"{self.silence}, and replica.lag.time.max.ms is "
-            f"{cluster.settings.replica_lag_time_max_ms}: the access rules that broker "
-            f"{cluster.broker_id} knows may be old; ask the leader"
+            f"{member.settings.replica_lag_time_max_ms}: the access rules that broker "
+            f"{member.broker_id} knows may be old; ask the leader"
         )
 
     def leads_not(self) -> str:
         """Why this broker does not lead, and who does; empty for the leader."""
-        cluster = self._cluster
-        if cluster.leads:
+        member = self._member
+        if member.leads:
             return ""
-        if cluster.node.follower is not None and self.leader_is_silent:
+        if member.node.follower is not None and self.leader_is_silent:
             return self.silence
-        known = cluster.node.follower is not None and cluster.fetcher.leader_id
-        who = f"broker {cluster.fetcher.leader_id} leads: " if known else ""
-        return f"{who}{cluster.leader_hint}"
+        known = member.node.follower is not None and self._fetcher.leader_id
+        who = f"broker {self._fetcher.leader_id} leads: " if known else ""
+        return f"{who}{self.leader_hint}"
 
     def not_ready(self) -> str:
         """Why clients had better ask another broker; empty for a leader and a follower in sync."""
-        cluster = self._cluster
-        node, fetcher = cluster.node, cluster.fetcher
-        if cluster.leads:
+        member = self._member
+        node, fetcher = member.node, self._fetcher
+        if member.leads:
             return ""
         if node.follower is None:
-            return cluster.leader_hint
-        for partition in cluster.stored.hurt():
+            return self.leader_hint
+        for partition in member.stored.hurt():
             return f"{partition[0]}-{partition[1]} is damaged here, and has to be copied anew"
         if node.identity.in_doubt:
-            hint = cluster.leader_hint
+            hint = self.leader_hint
             return (
                 f"in doubt: {hint}, and may lack what it had confirmed until it has all"
                 f"{self._obstacles}"
             )
         if self.leader_is_silent:
             return self.silence
-        if cluster.broker_id not in fetcher.in_sync:
+        if member.broker_id not in fetcher.in_sync:
             lacks = "has heard nothing of it since it started"
             if fetcher.behind_messages is not None:
                 lacks = f"lacks {fetcher.behind_messages:,} messages"
-            return f"catching up: {cluster.leader_hint}, and {lacks}{self._obstacles}"
+            return f"catching up: {self.leader_hint}, and {lacks}{self._obstacles}"
         return ""
 
     @property
     def _obstacles(self) -> str:
         """What keeps this broker from copying all, as far as it is known; behind a semicolon."""
-        cluster = self._cluster
-        found = "".join(f"; {text}" for text in list(cluster.stored.failing.values())[:1])
-        unreadable = cluster.fetcher.unreadable
+        member = self._member
+        found = "".join(f"; {text}" for text in list(member.stored.failing.values())[:1])
+        unreadable = self._fetcher.unreadable
         return f"{found}; the leader cannot read {unreadable}" if unreadable else found
 
     @property
     def silence(self) -> str:
         """Says for how long the leader has not answered."""
-        fetcher = self._cluster.fetcher
-        silent_s = self._cluster.now_s - fetcher.answered_s
+        fetcher = self._fetcher
+        silent_s = self._member.now_s - fetcher.answered_s
         return f"the leader at {fetcher.address} has said nothing for {silent_s:.1f} s"
 
     # How far behind.
 
     def member(self, known: ReplicaMember) -> ReplicaMember:
         """The same with state, since when, and, at the leader, how far behind."""
-        self.look()
+        self.record_changes()
         state, since_ms = self._since.get(known.broker_id, (DOWN, NOT_KNOWN))
         known.state, known.since_ms = state, since_ms
         leader = self._leader
@@ -190,10 +214,10 @@ class Standing:
 
     def _lag_ms(self, behind: Mapping[Partition, tuple[int, int]]) -> int:
         """How long ago the oldest message that a follower lacks was appended."""
-        cluster = self._cluster
+        member = self._member
         oldest = None
         for partition in sorted(behind)[:LOOKED_AT]:
-            stored = cluster.stored.logs.get(partition)
+            stored = member.stored.logs.get(partition)
             if stored is None:
                 continue
             offset = max(behind[partition][0], stored.log.log_start_offset)
@@ -201,7 +225,7 @@ class Standing:
                 ms = reader.append_time_ms(stored.log, offset)
                 if ms >= 0 and (oldest is None or ms < oldest):
                     oldest = ms
-        return NOT_KNOWN if oldest is None else max(cluster.clock.now_ms() - oldest, 0)
+        return NOT_KNOWN if oldest is None else max(member.clock.now_ms() - oldest, 0)
 
 
 def _behind(leader: Leader, session: Session) -> dict[Partition, tuple[int, int]]:

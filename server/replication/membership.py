@@ -1,22 +1,29 @@
-"""Before a broker opens its data: whether that is to make room for a cluster's (--discard)."""
+"""A broker that has `broker.id` becomes a cluster member."""
 
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from random import SystemRandom
 from typing import Final
 
-from ...clock import Clock
+from ...clock import Clock, boot_time_s
 from ...config.broker import BrokerSettings
-from ...config.cluster_table import NOT_FOLLOWING
+from ...config.cluster_table import LISTENS, NOT_FOLLOWING
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest
 from ...protocol.errors import HorologError, InvalidConfig
 from ...storage.directory.known_files import CLUSTER_ID_FILE, IDENTITY_FILE
+from ...storage.directory.log_directory import LogDirectory
 from ...storage.directory.set_aside import finish_setting_aside, set_aside
 from ...storage.events import Observer
 from ...storage.files import Files
 from ...storage.log.epoch_history import NO_EPOCH
 from ...storage.names import METADATA_FOLDER, parse_folder_name
-from .identity_file import decode_identity
+from ..handlers.base import Services
+from .cluster import Cluster
 from .leader_connection import AcceptsFollower
-from .replica_fetcher import given_addresses
+from .manual_promotion import ManualPromotion
+from .member import ClusterMember, Election, given_addresses
+from .member_files import EpochOwnersFile, IdentityFile, MemberFiles, decode_identity
 
 ASK_WITHIN_MS: Final = 10_000
 """How long the leader may take to say of which cluster it is."""
@@ -106,9 +113,77 @@ async def _asked_at(address: str, accepts: AcceptsFollower) -> str:
 
 async def _in_etcd(settings: BrokerSettings) -> str:
     from .etcd.access import access_of
-    from .etcd.client import EtcdClient
-    from .etcd.gateway import Gateway
+    from .etcd.client import EtcdClient, Gateway
     from .etcd.store import ClusterStore
 
     async with EtcdClient(access_of(settings), ASK_WITHIN_MS / 1000) as client:
         return (await ClusterStore(Gateway(client), settings.cluster_name).read()).cluster_id
+
+
+def open_as_one(settings: BrokerSettings, directory: LogDirectory, files: Files) -> MemberFiles:
+    """Have a directory be that of a broker of a cluster: what topics and positions it has are in
+    its metadata log from now on. Raises `InvalidConfig`, `StorageError`, `OSError`."""
+    follows = settings.cluster_follow != NOT_FOLLOWING
+    if settings.cluster_etcd or settings.cluster_name:
+        from .etcd.election import check_settings
+
+        check_settings(settings)
+    if follows and (settings.cluster_create or settings.cluster_alone):
+        raise InvalidConfig(
+            "cluster.create and cluster.alone (--create-cluster, --alone) are for a broker that "
+            "leads, and cluster.follow (--follow) is for one that does not: give one of them"
+        )
+    few = settings.min_insync_replicas > settings.cluster_brokers
+    if few and not settings.cluster_etcd:
+        raise InvalidConfig(
+            f"min.insync.replicas is {settings.min_insync_replicas}, and there are "
+            f"{settings.cluster_brokers} brokers (cluster.brokers); it can be that at most"
+        )
+    identity = IdentityFile(files, settings.data_dir, settings.broker_id)
+    if follows and not identity.identity.nonce and directory.topics():
+        raise InvalidConfig(
+            f"{settings.data_dir} has topics that are not of the cluster, and a follower has those "
+            "of its leader only: start it with an empty data directory (--data-dir), with "
+            "--discard, which sets these topics aside, or with --create-cluster instead of "
+            "--follow if these are the topics that count"
+        )
+    joins = bool(settings.cluster_etcd) and not settings.cluster_create
+    if joins and not identity.identity.nonce and directory.topics():
+        raise InvalidConfig(
+            f"{settings.data_dir} has topics that are not of the cluster {settings.cluster_name}: "
+            "start it with an empty data directory (--data-dir), with --discard, which sets these "
+            "topics aside, or with --create-cluster if there is no such cluster yet and these count"
+        )
+    owners = EpochOwnersFile(files, settings.data_dir)
+    metadata = directory.open_metadata()
+    if (follows or joins) and not identity.identity.nonce and not metadata.was_copied:
+        # What a single broker recorded, of users perhaps. It begins at offset 0, as the log that is
+        # to be copied may, and two logs without epochs cannot be told apart.
+        metadata.truncate(0)
+    return MemberFiles(identity, owners)
+
+
+def join_cluster(
+    services: Services, files: MemberFiles, observe: Observer, native_address: str
+) -> Services:
+    """The same services, of a broker in a cluster. Raises `StorageError`."""
+    settings = services.settings
+    elects: Callable[[ClusterMember], Election] = ManualPromotion
+    seconds = services.clock.monotonic
+    if settings.cluster_etcd:
+        from .etcd.election import by_etcd
+
+        elects, seconds = by_etcd(settings), boot_time_s
+    if settings.cluster_address != LISTENS:
+        native_address = settings.cluster_address
+    cluster = Cluster(
+        services,
+        files,
+        observe,
+        native_address=native_address,
+        random=SystemRandom(),
+        seconds=seconds,
+        elects=elects,
+    )
+    services.creations.allowed = lambda: cluster.leads
+    return replace(services, replication=cluster)

@@ -1,10 +1,13 @@
 """A cluster that etcd decides for: requests to it, and what comes of them."""
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Awaitable, Callable
 from socket import gethostname
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from ....config.broker import BrokerSettings
+from ....config.cluster_table import NOT_FOLLOWING
 from ....protocol.errors import HorologError, InvalidConfig, StorageError
 from ....replication.cluster_node import ClusterNode
 from ....replication.cluster_state import ClusterState, RequestState
@@ -20,18 +23,21 @@ from ....replication.effects import (
 from ....replication.messages import Hello
 from ....replication.settings import Incarnation
 from ....storage.log.epoch_history import NO_EPOCH
-from ..channel import Known
+from ....storage.replica.replica_log import ReplicaLog
 from ..followers import reachable
-from ..stored_log import StoredLog
-from .asking import Lane
-from .client import EtcdClient
-from .errors import EtcdError, EtcdMisconfigured, EtcdUnreachable, LeaseNotFound
+from ..member import ClusterMember, Election, PeerInfo
+from .access import access_of
+from .client import (
+    EtcdClient,
+    EtcdError,
+    EtcdMisconfigured,
+    EtcdUnreachable,
+    Gateway,
+    LeaseNotFound,
+)
 from .joining import EtcdJoining
 from .store import ClusterStore, Seen
 from .values import StoredMember
-
-if TYPE_CHECKING:
-    from ..cluster import Cluster
 
 PATIENCE_S: Final = 2.0
 """After this, etcd's answer is not waited for any more."""
@@ -50,36 +56,96 @@ TAKEN_S: Final = 3.0
 """Beyond a lease: how long a start waits for the end of another broker with its id."""
 
 
-def _takes_no_writes(stored: StoredLog) -> bool:
+def _takes_no_writes(stored: ReplicaLog) -> bool:
     """Whether a log has failed, or its disk has refused every write for a while."""
     refused = stored.log.refused_writes
     long = refused is not None and refused.last - refused.first >= REFUSED_S
     return long or stored.log.failure is not None
 
 
-class ByEtcd:
-    """The `Decider` of such a cluster; see there."""
+WAITING_MAX: Final = 16
+"""More than a state machine wants at a time; older ones are wanted again."""
 
-    def __init__(self, cluster: "Cluster", client: EtcdClient, store: ClusterStore) -> None:
-        self._cluster = cluster
+Request = Callable[[], Awaitable[None]]
+
+
+class Lane:
+    """Runs requests to etcd beside the loop's other work, one after the other. Those that waited
+    for too long are left out."""
+
+    def __init__(
+        self,
+        failed: Callable[[Exception], None],
+        now_s: Callable[[], float],
+        patience_s: float,
+    ) -> None:
+        self._failed = failed
+        self._now_s = now_s
+        self._patience_s = patience_s
+        self._waiting: deque[tuple[float, Request]] = deque(maxlen=WAITING_MAX)
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is asked, or is to be."""
+        return self._task is not None
+
+    def ask(self, request: Request) -> None:
+        """Run it when those before it are done."""
+        self._waiting.append((self._now_s(), request))
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                asked_s, request = self._waiting.popleft()
+                if self._now_s() - asked_s > self._patience_s:
+                    continue
+                try:
+                    await request()
+                except (HorologError, OSError) as error:
+                    self._failed(error)
+        finally:
+            self._task = None
+
+    async def drained(self, within_s: float) -> None:
+        """Wait until nothing is asked any more, for so long at most; then leave the rest out."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=within_s)
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Leave out what is not done."""
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+
+class EtcdElection:
+    """The `Election` of such a cluster; see there."""
+
+    def __init__(self, member: ClusterMember, client: EtcdClient, store: ClusterStore) -> None:
+        self._member = member
         self._client = client
         self._store = store
-        settings = cluster.settings
+        settings = member.settings
         self._lease_s = settings.cluster_lease_ms // 1000
-        me = Incarnation(cluster.broker_id, cluster.new_number())
+        me = Incarnation(member.broker_id, member.new_number())
         self.node = ClusterNode(
-            cluster.stored,
+            member.stored,
             me,
-            cluster.replication_settings()._replace(
+            member.replication_settings()._replace(
                 lease_s=self._lease_s,
                 unclean=settings.cluster_unclean_leader_election_enable,
                 answer_within_s=PATIENCE_S,
             ),
-            cluster.new_number,
-            may_have_lost=cluster.stored.may_have_lost,
-            copied=cluster.stored.copied,
+            member.new_number,
+            may_have_lost=member.stored.may_have_lost,
+            copied=member.stored.copied,
         )
-        self._joining = EtcdJoining(store.name, cluster.directory, cluster.stored, me)
+        self._joining = EtcdJoining(store.name, member.directory, member.stored, me)
         self._why_not = "etcd has not answered yet"
         self._failure = ""
         """Why the last read came to nothing; empty if it did not."""
@@ -96,7 +162,7 @@ class ByEtcd:
         self._reads, self._leases, self._writes = lane(), lane(), lane()
 
     def _now_s(self) -> float:
-        return self._cluster.now_s
+        return self._member.now_s
 
     # What is asked about it.
 
@@ -110,7 +176,7 @@ class ByEtcd:
         if view is not None and (self.node.went_back or view.state.halt is not None):
             return self._halted(view.state)
         if view is not None and not view.state.isr:
-            stored = self._cluster.stored
+            stored = self._member.stored
             lost = stored.lost_histories or (
                 "this data directory is a copy, which may be older than what its broker had"
                 if stored.copied
@@ -209,7 +275,7 @@ class ByEtcd:
 
     async def resign(self) -> None:
         """Hand over to a follower that has everything, or at least let the lease go."""
-        cluster, node = self._cluster, self.node
+        member, node = self._member, self.node
         leader = node.leader
         if leader is None:
             return
@@ -220,11 +286,11 @@ class ByEtcd:
         )
         if not heirs:
             return
-        cluster.happens(lambda now_s: node.hand_over(now_s, heirs[0][1]))
-        until_s = cluster.now_s + node.settings.hand_over_s
-        while node.leader is leader and cluster.now_s < until_s:
+        member.happens(lambda now_s: node.hand_over(now_s, heirs[0][1]))
+        until_s = member.now_s + node.settings.hand_over_s
+        while node.leader is leader and member.now_s < until_s:
             await asyncio.sleep(0.02)
-            cluster.happens(node.tick)
+            member.happens(node.tick)
 
     async def stop(self) -> None:
         if self.node.lease is not None:
@@ -249,7 +315,7 @@ class ByEtcd:
             self._ask_read()  # Something is about to change: half a second is long.
         if now_s - self._looked_s >= LOGS_S:
             self._looked_s = now_s
-            if any(map(_takes_no_writes, self._cluster.stored.logs.values())):
+            if any(map(_takes_no_writes, self._member.stored.logs.values())):
                 node.log_failed()
 
     # What the node wants.
@@ -285,16 +351,16 @@ class ByEtcd:
 
     @property
     def _creates(self) -> bool:
-        return self._cluster.settings.cluster_create and self._joining.never_joined
+        return self._member.settings.cluster_create and self._joining.never_joined
 
     async def _create(self) -> Seen:
         """Make the cluster's first state, of this broker's data."""
-        cluster = self._cluster
-        identity = cluster.stored.identity
+        member = self._member
+        identity = member.stored.identity
         if not identity.nonce:
-            cluster.stored.store(identity._replace(nonce=cluster.new_number()))
+            member.stored.store(identity._replace(nonce=member.new_number()))
         state = self._joining.first_state()
-        return await self._store.create(cluster.directory.cluster_id(), state)
+        return await self._store.create(member.directory.cluster_id(), state)
 
     async def _grant(self, effect: GrantLease) -> None:
         lease_id, ttl_s = await self._store.gateway.grant(self._lease_s)
@@ -317,18 +383,18 @@ class ByEtcd:
         await self._store.gateway.revoke(effect.lease_id)
 
     async def _register(self, effect: Register) -> None:
-        cluster = self._cluster
+        member = self._member
         host = gethostname()
-        member = StoredMember(
+        stored = StoredMember(
             effect.info,
-            reachable(cluster.native_address, host),
-            reachable(cluster.kafka_address, host),
+            reachable(member.native_address, host),
+            reachable(member.kafka_address, host),
         )
         for _ in range(2):  # The key may have gone with an earlier lease.
             sent = self._sent()
-            seen = await self._store.register(member, self._member_revision)
+            seen = await self._store.register(stored, self._member_revision)
             await self._deliver(seen, sent)
-            there = seen.members.get(cluster.broker_id)
+            there = seen.members.get(member.broker_id)
             if self._why_not or (there is not None and there.info == effect.info):
                 return
 
@@ -343,7 +409,7 @@ class ByEtcd:
         return sent._replace(revision=max(sent.revision, self._latest_revision))
 
     def _event(self, step: Callable[[float], Any]) -> None:
-        self._cluster.happens(step)
+        self._member.happens(step)
 
     def _failed(self, error: Exception) -> None:
         """Note it; what is wanted is asked for again."""
@@ -357,29 +423,29 @@ class ByEtcd:
             kind = "replication_failed"
         if text != self._reported:
             self._reported = text
-            self._cluster.observe(kind, error=text)
+            self._member.observe(kind, error=text)
 
     async def _deliver(self, seen: Seen, sent: RequestState) -> None:
         if sent.revision <= seen.revision < self._latest_revision:
             return  # Overtaken by a later answer, which says more.
         self._latest_revision = max(self._latest_revision, seen.revision)
-        cluster, node = self._cluster, self.node
+        member, node = self._member, self.node
         why_not = self._joining.check(seen)
         if why_not != self._why_not:
             self._why_not = why_not
             if why_not:
-                cluster.observe("leads_not", reason=why_not)
+                member.observe("leads_not", reason=why_not)
         if why_not:
             self._take_no_part()
             return
         self._reported = ""
         self._cluster_id = seen.cluster_id
-        self._member_revision = seen.member_revisions.get(cluster.broker_id, 0)
-        self._note_places(seen)
+        self._member_revision = seen.member_revisions.get(member.broker_id, 0)
+        self._record_places(seen)
         view = seen.view
         assert view is not None
-        await cluster.stored.store_ahead(node.coming_identity(view), cluster.work)
-        await cluster.stored.write_owners_ahead(node.coming_owners(view), cluster.work)
+        await member.stored.store_ahead(node.coming_identity(view), member.work)
+        await member.stored.write_owners_ahead(node.coming_owners(view), member.work)
         self._event(lambda now_s: node.cluster_read(now_s, view, sent))
         self._report_halt(view.state)
 
@@ -388,7 +454,7 @@ class ByEtcd:
         if halted != self._reported_halt:
             self._reported_halt = halted
             if halted:
-                self._cluster.observe("leads_not", reason=halted)
+                self._member.observe("leads_not", reason=halted)
 
     def _take_no_part(self) -> None:
         def leave(_: float) -> None:
@@ -398,10 +464,9 @@ class ByEtcd:
         if self.node.leader is not None or self.node.follower is not None:
             self._event(leave)
 
-    def _note_places(self, seen: Seen) -> None:
+    def _record_places(self, seen: Seen) -> None:
         """Where the others are, which are there, and which were."""
-        followers, mine = self._cluster.followers, self._cluster.broker_id
-        known, absent = followers.known, followers.absent
+        mine, known, absent = self._member.broker_id, self._member.known, self._member.absent
         for broker_id in known.keys() - seen.members.keys():
             absent[broker_id] = known.pop(broker_id)
         for broker_id in absent.keys() & seen.removed:
@@ -409,7 +474,7 @@ class ByEtcd:
         for broker_id, member in seen.members.items():
             absent.pop(broker_id, None)
             if broker_id != mine:
-                known[broker_id] = Known(member.address, member.kafka_address)
+                known[broker_id] = PeerInfo(member.address, member.kafka_address)
 
     # What a person wants.
 
@@ -435,3 +500,39 @@ class ByEtcd:
             )
         node.accepts_loss = True
         return None
+
+
+def check_settings(settings: BrokerSettings) -> None:
+    """Refuse settings that do not go together. Raises `InvalidConfig`."""
+    if not settings.cluster_name:
+        raise InvalidConfig(
+            "cluster.etcd (--etcd) is given, and cluster.name (--cluster), the name of the cluster "
+            "in etcd, is empty: give both"
+        )
+    if not settings.cluster_etcd:
+        raise InvalidConfig(
+            "cluster.name (--cluster) is given, and cluster.etcd (--etcd), where the cluster is "
+            "kept, is empty: give both"
+        )
+    if settings.cluster_follow != NOT_FOLLOWING:
+        raise InvalidConfig(
+            f"cluster.follow (--follow) is {settings.cluster_follow}, and with cluster.etcd "
+            "(--etcd) it is etcd that says who leads: give one of them"
+        )
+    if settings.cluster_alone:
+        raise InvalidConfig(
+            "cluster.alone (--alone) is for brokers without etcd; with it, "
+            "`horolog cluster promote ID --accept-loss` lets a broker lead that may lack messages"
+        )
+    EtcdClient(access_of(settings))
+
+
+def by_etcd(settings: BrokerSettings) -> Callable[[ClusterMember], Election]:
+    """What makes the election, of settings that were checked. Raises `InvalidConfig`."""
+    access = access_of(settings)
+
+    def decides(member: ClusterMember) -> Election:
+        client = EtcdClient(access)
+        return EtcdElection(member, client, ClusterStore(Gateway(client), settings.cluster_name))
+
+    return decides

@@ -1,36 +1,32 @@
 """A cluster in which people decide who leads."""
 
-from typing import TYPE_CHECKING
-
 from ...replication.effects import Effect
 from ...replication.hand_node import HandNode
 from ...replication.messages import Hello
 from ...replication.settings import Incarnation
 from ...storage.log.epoch_history import NO_EPOCH
-
-if TYPE_CHECKING:
-    from .cluster import Cluster
+from .member import GIVEN, ClusterMember
 
 
-class ByHand:
-    """The `Decider` of such a cluster; see there."""
+class ManualPromotion:
+    """The `Election` of such a cluster; see there."""
 
     in_sync = None
 
-    def __init__(self, cluster: "Cluster") -> None:
-        self._cluster = cluster
-        settings = cluster.settings
-        replication = cluster.replication_settings()
+    def __init__(self, member: ClusterMember) -> None:
+        self._member = member
+        settings = member.settings
+        replication = member.replication_settings()
         self.node = HandNode(
-            cluster.stored,
-            Incarnation(cluster.broker_id, cluster.new_number()),
+            member.stored,
+            Incarnation(member.broker_id, member.new_number()),
             replication._replace(answer_within_s=settings.replica_lag_time_max_ms / 1000),
-            cluster.new_number,
-            may_have_lost=cluster.stored.may_have_lost,
-            copied=cluster.stored.copied,
-            follows=cluster.fetcher.first_leader,
+            member.new_number,
+            may_have_lost=member.stored.may_have_lost,
+            copied=member.stored.copied,
+            follows=GIVEN if member.given_leaders else None,
             brokers=settings.cluster_brokers,
-            create=settings.cluster_create and not cluster.stored.identity.nonce,
+            create=settings.cluster_create and not member.stored.identity.nonce,
         )
 
     @property
@@ -82,8 +78,8 @@ class ByHand:
         """There is no one else to ask."""
 
     def start(self) -> None:
-        if self._cluster.settings.cluster_alone:
-            self.node.lead_alone(self._cluster.now_s)
+        if self._member.settings.cluster_alone:
+            self.node.lead_alone(self._member.now_s)
 
     async def resign(self) -> None:
         """People hand over before."""

@@ -1,8 +1,9 @@
 """A broker's data directory as `replication/` sees it."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 from ...protocol.errors import HorologError, StorageError
 from ...replication.partition_log import Identity, Partition
@@ -11,17 +12,21 @@ from ...storage.directory.log_directory import LogDirectory
 from ...storage.events import Observer
 from ...storage.log.epoch_history import NO_EPOCH
 from ...storage.log.log import Log
+from ...storage.metadata.folder import METADATA_PARTITION
+from ...storage.metadata.metadata_log import MetadataLog
+from ...storage.metadata.snapshot import Snapshot
+from ...storage.metadata.state_copy import StateCopy, StatePart, StateReading
 from ...storage.names import LEADER_EPOCHS
+from ...storage.replica.replica_log import ReplicaLog, ReplicaOwner
 from ..work import Work
-from .epoch_owners_file import EpochOwnersFile
-from .identity_file import IdentityFile
-from .stored_log import StoredLog
-from .stored_metadata import METADATA, StoredMetadata
+from .member_files import EpochOwnersFile, IdentityFile
+
+METADATA: Partition = METADATA_PARTITION
 
 HIGHEST_ADOPTED: Final = 2**31 - 1_000_001
 """There have to be epochs above."""
 
-_start_of: Final[Callable[[StoredLog], int]] = attrgetter("log.log_start_offset")
+_start_of: Final[Callable[[ReplicaLog], int]] = attrgetter("log.log_start_offset")
 
 
 UNREADABLE_MAX: Final = 3
@@ -29,7 +34,94 @@ UNREADABLE_MAX: Final = 3
 UNREADABLE_CHARACTERS: Final = 500
 
 
-class StoredDirectory:
+class ReplicaMetadataLog(ReplicaLog):
+    """The `PartitionLog` of the metadata log.
+
+    What a copy needs that begins at the log start is the stored state, which comes in parts: the
+    follower says its position again until it has all, and `truncate_fully` changes nothing before.
+    """
+
+    __slots__ = ("_copying", "_snapshot", "metadata", "moved")
+
+    def __init__(self, metadata: MetadataLog, directory: "ReplicaOwner") -> None:
+        super().__init__(metadata.log, directory)
+        self.metadata = metadata
+        self.moved: Callable[[], None] = _nothing
+        """Called when what may be applied is not what it was."""
+        self._copying: StateCopy = metadata.copying_state()
+        self._snapshot: Snapshot | None = None
+
+    @property
+    def min_insync(self) -> None:
+        return None
+
+    @property
+    def sync_for_acks_all(self) -> None:
+        return None
+
+    @property
+    def blocks(self) -> StorageError | None:
+        """Why the broker cannot go by what it copies: a record that is no record. What is damaged
+        here is copied again from the leader, and so does not keep it from following."""
+        return None if self.damaged_from is not None else self.metadata.failure
+
+    def begin_epoch(self, epoch: int, offset: int) -> None:
+        if self._leads and self.log.epochs.history.last_epoch != epoch:
+            self.metadata.lead(epoch)
+
+    def truncate(self, offset: int) -> None:
+        # Damage is all that is cut off while there is some: no position is confirmed meanwhile.
+        self.metadata.truncate(offset, comes_again=self.damaged_from is not None)
+        self.moved()
+
+    def producers_at_start(self) -> "ReplicaMetadataLog":
+        """Stands for the stored state, which is read for each follower by itself."""
+        return self
+
+    def reading_state(self) -> StateReading:
+        """The stored state in parts. Raises `StorageError`."""
+        return self.metadata.reading_state()
+
+    def take_part(self, part: StatePart) -> None:
+        """Keep a part of the leader's state. May run in any thread.
+
+        Raises `InvalidRequest`, `StorageError`.
+        """
+        self._snapshot = self._copying.take(part)
+
+    def truncate_fully(self, offset: int, producers: Any) -> None:
+        snapshot, self._snapshot = self._snapshot, None
+        if snapshot is None:
+            if self.history_lost:
+                with suppress(OSError):  # The leader's answer to that is its state.
+                    self.log.epochs.clear()
+        else:
+            self.metadata.begin_anew(offset, self._copying, snapshot)
+            self.moved()
+
+    def raise_log_start(self, offset: int) -> None:
+        """As far as the stored state reaches; the rest comes once there is another one."""
+        if self.log.recovery_point < offset:
+            self.log.flusher.flush()
+        self.metadata.begin_at(offset)
+        self.moved()
+
+    def lead(self, epoch: int) -> None:
+        self._leads = True
+        self.metadata.begin_to_lead()
+        if self.history_lost:
+            self._take_for_own(epoch)
+
+    def follow(self) -> None:
+        self._leads = False
+        self.metadata.follow()
+
+
+def _nothing() -> None:
+    """In the place of `moved` until that is set."""
+
+
+class ReplicaDirectory:
     """The `Directory` of a broker; see there."""
 
     def __init__(
@@ -44,9 +136,9 @@ class StoredDirectory:
         self.directory = directory
         self.damage_met = False
         """Whether a log met damage since this was set to false."""
-        self.metadata = StoredMetadata(directory.metadata, self)
+        self.metadata = ReplicaMetadataLog(directory.metadata, self)
         self.metadata.follow()
-        self.logs: dict[Partition, StoredLog] = {METADATA: self.metadata}
+        self.logs: dict[Partition, ReplicaLog] = {METADATA: self.metadata}
         self._unopened: set[Partition] = set()
         """Partitions that there are, whose logs cannot be opened."""
         in_doubt = directory.metadata.in_doubt
@@ -131,7 +223,7 @@ class StoredDirectory:
         lost = [f"{topic}-{n}" for (topic, n), one in self.logs.items() if one.history_lost]
         return f"{LEADER_EPOCHS} of {', '.join(lost[:3])} cannot be read here" if lost else ""
 
-    def _look_for_damage(self, key: Partition, stored: StoredLog) -> None:
+    def _look_for_damage(self, key: Partition, stored: ReplicaLog) -> None:
         """Note that messages are gone which were on stable storage before this start."""
         if stored.hurt or stored.log_end_offset < self.directory.ends_at_start.get(key, 0):
             self.damaged = True
@@ -174,7 +266,7 @@ class StoredDirectory:
         self._unopened = there.keys() - self.logs.keys()
         return added, gone
 
-    def _is_current(self, stored: StoredLog, there: dict[Partition, None]) -> bool:
+    def _is_current(self, stored: ReplicaLog, there: dict[Partition, None]) -> bool:
         if stored.partition not in there or stored is self.metadata:
             return stored is self.metadata
         return self.directory.opened_log(stored.partition) is stored.log
@@ -182,7 +274,7 @@ class StoredDirectory:
     def _open(self, key: Partition) -> bool:
         try:
             log = self.directory.log(*key)
-            stored = StoredLog(log, self, self.directory.topics()[key[0]].topic_id)
+            stored = ReplicaLog(log, self, self.directory.topics()[key[0]].topic_id)
             self._look_for_damage(key, stored)
             if stored.history_lost:
                 self.damaged = True
