@@ -31,8 +31,7 @@ from ..brokers import MIB, data_folder
 from ..figure import BoundedFigure
 from ..raw_client import RawClient
 from .largest import GROUP, NARROW, PRINCIPAL, WIDE, Asked, Size, largest
-from .watch import Turn
-from .watched_broker import WatchedBroker, watched_broker
+from .watched_broker import Turn, WatchedBroker, watched_broker
 
 LIMIT_SECONDS: Final = 0.05 if FORM == "compiled" else 0.15
 """For which one request may hold the loop at a time."""

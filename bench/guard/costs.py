@@ -1,11 +1,14 @@
-"""The same work with authorization and without, at two brokers in turns."""
+"""What authorization and TLS cost: the same work with and without, at two brokers in turns."""
 
 import asyncio
+import ssl
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import cycle
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
 from ...protocol.api.log.produce import PRODUCE
@@ -19,19 +22,25 @@ from ...storage.files import SystemFiles
 from ...testing.broker import running_broker
 from ...testing.requests import create_topic, produce
 from ...testing.wire import wire
-from ..brokers import ONE_TURN_BYTES, broker, data_folder, sets
+from ..brokers import MIB, ONE_TURN_BYTES, broker, data_folder, sets
+from ..fetching import fetch_all, filled
 from ..figure import Figure, rate_beside, times_in_turns
 from ..producing import Filling
 from ..raw_client import RawClient, check_end, encoded
 
+_FETCH_BYTES: Final = MIB
+_LOG_BYTES: Final = 128 * MIB
+_TLS_ROUNDS: Final = 7
+_TLS_SECONDS: Final = 0.4
+_TLS_EACH: Final = 100
 T = TypeVar("T")
 
 RULES: Final = 100
 """As a broker of some teams has them; those that hold for the producer are among the last."""
-
 _TEAMS: Final = 8
 _IN_A_TEAM: Final = 4
 _GONE: Final = 22
+
 _PLACES: Final = (False, True, True, False)
 """Which brokers have rules. Two processes that do the same differ by more than what is measured,
 and by the order in which they start."""
@@ -158,3 +167,67 @@ def _rule(
 ) -> Acl:
     pattern = PatternType.LITERAL if name == "*" else PatternType.PREFIXED
     return Acl(kind, pattern, name, principal, "*", operation, permission)
+
+
+def tls_cost(
+    *,
+    turn_bytes: int = ONE_TURN_BYTES,
+    log_bytes: int = _LOG_BYTES,
+    rounds: int = _TLS_ROUNDS,
+    seconds: float = _TLS_SECONDS,
+) -> Iterator[Figure]:
+    """Produce, fetch, and one message at a time, each beside the same without TLS."""
+    data, count = sets(100, _SET_BYTES)
+    with ExitStack() as brokers:
+        clients = [*_clients(brokers)]
+        fillings = [Filling(client, "produced", data, count) for client in clients]
+        for filling in fillings:
+            filling.send(turn_bytes // len(data) + 1)
+        works = [each.send for each in fillings]
+        yield rate_beside("produce_tls", "msg/s", "plaintext", works, rounds, seconds)
+        for filling in fillings:
+            filling.check()
+    with ExitStack() as brokers:
+        fetches = [
+            partial(fetch_all, client, filled(client, _FETCH_BYTES, log_bytes), 4)
+            for client in _clients(brokers)
+        ]
+        yield rate_beside("fetch_1MiB_tls", "bytes/s", "plaintext", fetches, rounds, seconds)
+    with ExitStack() as brokers:
+        clients = [*_clients(brokers)]
+        one = encoded(produce("bench", sets(100, 1)[0], acks=1))
+        for client in clients:
+            client.call(create_topic("bench"))
+        plain, encrypted = times_in_turns(
+            [partial(client.exchange, one) for client in clients], rounds=rounds, each=_TLS_EACH
+        )
+        for client in clients:
+            check_end(client, "bench", rounds * _TLS_EACH)
+        yield Figure("produce_one_tls", encrypted, "s", "plaintext", encrypted / plain)
+
+
+def _clients(brokers: ExitStack) -> Iterator[RawClient]:
+    """One of a broker without TLS, and one of another with it."""
+    _, client = brokers.enter_context(broker())
+    yield client
+    pem = Path(brokers.enter_context(TemporaryDirectory(prefix="horolog-bench-"))) / "own.pem"
+    make_certificate(pem)
+    listening = "--listen", "tls://127.0.0.1:0", "--set", f"tls.cert={pem}"
+    trusting = ssl.create_default_context(cafile=str(pem))
+    _, client = brokers.enter_context(broker(*listening, tls=trusting))
+    yield client
+
+
+def make_certificate(pem: Path) -> None:
+    """A certificate of its own root, with its key, in one file."""
+    made = pem.with_suffix(".crt")
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-nodes", "-days", "2", "-subj", "/CN=bench"),
+            *("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
+            *("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", pem, "-out", made),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    pem.write_bytes(pem.read_bytes() + made.read_bytes())
