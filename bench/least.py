@@ -34,8 +34,8 @@ follower they are answered at once. There is no epoch and no metadata.
 `files ANSWER HEAD_BYTES BODY_BYTES [WRITTEN]` takes one connection, without an event loop, and
 gives to each frame the first HEAD_BYTES of the file ANSWER, from memory, and BODY_BYTES of what is
 behind them, with `sendfile`: from one place after the other, as far apart as those that
-`fetching.py` asks for. All frames that came together are written to the end of the file WRITTEN first, with
-one call. It knows nothing of what the frames say, so every client gets the answer that it expects.
+`fetching.py` asks for. All frames that came together are first written to the end of the file
+WRITTEN, with one call. It knows nothing of what they say, so each client gets what it expects.
 """
 
 import asyncio

@@ -105,8 +105,7 @@ def failover(
         of_old_cluster=old_profile is not None or same_partitions,
         of_check=since is not None or identity is not None,
     )
-    from ..security.given_options import with_profile
-    from ..security.settings import for_workers
+    from ..security.settings import for_workers, with_profile
 
     server = for_workers(server)
     old = None

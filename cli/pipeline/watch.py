@@ -11,9 +11,8 @@ from ...pipeline.jobs.watch import Watch, start_watch
 from ..options import DEFAULT_SERVER, Json, Server, TopicName
 from ..output import emit, emit_object, shown_time
 from ..streams import note
-from .interrupts import ask_in_thread
 from .shown import length_ms, refusals, show_plan
-from .spark import DEFAULT_MASTER, Conf, Master, seen_by_spark, spark_session
+from .spark import DEFAULT_MASTER, Conf, Master, ask_in_thread, seen_by_spark, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,7 +12,7 @@ import typer
 
 from horolog import blocking
 from horolog.cli.app import program
-from horolog.cli.completion import complete_position_name
+from horolog.cli.options import complete_position_name
 from horolog.cli.output import emit, table
 from horolog.cli.streams import note
 from horolog.printable import printable

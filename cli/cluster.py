@@ -1,27 +1,59 @@
 """`horolog cluster`: brokers that have the same data, of which one leads."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Annotated, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from ...client.administer.replicas import ReplicaAdmin
-from ...client.cluster.servers import Servers
-from ...client.errors import ConnectionFailed
-from ...protocol.api.cluster.describe_replicas import (
+from ..client.administer.replicas import ReplicaAdmin
+from ..client.cluster.servers import Servers
+from ..client.errors import ConnectionFailed
+from ..config.broker import broker_settings
+from ..protocol.api.cluster.describe_replicas import (
     NOT_KNOWN,
     DescribeReplicasResponse,
+    LogEnd,
     ReplicaMember,
 )
-from ...protocol.errors import HorologError, RequestTimedOut
-from ..errors import CommandFailed
-from ..options import DEFAULT_SERVER, Json, Server, group
-from ..output import NOTHING, emit, emit_object, json_line, shown_time, table
-from .etcd import create, remove
-from .log_ends import contested_as_text, ends_as_objects, ends_as_text, ends_of
+from ..protocol.errors import HorologError, InvalidConfig, RequestTimedOut
+from ..storage.directory.known_files import CLUSTER_ID_FILE, IDENTITY_FILE
+from ..storage.directory.lock import LOCK_FILE
+from ..storage.names import METADATA_TOPIC
+from .errors import CommandFailed, WrongUsage
+from .options import DEFAULT_SERVER, Json, Server, group
+from .output import NOTHING, emit, emit_object, json_line, shown_time, table
+
+if TYPE_CHECKING:
+    from ..server.replication.etcd.access import Access
+
+LogEnds = Mapping[tuple[str, int], Mapping[int, LogEnd]]
+"""By topic and partition, and by broker that has said it."""
+
+T = TypeVar("T")
+
+Etcd = Annotated[
+    str, typer.Option("--etcd", metavar="URL[,URL]", help="Addresses of etcd, separated by commas.")
+]
+Credentials = Annotated[
+    str, typer.Option("--etcd-credentials", metavar="FILE", help="User and password, a line each.")
+]
+Ca = Annotated[
+    str, typer.Option("--etcd-ca", metavar="FILE", help="What signs etcd's certificate.")
+]
+Cert = Annotated[
+    str, typer.Option("--etcd-cert", metavar="FILE", help="A certificate to show to etcd.")
+]
+Key = Annotated[str, typer.Option("--etcd-key", metavar="FILE", help="Its private key.")]
+
+BY_HAND: Final = (
+    "--etcd and --cluster say in which cluster. Without etcd there is no list of brokers to take "
+    "one out of: stop that broker, and start the others with a smaller cluster.brokers and, where "
+    "it is larger than that, min.insync.replicas"
+)
 
 LEADER_TIMEOUT_MS: Final = 3_000
 """How long a leader is waited for that perhaps is no more."""
@@ -33,6 +65,129 @@ DEPOSED: Final = "deposed"
 """State of a broker that takes itself for the leader, where another one leads in a later epoch."""
 
 cluster = group("Show who leads and who follows, and let another broker lead.")
+
+
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the cluster in etcd.")],
+    etcd: Etcd,
+    data_dir: Annotated[
+        Path, typer.Option("--data-dir", metavar="DIR", help="The data that counts.")
+    ],
+    broker_id: Annotated[
+        int | None,
+        typer.Option(
+            "--broker-id", min=1, max=999, help="For a directory that has had none; else 1."
+        ),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Do it although the cluster is in etcd already.")
+    ] = False,
+    credentials: Credentials = "",
+    ca: Ca = "",
+    cert: Cert = "",
+    key: Key = "",
+    as_json: Json = False,
+) -> None:
+    """Make a cluster in etcd, of the data in a directory.
+
+    The broker of that directory must not run. It leads when it is started with --etcd and
+    --cluster; all others copy from it. With --replace the brokers of the cluster must not run
+    either: after etcd was restored from a backup, where the one is that led last.
+    """
+    access = _access(name, etcd, credentials, ca, cert, key)
+    from ..server.replication.etcd.administering import create as create_in_etcd
+
+    with _made(data_dir):
+        made = _run(lambda: create_in_etcd(access, name, data_dir, broker_id, replace=replace))
+    if as_json:
+        emit_object({"cluster": made.cluster_id, "broker": made.broker_id, "name": name})
+    else:
+        emit([f"created cluster {name} ({made.cluster_id}); start broker {made.broker_id} first"])
+
+
+@contextmanager
+def _made(directory: Path) -> Iterator[None]:
+    """Make a directory; it goes again when what follows fails before etcd may name its broker."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        if not (directory / IDENTITY_FILE).exists():
+            with suppress(OSError):
+                if directory in missing:
+                    (directory / LOCK_FILE).unlink(missing_ok=True)
+                    (directory / CLUSTER_ID_FILE).unlink(missing_ok=True)
+                for each in missing:
+                    each.rmdir()
+        raise
+
+
+def remove(
+    broker_id: Annotated[int, typer.Argument(metavar="ID", min=1, max=999, help="The broker.")],
+    etcd: Etcd = "",
+    name: Annotated[
+        str, typer.Option("--cluster", metavar="NAME", help="Name of the cluster in etcd.")
+    ] = "",
+    accept_loss: Annotated[
+        bool,
+        typer.Option("--accept-loss", help="Do it although no other broker may have what it has."),
+    ] = False,
+    credentials: Credentials = "",
+    ca: Ca = "",
+    cert: Cert = "",
+    key: Key = "",
+    as_json: Json = False,
+) -> None:
+    """Take a broker out of a cluster in etcd that does not come back.
+
+    It must not run. One that was stopped leaves the brokers in sync by itself; this is for one
+    that the others wait for, because it alone may have what was answered. By hand there is no list
+    of brokers: cluster.brokers says how many there are.
+    """
+    if not etcd or not name:
+        raise WrongUsage(BY_HAND)
+    access = _access(name, etcd, credentials, ca, cert, key)
+    from ..server.replication.etcd.administering import remove as remove_in_etcd
+
+    was_there = _run(lambda: remove_in_etcd(access, name, broker_id, accept_loss=accept_loss))
+    if as_json:
+        emit_object({"broker": broker_id, "removed": was_there})
+    elif was_there:
+        emit([f"broker {broker_id} is not waited for any more"])
+    else:
+        emit([f"broker {broker_id} was not in the state of cluster {name}; no broker waits for it"])
+
+
+def _access(name: str, etcd: str, credentials: str, ca: str, cert: str, key: str) -> "Access":
+    given = {
+        "cluster.name": name,
+        "cluster.etcd": etcd,
+        "cluster.etcd.credentials": credentials,
+        "cluster.etcd.ca": ca,
+        "cluster.etcd.cert": cert,
+        "cluster.etcd.key": key,
+    }
+    from ..server.replication.etcd.access import access_of
+
+    try:
+        settings = broker_settings({one: text for one, text in given.items() if text})
+        if not name or not etcd:
+            raise InvalidConfig("NAME and --etcd must not be empty")
+        access = access_of(settings)
+        access.tls()  # Its files are read.
+    except InvalidConfig as error:
+        raise WrongUsage(error.message) from None
+    return access
+
+
+def _run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    try:
+        return asyncio.run(work())
+    except HorologError as error:
+        raise CommandFailed(error.message) from error
+
+
 cluster.command()(create)
 cluster.command()(remove)
 
@@ -297,4 +452,92 @@ def _address_of(found: DescribeReplicasResponse, broker_id: int) -> str:
     raise CommandFailed(
         f"broker {found.broker_id} does not know where broker {broker_id} is; ask that one "
         "(--server)"
+    )
+
+
+def ends_of(answers: Sequence[DescribeReplicasResponse]) -> LogEnds:
+    """What brokers said of their own logs; a broker without a log is not in it."""
+    found: dict[tuple[str, int], dict[int, LogEnd]] = {}
+    for answer in sorted(answers, key=lambda one: one.broker_id):
+        for one in answer.log_ends:
+            found.setdefault((one.topic, one.partition), {})[answer.broker_id] = one
+    return dict(sorted(found.items()))
+
+
+def contested_as_text(answers: Sequence[DescribeReplicasResponse]) -> list[str]:
+    """Whose messages each broker has from an epoch on that two brokers led in."""
+    rows = [
+        [
+            f"{one.topic}-{one.partition}",
+            str(answer.broker_id),
+            f"{one.contested_from:,}",
+            f"{one.end:,}",
+            str(answer.contested_leader),
+        ]
+        for answer in answers
+        for one in answer.log_ends
+        if one.contested_from != NOT_KNOWN
+    ]
+    if not rows:
+        return []
+    epoch = next(one.contested_epoch for one in answers if one.contested_epoch != NOT_KNOWN)
+    columns = ["partition", "at broker", "from offset", "until", "led by broker"]
+    title = f"epoch {epoch} was led by two brokers; messages of it, and of later ones:"
+    return ["", title, *table(columns, sorted(rows), right=columns[1:])]
+
+
+def ends_as_objects(ends: LogEnds) -> list[dict[str, Any]]:
+    """For --json: all partitions."""
+    return [
+        {
+            "topic": topic,
+            "partition": partition,
+            "brokers": [
+                {
+                    "id": broker_id,
+                    "end": one.end,
+                    "epoch": one.epoch,
+                    "contested_from": None
+                    if one.contested_from == NOT_KNOWN
+                    else one.contested_from,
+                }
+                for broker_id, one in by_broker.items()
+            ],
+        }
+        for (topic, partition), by_broker in ends.items()
+    ]
+
+
+def ends_as_text(ends: LogEnds) -> list[str]:
+    """A table of the partitions that do not end alike everywhere, and the sums of all."""
+    if not ends:
+        return []
+    brokers = sorted({broker_id for by_broker in ends.values() for broker_id in by_broker})
+    rows = []
+    for (topic, partition), by_broker in ends.items():
+        told = [by_broker.get(broker_id) for broker_id in brokers]
+        epochs = {one.epoch for one in by_broker.values()}
+        if len(epochs) == 1 and len({one and one.end for one in told}) == 1:
+            continue
+        rows.append([f"{topic}-{partition}", *(_shown_end(one, len(epochs) > 1) for one in told)])
+    alike = len(ends) - len(rows)
+    rows.append(["sum of all topics", *(f"{_sum(ends, broker_id):,}" for broker_id in brokers)])
+    columns = ["log ends", *(f"broker {broker_id}" for broker_id in brokers)]
+    lines = ["", *table(columns, rows, right=columns[1:])]
+    if len(brokers) > 1:
+        lines.append(f"partitions that end alike at all of them: {alike:,}")
+    return lines
+
+
+def _shown_end(one: LogEnd | None, with_epoch: bool) -> str:
+    if one is None:
+        return NOTHING
+    return f"{one.end:,} (epoch {one.epoch})" if with_epoch else f"{one.end:,}"
+
+
+def _sum(ends: LogEnds, broker_id: int) -> int:
+    return sum(
+        by_broker[broker_id].end
+        for (topic, _), by_broker in ends.items()
+        if topic != METADATA_TOPIC and broker_id in by_broker
     )

@@ -1,15 +1,29 @@
-"""`horolog explain`; of its commands `retention`: why messages are still there."""
+"""`horolog explain`: why messages are still there, what a compacted topic keeps, and how the offset
+of a time is found."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
-from ...client.administer.admin import Admin
-from ...client.results import TopicDescription
-from ...protocol.api.log.describe_log import DescribedSegment, DescribeLogPartitionResult
-from ...times import later
-from ..broker_requests import ask
-from ..options import DEFAULT_SERVER, Json, Partition, Server, TopicName, group
-from ..output import (
+import typer
+
+from ..client.administer.admin import Admin
+from ..client.cluster.servers import Servers
+from ..client.consume.consumer import Consumer
+from ..client.results import TopicDescription
+from ..clock import SystemClock
+from ..protocol.api.log.describe_log import (
+    DescribedSearch,
+    DescribedSegment,
+    DescribeLogPartitionResult,
+)
+from ..protocol.api.log.list_offsets import EARLIEST, LATEST
+from ..times import TimeError, later, parse_time
+from .broker_requests import ask, partitions_of
+from .errors import WrongUsage
+from .options import DEFAULT_SERVER, AnyUnit, Json, Partition, Server, TopicName, group, refused
+from .output import (
     NOTHING,
     emit,
     json_line,
@@ -21,13 +35,107 @@ from ..output import (
     shown_time,
     table,
 )
-from .compaction import compaction
-from .offset import offset
+from .progress import Advance, progress
 
 explain = group("Say why messages are still there, and how an offset was found.")
 
 _OFF = -1
 """Value of a retention setting that is off."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEnds:
+    """Offsets of a partition when the command was given."""
+
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCount:
+    """Messages of a partition, and how many of them have no key."""
+
+    partition: int
+    messages: int
+    without_key: int
+
+
+def compaction(
+    topic: TopicName,
+    partition: Partition = None,
+    server: Server = DEFAULT_SERVER,
+    as_json: Json = False,
+) -> None:
+    """Say what compaction keeps, and count the messages without a key.
+
+    A compacted topic refuses messages without a key; those that it had before it was compacted
+    stay. To count them, all messages of the topic are read once.
+    """
+    policy, ends = ask(Admin, server, lambda admin: _find(admin, topic, partition))
+    with progress("messages", sum(one.end - one.start for one in ends)) as advance:
+        counts = ask(Consumer, server, lambda reader: _count(reader, topic, ends, advance))
+    compacts = "compact" in policy.split(",")
+    if as_json:
+        emit(_compaction_as_json(one, policy, compacts and not server.kafka) for one in counts)
+        return
+    if not compacts:
+        emit([f"cleanup.policy is {policy}: messages need no key."])
+    elif not server.kafka:
+        emit([not_cleaned_yet(policy)])
+    emit(_compaction_as_text(topic, one) for one in counts)
+
+
+async def _find(admin: Admin, topic: str, partition: int | None) -> tuple[str, list[PartitionEnds]]:
+    """The topic's policy, and what there is to read."""
+    description = await admin.describe_topic(topic)
+    values = {setting.name: setting.value for setting in description.settings}
+    ends: list[PartitionEnds] = []
+    for number in await partitions_of(admin, topic, partition):
+        start, end = await admin.list_offsets(topic, number, [EARLIEST, LATEST])
+        ends.append(PartitionEnds(number, start.offset or 0, end.offset or 0))
+    return values.get("cleanup.policy") or "delete", ends
+
+
+async def _count(
+    consumer: Consumer, topic: str, ends: list[PartitionEnds], advance: Advance
+) -> list[KeyCount]:
+    return [await _count_in(consumer, topic, one, advance) for one in ends]
+
+
+async def _count_in(
+    consumer: Consumer, topic: str, ends: PartitionEnds, advance: Advance
+) -> KeyCount:
+    messages = without_key = 0
+    position = ends.start
+    consumer.assign(topic, ends.partition, offset=position)
+    while position < ends.end:
+        for batch in await consumer.fetch_columns(columns=["keys"]):
+            messages += batch.count
+            without_key += batch.keys.nulls
+        reached = consumer.position(topic, ends.partition)
+        assert reached is not None, "it was assigned with an offset"
+        advance(reached - position)
+        position = reached
+    consumer.unassign(topic, ends.partition)
+    return KeyCount(ends.partition, messages, without_key)
+
+
+def _compaction_as_json(count: KeyCount, policy: str, not_cleaned: bool) -> str:
+    return json_line(
+        partition=count.partition,
+        messages=count.messages,
+        without_key=count.without_key,
+        cleanup_policy=policy,
+        not_cleaned_yet=not_cleaned,
+    )
+
+
+def _compaction_as_text(topic: str, count: KeyCount) -> str:
+    return (
+        f"{topic}-{count.partition}: {count.messages} {plural(count.messages, 'message')}, "
+        f"{count.without_key} without a key."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +203,92 @@ def outlooks(log: DescribeLogPartitionResult, limits: RetentionLimits) -> list[R
 
 
 explain.command()(compaction)
+
+
+def offset(
+    topic: TopicName,
+    at: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="2016-11-14T17:24:32Z, now, @-1h, or epoch milliseconds."
+        ),
+    ],
+    partition: Partition = None,
+    server: Server = DEFAULT_SERVER,
+    as_json: Json = False,
+    any_unit: AnyUnit = False,
+) -> None:
+    """Say how the offset of a time is found.
+
+    Segments are ruled out by the largest time in them, most of the segment by its time index, and
+    the rest is read up to the message.
+    """
+    try:
+        at_ms = parse_time(at, SystemClock().now_ms(), any_unit)
+    except TimeError as error:
+        raise WrongUsage(f"--at: {refused(error)}") from None
+    for log in asyncio.run(_ask(server, topic, partition, at_ms)):
+        (search,) = log.search
+        if as_json:
+            emit([_offset_as_json(log, search, at_ms)])
+        else:
+            emit(_offset_as_text(f"{topic}-{log.partition}", log, search, at_ms))
+
+
+async def _ask(
+    server: Servers, topic: str, partition: int | None, at_ms: int
+) -> list[DescribeLogPartitionResult]:
+    async with Admin(server, check_units=False) as admin:
+        wanted = await partitions_of(admin, topic, partition)
+        return [await admin.describe_log(topic, number, at_ms=at_ms) for number in wanted]
+
+
+def _offset_as_json(log: DescribeLogPartitionResult, search: DescribedSearch, at_ms: int) -> str:
+    used = search.entry_offset >= 0
+    inside = search.base_offset >= 0
+    return json_line(
+        partition=log.partition,
+        at_ms=at_ms,
+        offset=search.offset if inside else None,
+        timestamp_ms=json_time(search.timestamp_ms),
+        segments=search.segments,
+        ruled_out=search.ruled_out,
+        segment=search.base_offset if inside else None,
+        entry_timestamp_ms=search.entry_timestamp_ms if used else None,
+        entry_offset=search.entry_offset if used else None,
+        start_offset=search.start_offset if inside else None,
+        start_position=search.start_position if inside else None,
+        read_bytes=search.read_bytes if inside else None,
+    )
+
+
+def _offset_as_text(
+    place: str, log: DescribeLogPartitionResult, search: DescribedSearch, at_ms: int
+) -> Iterator[str]:
+    yield (
+        f"{place}: {search.ruled_out} of {search.segments} segments have no message of "
+        f"{shown_time(at_ms)} or later."
+    )
+    if search.base_offset < 0:
+        yield f"No message is as late as that; the next offset is {log.high_watermark}."
+        return
+    if search.entry_offset >= 0:
+        yield (
+            f"In segment {search.base_offset}, the time index says that no message below offset "
+            f"{search.entry_offset} is later than {shown_time(search.entry_timestamp_ms)}."
+        )
+    else:
+        yield f"In segment {search.base_offset}, no entry of the time index is earlier than that."
+    yield (
+        f"From offset {search.start_offset} on (byte {search.start_position}), "
+        f"{shown_size(search.read_bytes)} are passed over."
+    )
+    yield (
+        f"Offset {search.offset}, of {shown_time(search.timestamp_ms)}, is the first message of "
+        "that time or later."
+    )
+
+
 explain.command()(offset)
 
 
