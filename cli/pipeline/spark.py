@@ -8,18 +8,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
-from ...pipeline.installing import pip_install
-from ...pipeline.java import submitted
+from ...pipeline.java import pip_install, submitted
+from ...pipeline.spark_types import SparkSession
 from ..errors import CommandFailed, WrongUsage
 from ..options import name_values
 from ..streams import note
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _PY4J: Final = ("java_gateway", "clientserver")
 _LOOK_SECONDS: Final = 0.2
@@ -153,7 +150,7 @@ def of_this_machine(path: str, master: str) -> bool:
 
 
 @contextmanager
-def spark_session(master: str, conf: list[str] | None) -> Iterator["SparkSession"]:
+def spark_session(master: str, conf: list[str] | None) -> Iterator[SparkSession]:
     """A session; what Spark reports is the command's failure. One that was there before is used,
     and left running."""
     given = name_values(conf or (), "--conf")

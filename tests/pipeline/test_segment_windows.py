@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog import blocking
-from horolog.pipeline.segment_files import SegmentSpan, pack
+from horolog.pipeline.segments import SegmentSpan, pack
 from horolog.testing.broker_thread import BrokerThread
 
 from .sources import T0_MS, parts, read, rows, source

@@ -22,8 +22,8 @@ from pyspark.sql.types import (
 from horolog import blocking
 from horolog.client.results import ConsumerRecord
 from horolog.pipeline.option_values import OptionError
+from horolog.pipeline.options import WriteOptions, write_options
 from horolog.pipeline.sending import ColumnRows, Row, Sending, producer_id
-from horolog.pipeline.write_options import WriteOptions, write_options
 from horolog.protocol.errors import (
     DuplicateSequenceNumber,
     InvalidTimestamp,

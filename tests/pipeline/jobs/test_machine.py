@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.pipeline.installing import pip_install
+from horolog.pipeline.java import pip_install
 from horolog.pipeline.jobs.machine import (
     Level,
     broker_check,
