@@ -17,8 +17,7 @@ from ..client.administer.admin import Admin
 from ..client.cluster.connecting import connect
 from ..client.cluster.connection import ClientConnection
 from ..client.cluster.servers import Servers
-from ..client.errors import ConnectionFailed
-from ..client.security.errors import SecurityError, TlsFailed
+from ..client.errors import ConnectionFailed, SecurityError, TlsFailed
 from ..client.security.secret import SecretFile
 from ..clock import Clock, SystemClock
 from ..compiled import PRICE, REMEDY

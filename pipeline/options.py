@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 from ..client.client import ReadFrom
 from ..client.cluster.servers import Servers, parse_servers
+from ..client.errors import SecurityError
 from ..client.security import options as security
-from ..client.security.errors import SecurityError
 from ..config.address import check_no_login
 from ..protocol.records.layout import Codec
 from .logs import NO_LOGS, TopicLogs

@@ -29,7 +29,7 @@ from ..storage.directory.checkpoints import (
     decode_checkpoint,
 )
 from ..storage.index.index_checksums import FILE_NAME, SegmentChecksums, parse_checksums
-from ..storage.index.index_reader import OFFSET_ENTRY, TIME_ENTRY
+from ..storage.index.index_file import OFFSET_ENTRY, TIME_ENTRY
 from ..storage.names import parse_folder_name, segment_bases
 from ..times import INT64_MAX
 from .option_values import OptionError

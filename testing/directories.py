@@ -15,8 +15,7 @@ from ..storage.files import Files, SystemFiles
 from ..storage.log.log import Log
 from ..storage.read import reader
 from .clock import ManualClock
-from .events import RecordedEvents
-from .logs import timed_set
+from .logs import RecordedEvents, timed_set
 
 _MAX_BYTES = 1 << 30
 

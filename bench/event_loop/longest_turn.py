@@ -20,8 +20,7 @@ from ...protocol.api.security.acl_terms import Operation, PatternType, Permissio
 from ...protocol.api.topics.create_topics import CreatableTopic, CreateTopicsRequest
 from ...protocol.limits import MAX_REQUEST_VALUES
 from ...protocol.records.kernel import FORM
-from ...server.quotas.rules import Entity, Quota
-from ...server.quotas.store import QuotaChange, Quotas
+from ...server.quotas.rules import Entity, Quota, QuotaChange, Quotas
 from ...server.security.acl_store import Acls
 from ...server.security.acls import Acl
 from ...server.security.documents import FILE_MODE, AccessDocuments

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 from ...client.cluster.servers import Servers, parse_servers
-from ...client.security.errors import SecurityError
+from ...client.errors import SecurityError
 from ...client.security.secret import Secret, SecretCommand, SecretFile, SecretVariable
 from ...client.security.security import Security, mechanism_of
 from ..errors import WrongUsage

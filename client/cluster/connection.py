@@ -38,7 +38,7 @@ from ..errors import ConnectionFailed
 if TYPE_CHECKING:
     import ssl
 
-    from ..security.errors import TlsFailed
+    from ..errors import TlsFailed
 
 _CORRELATION_IDS: Final = 2**31
 _LIMIT_NAME: Final = "the client's limit for a response"

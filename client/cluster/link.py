@@ -9,9 +9,9 @@ from ...protocol.api.native import frames as native
 from ...protocol.api.schema import Api
 from ...protocol.errors import RequestTimedOut
 from ..errors import ClientClosed, ConnectionFailed
-from .backoff import Backoff
 from .connecting import connect
 from .connection import ClientConnection
+from .retry import Backoff
 from .serving import STOPPED, submit_or_drop
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from .base import Call, Services, in_turns
 from .registration import handles
 
 if TYPE_CHECKING:
-    from ..quotas.store import QuotaChange
+    from ..quotas.rules import QuotaChange
 
 
 @handles(DESCRIBE_CLIENT_QUOTAS)

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
-from ...protocol.cluster_errors import NotLeader
-from ...protocol.errors import RequestTimedOut
+from ...protocol.errors import NotLeader, RequestTimedOut
 from ...replication.effects import Answer, Close, Connect, Effect, Remind, Send, SyncLog
 from ...replication.leader import Leader
 from ...replication.node import Node

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from ...protocol.cluster_errors import (
+from ...protocol.errors import (
+    CodedError,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeader,
 )
-from ...protocol.errors import CodedError
 from ...replication.effects import Outcome
 
 

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ...protocol.cluster_errors import CoordinatorNotAvailable
-from ...protocol.errors import CodedError, NotCoordinator
+from ...protocol.errors import CodedError, CoordinatorNotAvailable, NotCoordinator
 from ...replication.effects import Outcome
 from ...storage.log.log import Log
 from .commits import Commit, error_of

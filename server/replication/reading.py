@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.api.log.count_by_time import CountByTimeRequest
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.schema import Api, ServedBy
-from ...protocol.cluster_errors import ReplicaNotAvailable
+from ...protocol.errors import ReplicaNotAvailable
 from ...replication.follower import Follower
 from ...replication.partition_log import Partition
 from ..handlers.base import then

@@ -11,8 +11,14 @@ from ...protocol.api.groups.find_coordinator import FIND_COORDINATOR
 from ...protocol.api.registry import APIS
 from ...protocol.api.schema import Api, ServedBy, replaced
 from ...protocol.api.topics.metadata import METADATA, MetadataResponse
-from ...protocol.cluster_errors import CoordinatorLoading, NotLeader, OffsetNotAvailable
-from ...protocol.errors import CodedError, LeaderNotAvailable, NotCoordinator
+from ...protocol.errors import (
+    CodedError,
+    CoordinatorLoading,
+    LeaderNotAvailable,
+    NotCoordinator,
+    NotLeader,
+    OffsetNotAvailable,
+)
 from ...replication.leader import Leader
 from ...storage.log.admitted import Appended
 from ...storage.log.log import Log

@@ -14,7 +14,7 @@ from ...protocol.api.security.acl_terms import Operation, ResourceType
 from ...protocol.api.topics.metadata import METADATA
 from ..handlers.base import Handler, Services
 from ..network.endpoint import Caller
-from ..security.authorizer import Rights
+from ..security.acl_store import Rights
 from .guards import guarded
 from .lists import list_groups, metadata, positions
 

@@ -5,7 +5,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from ...protocol.sasl.scram_server import ScramServer
+    from ...protocol.sasl.scram import ScramServer
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of clients that did not log in, as Kafka calls it."""

@@ -1,11 +1,12 @@
 """Making the topics file and the folders of a data directory agree, at start.
 
-Deletions that were begun are finished, what a creation left that was cut off is removed. Folders
-the file does not have are adopted, folders it has that are gone are made anew. Topics get the ids
-that they lack. Anything else is left alone and reported.
+Deletions that were begun are finished. What a creation left that was cut off is removed: it makes
+folders before the topics file names them, and no client had an answer yet. Folders the file does
+not have are adopted, folders it has that are gone are made anew. Topics get the ids that they lack.
+Anything else is left alone and reported.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,7 +38,11 @@ from .topics import (
     read_topics,
     write_topics,
 )
-from .unfinished_creations import unfinished_creations, unnamed_folders
+
+UNFINISHED: Final = (
+    f"it is empty, and {TOPICS_FILE} does not have this partition: a creation that is under way, "
+    "or was cut off, made it; the next start removes it unless the creation ends"
+)
 
 _MAX_NAMES: Final = 10
 """How many of the folders that were removed are named in the event."""
@@ -290,3 +295,29 @@ def rename_deleted(
             files.rename(path, target)
             renamed.append(target)
     files.sync_directory(directory)
+
+
+def unnamed_folders(
+    folders: Iterable[tuple[str, int]], topics: Mapping[str, TopicEntry]
+) -> set[tuple[str, int]]:
+    """Those of the partition folders that the topics file does not name."""
+    return {
+        (name, partition)
+        for name, partition in folders
+        if name not in topics or partition >= topics[name].partitions
+    }
+
+
+def unfinished_creations(
+    files: Files, directory: Path, unnamed: Iterable[tuple[str, int]]
+) -> set[tuple[str, int]]:
+    """Those of the unnamed folders that are empty because their creation was cut off.
+
+    For a topics file that can be read, or a directory that has none. Where it is missing beside
+    folders with files it is lost, and an empty folder may be a partition without messages. Raises
+    `OSError`.
+    """
+    unnamed = set(unnamed)
+    empty = {key for key in unnamed if not files.names(directory / folder_name(*key))}
+    lost = empty != unnamed and not files.exists(directory / TOPICS_FILE)
+    return set() if lost else empty

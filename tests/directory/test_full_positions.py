@@ -18,8 +18,8 @@ from horolog.storage.directory.position_table import NAME_BYTES, POSITION_BYTES,
 from horolog.storage.directory.positions import Positions, StoredPosition
 from horolog.storage.events import ignore_events
 from horolog.storage.files import SystemFiles
-from horolog.testing.events import RecordedEvents
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.files import QuickFiles
+from horolog.testing.logs import RecordedEvents
 
 MIB = 1 << 20
 

@@ -21,9 +21,8 @@ from horolog.storage.directory.positions import (
 )
 from horolog.storage.events import ignore_events
 from horolog.storage.files import SystemFiles
-from horolog.testing.events import RecordedEvents
-from horolog.testing.files import FaultyFiles
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.files import FaultyFiles, QuickFiles
+from horolog.testing.logs import RecordedEvents
 
 State = dict[str, dict[tuple[str, int], StoredPosition]]
 

@@ -33,8 +33,8 @@ from horolog.server.broker import Broker
 from horolog.server.security.documents import FILE_MODE, AccessDocuments
 from horolog.server.security.users import Removal, UserEntry, Users
 from horolog.storage.files import SystemFiles
+from horolog.testing.access import log_in
 from horolog.testing.broker import running_broker
-from horolog.testing.logins import log_in
 from horolog.testing.program import Program, serving
 from horolog.testing.wire import wire
 

@@ -29,7 +29,7 @@ from horolog.pipeline.progress_listener import (
     destination,
     publisher_of,
 )
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 MakeTopic = Callable[..., str]
 

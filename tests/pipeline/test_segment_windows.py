@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from horolog import blocking
 from horolog.pipeline.segments import SegmentSpan, pack
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from .sources import T0_MS, parts, read, rows, source
 

@@ -31,7 +31,7 @@ from horolog.protocol.errors import (
 )
 from horolog.protocol.partitioner import partition_of
 from horolog.protocol.records.layout import NO_PRODUCER_ID
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.columns import binary_column
 
 from .sources import T0_MS, carried, source

@@ -10,13 +10,13 @@ import pytest
 
 from horolog import NewRecord, blocking
 from horolog.client.cluster.servers import parse_servers
-from horolog.client.produce.choices import Compression
+from horolog.client.produce.producer import Compression
 from horolog.pipeline import bounds, span_readers
 from horolog.pipeline.options import BrokerOptions
 from horolog.pipeline.planning import DataLoss, PlannedSpan, Window
 from horolog.pipeline.span_readers import WindowReader, window_request
 from horolog.protocol.api.log.fetch import FetchRequest
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from .sources import T0_MS, read, rows, sizes, source
 
@@ -121,11 +121,11 @@ def test_a_cluster_of_kafka_is_read_through(
 ) -> None:
     broker, times = filled
     start_ms, end_ms = T0_MS + HOUR_MS, T0_MS + 3 * HOUR_MS
-    bounds = {"startingTimestamp": start_ms, "endingTimestamp": end_ms, "minPartitions": 4}
+    options = {"startingTimestamp": start_ms, "endingTimestamp": end_ms, "minPartitions": 4}
     for module in (bounds, span_readers):
         monkeypatch.delattr(module, "window_request")
     address = f"kafka://{broker.kafka_address}"
-    assert found(address, subscribe="plain", **bounds) == expected(times, start_ms, end_ms)
+    assert found(address, subscribe="plain", **options) == expected(times, start_ms, end_ms)
 
 
 def test_a_broker_that_passes_nothing_over_is_read_through(

@@ -10,17 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CodedError, InvalidRequest, StorageError
-from horolog.server.quotas import store
+from horolog.server.quotas import rules
 from horolog.server.quotas.rules import (
     DEFAULT,
     Bound,
     Entity,
     Quota,
+    QuotaChange,
+    Quotas,
     QuotaTable,
     problem_of_name,
     problem_of_value,
 )
-from horolog.server.quotas.store import QuotaChange, Quotas
 from horolog.server.security.documents import FILE_MODE, AccessDocuments
 from horolog.storage.files import SystemFiles
 from horolog.tests.properties.examples import examples
@@ -174,7 +175,7 @@ def test_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "format": 1,
         "quotas": [{"user": "a", "client_id": "", "values": {"producer_byte_rate": 9.0}}],
     }
-    monkeypatch.setattr(store, "MAX_QUOTA_ENTITIES", 1)
+    monkeypatch.setattr(rules, "MAX_QUOTA_ENTITIES", 1)
     first, second = kept.change(
         [
             QuotaChange(Entity("a", DEFAULT), {PRODUCE: 8.0}),

@@ -15,7 +15,7 @@ from horolog.pipeline.jobs.machine import (
     spark_environment,
     worker_checks,
 )
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 
 def fake(folder: Path, name: str, script: str) -> str:

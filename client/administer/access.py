@@ -1,6 +1,7 @@
-"""The access rules of a broker or a Kafka cluster."""
+"""The users of a broker or a Kafka cluster, as they log in with SCRAM; its access rules; its
+quotas."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...protocol.api.security.acls import (
     CREATE_ACLS,
@@ -15,7 +16,28 @@ from ...protocol.api.security.acls import (
     DescribeAclsRequest,
     DescribeAclsResponse,
 )
+from ...protocol.api.security.client_quotas import (
+    ALTER_CLIENT_QUOTAS,
+    DESCRIBE_CLIENT_QUOTAS,
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    QuotaAlteration,
+    QuotaEntry,
+)
+from ...protocol.api.security.scram_credentials import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    ScramDeletion,
+    ScramUpsertion,
+)
 from ...protocol.errors import CodedError
+from ..client import Client
 from ..cluster.targets import Some
 from ..responses import check
 from .admin import Admin
@@ -30,6 +52,72 @@ ANY: AclFilter = AclFilter(
     permission_type=1,
 )
 """Means every rule."""
+
+
+class QuotaAdmin(Admin):
+    """Lists, sets and takes away quotas.
+
+    What the server refuses is raised as the error class of its code, with its words.
+    """
+
+    async def quotas(self) -> list[QuotaEntry]:
+        """Every quota, by the user or client, or both, whose it is."""
+        response: DescribeClientQuotasResponse = await self._cluster.request(
+            DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest(components=[]), to=Some.CONTROLLER
+        )
+        check(response)
+        return list(response.entries or ())
+
+    async def alter_quotas(self, alterations: Sequence[QuotaAlteration]) -> None:
+        """Set quotas, or take them away."""
+        request = AlterClientQuotasRequest(entries=list(alterations), validate_only=False)
+        response: AlterClientQuotasResponse = await self._cluster.request(
+            ALTER_CLIENT_QUOTAS, request, to=Some.CONTROLLER
+        )
+        for result in response.entries:
+            check(result)
+
+
+class UserAdmin(Client):
+    """Lists users, gives them passwords and takes these away.
+
+    A password is salted and hashed here; the server never sees it. What the server refuses is
+    raised as the error class of its code, with its words.
+    """
+
+    async def users(self) -> dict[str, dict[int, int]]:
+        """By user: the iterations by the number of the mechanism."""
+        response: DescribeUserScramCredentialsResponse = await self._cluster.request(
+            DESCRIBE_USER_SCRAM_CREDENTIALS,
+            DescribeUserScramCredentialsRequest(users=None),
+            to=Some.CONTROLLER,
+        )
+        check(response)
+        found = {}
+        for result in response.results:
+            check(result)
+            infos = result.credential_infos
+            found[result.user] = {info.mechanism: info.iterations for info in infos}
+        return found
+
+    async def alter_users(
+        self,
+        upsertions: Sequence[ScramUpsertion] = (),
+        removed: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        """Give passwords, and take those of mechanisms, by their numbers, from users."""
+        deletions = [
+            ScramDeletion(name=name, mechanism=number)
+            for name, numbers in (removed or {}).items()
+            for number in numbers
+        ]
+        response: AlterUserScramCredentialsResponse = await self._cluster.request(
+            ALTER_USER_SCRAM_CREDENTIALS,
+            AlterUserScramCredentialsRequest(deletions=deletions, upsertions=list(upsertions)),
+            to=Some.CONTROLLER,
+        )
+        for result in response.results:
+            check(result)
 
 
 class AclAdmin(Admin):
