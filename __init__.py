@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .client.administer.admin import Admin
     from .client.consume.consumer import Consumer
     from .client.consume.time_window import TimeWindow
-    from .client.errors import ClientClosed, ConnectionFailed, PartlySent
+    from .client.errors import ClientClosed, ConnectionFailed, PartlySent, SecurityError, TlsFailed
     from .client.produce.producer import Producer
     from .client.results import (
         AfterEnd,
@@ -34,33 +34,20 @@ if TYPE_CHECKING:
         TopicSetting,
         TopicSummary,
     )
-    from .client.security.errors import SecurityError, TlsFailed
     from .client.security.secret import SecretCommand, SecretFile, SecretVariable
     from .client.security.security import Mechanism, Security
     from .protocol.api.framing import ProtocolError
     from .protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
-    from .protocol.cluster_errors import (
-        CoordinatorLoading,
-        CoordinatorNotAvailable,
-        FencedLeaderEpoch,
-        InconsistentClusterId,
-        NotController,
-        NotEnoughReplicas,
-        NotEnoughReplicasAfterAppend,
-        NotLeader,
-        OffsetNotAvailable,
-        ReplicaNotAvailable,
-        ThrottlingQuotaExceeded,
-        UnknownLeaderEpoch,
-        UnknownProducerId,
-    )
     from .protocol.errors import (
         ClusterAuthorizationFailed,
         CodedError,
+        CoordinatorLoading,
+        CoordinatorNotAvailable,
         CorruptMessage,
         DuplicateResource,
         DuplicateSequenceNumber,
         FencedInstanceId,
+        FencedLeaderEpoch,
         GroupAuthorizationFailed,
         GroupIdNotFound,
         GroupMaxSizeReached,
@@ -68,6 +55,7 @@ if TYPE_CHECKING:
         HorologError,
         IllegalGeneration,
         IllegalSaslState,
+        InconsistentClusterId,
         InconsistentGroupProtocol,
         InvalidCommitOffsetSize,
         InvalidConfig,
@@ -87,23 +75,32 @@ if TYPE_CHECKING:
         MessageTooLarge,
         MismatchedEndpointType,
         NonEmptyGroup,
+        NotController,
         NotCoordinator,
+        NotEnoughReplicas,
+        NotEnoughReplicasAfterAppend,
+        NotLeader,
         OffsetMetadataTooLarge,
+        OffsetNotAvailable,
         OffsetOutOfRange,
         OutOfOrderSequenceNumber,
         PolicyViolation,
         RebalanceInProgress,
         RecordListTooLarge,
+        ReplicaNotAvailable,
         RequestTimedOut,
         ResourceNotFound,
         SaslAuthenticationFailed,
         SecurityDisabled,
         StorageError,
+        ThrottlingQuotaExceeded,
         TopicAlreadyExists,
         TopicAuthorizationFailed,
         UnacceptableCredential,
         UnknownFetchSession,
+        UnknownLeaderEpoch,
         UnknownMemberId,
+        UnknownProducerId,
         UnknownServerError,
         UnknownTopicOrPartition,
         UnsupportedForMessageFormat,

@@ -8,19 +8,15 @@ from typing import Final
 from .beside import fast_beside_bulk, fast_beside_slow
 from .brokers import MIB
 from .client import client_columns, client_send, client_send_batch
-from .counting import latency_count_cost
-from .durable import durable_acks
+from .disk import durable_acks, growth
 from .event_loop.longest_turn import longest_turn
 from .fetching import fetch_rate
 from .figure import Figure
-from .growing import growth
-from .guard.deciding import acl_cost
-from .guard.encrypting import tls_cost
+from .guard.costs import acl_cost, tls_cost
 from .guard.holding import quota_held
-from .producing import batch_rate, produce_rate
-from .recovering import recovery
+from .producing import batch_rate, latency_count_cost, produce_rate
 from .round_trips import echo, find_time, produce_one, produce_one_pipelined
-from .starting import empty, of_3500
+from .starting import empty, of_3500, recovery
 from .windows.hour import window_hour
 from .windows.index_memory import index_memory
 from .windows.map_cost import time_map_cost

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from ..client.administer.acls import AclAdmin
+from ..client.administer.access import AclAdmin
 from ..client.cluster.servers import Servers
 from ..protocol.api.security.acl_terms import (
     CLUSTER_NAME,

@@ -29,8 +29,7 @@ from .options import (
 from .output import emit
 from .positions import POSITION_HELP, AtOffset, AtTime, Position, parse_bounds
 from .progress import Advance, progress
-from .record_lines import RecordReading
-from .replay import Replay, WindowedBy, window_of
+from .replay import RecordReading, Replay, WindowedBy, window_of
 from .streams import is_terminal, note
 
 Start = Annotated[

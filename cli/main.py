@@ -61,7 +61,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 
 def _code(error: Exception) -> int:
-    from ..client.security.errors import SecurityError
+    from ..client.errors import SecurityError
 
     return WRONG_USAGE if isinstance(error, SecurityError) else 1
 

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 import typer
 
-from ..client.administer.users import UserAdmin
+from ..client.administer.access import UserAdmin
 from ..client.cluster.servers import Servers
 from ..protocol.api.security.scram_credentials import ScramUpsertion
 from ..protocol.errors import CodedError, DuplicateResource, ResourceNotFound

@@ -9,8 +9,7 @@ from typing import Any, Final
 from ..values import frozen_class
 from .broker_table import BROKER_NAMES_NOT_OFFERED, BROKER_SETTINGS, FLUSH_SCHEDULER_INTERVAL
 from .cluster_table import OF_SEVERAL
-from .names import Names, OptionValue
-from .setting import Scope, Value
+from .setting import Names, OptionValue, Scope, Value
 from .topic_table import TOPIC_NAMES_NOT_OFFERED, TOPIC_SETTINGS
 
 __all__ = ["BROKER_SETTINGS", "BrokerSettings", "broker_settings"]

@@ -8,7 +8,7 @@ from typing import Final
 
 from ..protocol.errors import InvalidConfig
 from .broker import NAMES, BrokerSettings, build, resolve
-from .names import OptionValue
+from .setting import OptionValue
 
 PREFIX: Final = "HOROLOG_"
 OTHER_VARIABLES: Final = frozenset(

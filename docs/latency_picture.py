@@ -14,7 +14,7 @@ from horolog.pipeline import session
 from horolog.pipeline.jobs.latency import latency_report
 from horolog.pipeline.jobs.latency_page import report_svg
 from horolog.pipeline.jobs.ranges import plan_by_append_time
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 FOLDER: Final = Path(__file__).resolve().parent
 START_MS: Final = 1_479_132_000_000

@@ -17,11 +17,10 @@ from typing import Any, Final, TypeVar
 from playwright.sync_api import Page, sync_playwright
 
 from horolog import Admin, Producer
-from horolog.cli.demo.history import find_history
-from horolog.cli.demo.host_load import sample
+from horolog.cli.demo.feed import find_history, sample
 from horolog.protocol.records.messages.sets import NewRecord
-from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.moving_clock import MovingClock
+from horolog.testing.broker import BrokerThread
+from horolog.testing.clock import MovingClock
 
 T = TypeVar("T")
 

@@ -21,9 +21,9 @@ from ..clock import SystemClock
 from ..protocol.records.binary import BinaryColumn
 from ..protocol.records.layout import NO_PRODUCER_ID
 from .option_values import OptionError, check_names
+from .options import WriteOptions
 from .sending import ColumnRows, RowTuple, Sending, producer_id
 from .worker import settle
-from .write_options import WriteOptions
 
 _ROW_COLUMNS: Final = ("key", "value", "headers", "topic", "partition", "timestamp")
 _TYPES: Final = {

@@ -27,8 +27,7 @@ from .handlers import HANDLERS, HANDLERS_OF_MANY
 from .handlers.min_insync import warn_at_start
 from .listening import make_connections, make_listener, shares_of_files
 from .memory_limit import within_memory
-from .metrics.figures import Figures
-from .metrics.loop_lag import LoopLag
+from .metrics.figures import Figures, LoopLag
 from .network.connection_slots import address_counts
 from .network.listener import Shares
 from .network.ports import HTTP, KAFKA, NATIVE, Port, Ports

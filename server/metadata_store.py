@@ -12,16 +12,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from ..protocol.cluster_errors import (
+from ..protocol.errors import (
+    CodedError,
     CoordinatorNotAvailable,
+    LeaderNotAvailable,
+    NotCoordinator,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeader,
-)
-from ..protocol.errors import (
-    CodedError,
-    LeaderNotAvailable,
-    NotCoordinator,
     RequestTimedOut,
     StorageError,
 )

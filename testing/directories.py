@@ -21,8 +21,7 @@ from ..storage.metadata.records import PositionsCommitted
 from ..storage.read import reader
 from ..storage.stepped_change import SteppedChange
 from .clock import ManualClock
-from .events import RecordedEvents
-from .logs import timed_set
+from .logs import RecordedEvents, timed_set
 
 _MAX_BYTES = 1 << 30
 

@@ -20,7 +20,7 @@ from ..brokers import MIB, batch, sets
 from ..figure import Figure, median_ratio
 from ..raw_client import RefusedRequest, check_end, encoded
 from ..socket_to_file import writing
-from .members import Members, members
+from .producing import Members, members
 
 _IN_FLIGHT: Final = 8
 _ROUNDS: Final = 3

@@ -20,20 +20,18 @@ from ...protocol.api.security.acl_terms import Operation, PatternType, Permissio
 from ...protocol.api.topics.create_topics import CreatableTopic, CreateTopicsRequest
 from ...protocol.limits import MAX_REQUEST_VALUES
 from ...protocol.records.kernel import FORM
-from ...server.quotas.rules import Entity, Quota
-from ...server.quotas.store import QuotaChange, Quotas
+from ...server.quotas.rules import Entity, Quota, QuotaChange, Quotas
 from ...server.security.acl_store import Acls
 from ...server.security.acls import Acl
 from ...storage.files import SystemFiles
 from ...storage.metadata.offline_metadata import offline_metadata
-from ...testing.events import RecordedEvents
+from ...testing.logs import RecordedEvents
 from ...testing.requests import create_topic, message_set, produce_to
 from ..brokers import MIB, data_folder
 from ..figure import BoundedFigure
 from ..raw_client import RawClient
 from .largest import GROUP, NARROW, PRINCIPAL, WIDE, Asked, Size, largest
-from .watch import Turn
-from .watched_broker import WatchedBroker, watched_broker
+from .watched_broker import Turn, WatchedBroker, watched_broker
 
 LIMIT_SECONDS: Final = 0.05 if FORM == "compiled" else 0.15
 """For which one request may hold the loop at a time."""

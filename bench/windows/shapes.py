@@ -6,6 +6,8 @@ has the size of the map as a share of the log; the bytes of the blocks that are 
 over those of the blocks that have a message of it; the time until its first message is found, and
 that of the full scan that would find it without a map; and how long the map takes to be made from
 the log. What a map names is compared with all times each time: a block too few ends the run.
+
+Then how long it takes to find the one segment of 10,000 that can have a message of a window.
 """
 
 import random
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...protocol.records.columns import read_columns
 from ...protocol.records.kernel import time_map_runs
@@ -25,8 +27,13 @@ from ...protocol.records.messages.sets import NewRecord, build_set
 from ...storage.log.log import Log
 from ...storage.read import reader, windows
 from ...storage.read.windows import ReadWindow
-from ...testing.logs import LogFolder
+from ...testing.logs import LogFolder, timed_set
+from ..raw_client import RefusedRequest
 
+SEGMENTS: Final = 10_000
+_CHANGES: Final = 20
+_SPAN_MS: Final = 10
+_START_MS: Final = 1_479_144_272_509
 MESSAGES: Final = 1_000_000
 _A_SET: Final = 490
 _WINDOWS: Final = 10
@@ -35,8 +42,56 @@ _NOON_MS: Final = 1_479_124_800_000
 _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 86_400_000
 _YEAR_MS: Final = 365 * _DAY_MS
-
 Times = Iterator[int]
+
+
+class FirstLooks(NamedTuple):
+    """Seconds."""
+
+    at_first: float
+    """The very first one: the ranges of all segments are put in order for it."""
+    after_roll: float
+    """The next ones, each after a segment was added: the median."""
+    after_removal: float
+    """And each after one was deleted."""
+
+
+def first_looks(segments: int = SEGMENTS) -> FirstLooks:
+    """Look for a window of one message in the middle of a log with so many closed segments."""
+    with TemporaryDirectory(prefix="horolog-bench-") as path:
+        folder = LogFolder(Path(path) / "t-0")
+        log = folder.open(retention_ms=-1, segment_bytes=50)
+        for number in range(segments):
+            log.appender.append(timed_set(_START_MS + _SPAN_MS * number))
+        wanted = segments // 2
+        from_ms = _START_MS + _SPAN_MS * wanted
+        window = ReadWindow.between(from_ms, from_ms + _SPAN_MS)
+
+        def look() -> float:
+            began = time.perf_counter()
+            place = windows.find_position(log, log.log_start_offset, window, log.high_watermark)
+            seconds = time.perf_counter() - began
+            if place.offset != wanted:
+                raise RefusedRequest(f"the window is said to begin at {place.offset}, not {wanted}")
+            return seconds
+
+        def roll() -> None:
+            log.appender.append(timed_set(_START_MS + _SPAN_MS * (log.log_end_offset + 1)))
+
+        def remove() -> None:
+            log.expiry.trim(log.segments[1].base_offset)
+            log.expiry.drop_expired()
+
+        def after(change: Callable[[], None]) -> float:
+            seconds = []
+            for _ in range(_CHANGES):
+                change()
+                seconds.append(look())
+            return median(seconds)
+
+        found = FirstLooks(look(), after(roll), after(remove))
+        folder.let_go()
+    return found
 
 
 def in_order(count: int, rng: random.Random) -> Times:

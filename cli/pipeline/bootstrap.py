@@ -7,14 +7,17 @@ import typer
 
 from ...pipeline.jobs.bootstrap import (
     FORMATS,
+    DataFacts,
+    FindingLevel,
     Mapped,
+    PreflightFinding,
     facts_of,
     load,
     messages,
+    preflight,
     read_input,
     topic_ends,
 )
-from ...pipeline.jobs.preflight import DataFacts, FindingLevel, PreflightFinding, preflight
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server, name_values
 from ..output import emit, emit_object, json_time, shown_size, shown_time

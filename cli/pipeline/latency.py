@@ -7,8 +7,13 @@ import typer
 
 from ...client.cluster.servers import Servers
 from ...pipeline.jobs.latency import Latencies, LatencyReport, latency_report
-from ...pipeline.jobs.latency_page import report_html, report_svg
-from ...pipeline.jobs.latency_png import NoMatplotlib, check_matplotlib, report_png
+from ...pipeline.jobs.latency_page import (
+    NoMatplotlib,
+    check_matplotlib,
+    report_html,
+    report_png,
+    report_svg,
+)
 from ...pipeline.jobs.ranges import plan_by_append_time
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server, check_texts

@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from ...pipeline.java import NoJava
-from ...pipeline.jobs.machine import Check, Level, checks, spark_environment
-from ...pipeline.jobs.package import write_package
+from ...pipeline.jobs.machine import Check, Level, checks, spark_environment, write_package
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server
 from ..output import AsIs, emit, emit_object, json_line, table

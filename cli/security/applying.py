@@ -18,8 +18,7 @@ def connected(context: Any) -> None:
     given = context.params.get("server")
     if given is None or not (_is_any_given(chosen) or _has_profiles()):
         return
-    from .given_options import GivenOptions
-    from .settings import servers_of
+    from .settings import GivenOptions, servers_of
 
     sources = {name: _source(context, name) for name in (*chosen, "server")}
     own = flags_of(context.command.params)

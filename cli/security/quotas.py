@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from ...client.administer.quotas import QuotaAdmin
+from ...client.administer.access import QuotaAdmin
 from ...client.cluster.servers import Servers
 from ...protocol.api.security.client_quotas import QuotaAlteration, QuotaOp
 from ...protocol.errors import CodedError
@@ -19,10 +19,11 @@ from ...server.quotas.rules import (
     DEFAULT,
     Entity,
     Quota,
+    QuotaChange,
+    Quotas,
     problem_of_name,
     problem_of_value,
 )
-from ...server.quotas.store import QuotaChange, Quotas
 from ...storage.metadata.local_metadata import LocalMetadata
 from ..broker_requests import ask
 from ..errors import CommandFailed, WrongUsage

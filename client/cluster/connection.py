@@ -34,8 +34,7 @@ from ...protocol.limits import (
     MAX_HANDSHAKE_RESPONSE_BYTES,
     SLAB_BYTES,
 )
-from ..errors import ConnectionFailed
-from ..security.errors import TlsFailed
+from ..errors import ConnectionFailed, TlsFailed
 
 _CORRELATION_IDS: Final = 2**31
 _LIMIT_NAME: Final = "the client's limit for a response"

@@ -10,9 +10,9 @@ from ...protocol.api.schema import Api
 from ...protocol.errors import RequestTimedOut
 from ..errors import ClientClosed, ConnectionFailed
 from ..security.security import Security
-from .backoff import Backoff
 from .connecting import connect
 from .connection import ClientConnection
+from .retry import Backoff
 from .serving import STOPPED, submit_or_drop
 
 

@@ -48,7 +48,7 @@ class Servers:
         if self.security is None and not self.tls:
             return None
         # Most clients need none.
-        from ..security.errors import SecurityError
+        from ..errors import SecurityError
         from ..security.security import Security
 
         if self.security is None:

@@ -33,7 +33,7 @@ from ...protocol.records.layout import (
     TimestampType,
 )
 from ...values import value_class
-from ..cluster.backoff import Backoff
+from ..cluster.retry import Backoff
 from ..results import ColumnBatch, ConsumerRecord
 from .time_bounds import TimeBounds
 

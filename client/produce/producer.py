@@ -5,30 +5,33 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from ...clock import Clock, SystemClock
 from ...protocol.partitioner import partition_of
-from ...protocol.records.layout import NO_TIMESTAMP
+from ...protocol.records.layout import NO_TIMESTAMP, Codec
 from ...protocol.records.messages.sets import NewRecord
-from ..arguments import PARTITION_MAX, check_partition, check_place, check_topic
+from ..arguments import PARTITION_MAX, check_partition, check_place, check_topic, epoch_ms
 from ..client import DEFAULT_ADDRESS, Client
 from ..cluster.servers import Servers
 from ..errors import ClientClosed
-from ..instants import epoch_ms
 from ..results import SentBatch, SentRecord
 from ..security.security import Security
-from .batch_delivery import BatchDelivery
+from .batch_delivery import BatchDelivery, Identities
 from .batching import MessageColumns, Times, by_partition, checked_columns, message_bytes
-from .byte_budget import ByteBudget
-from .choices import ALL, Acks, Compression, acks_of, codec_of
 from .delivery import Delivery
 from .encoding import Headers, checked_headers
-from .group_sending import send_parts
-from .identities import Identities
-from .outbox import Outbox
+from .group_sending import send_in_turn, send_parts, sent_records, set_of
+from .outbox import ByteBudget, Outbox
 from .set_limits import SetLimits
-from .set_sending import send_in_turn, sent_records, set_of
+
+Acks = Literal["all", -1, 0, 1]
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+_ACKS: Final[dict[str | int, int]] = {"all": -1, -1: -1, 0: 0, 1: 1}
+_CODECS: Final = {codec.label: codec for codec in Codec}
+
+ALL: Final = _ACKS["all"]
 
 _MIB: Final = 1024 * 1024
 
@@ -392,3 +395,15 @@ class Producer(Client):
 
 def _no_time() -> int:
     return NO_TIMESTAMP
+
+
+def acks_of(acks: Acks) -> int:
+    if acks not in _ACKS:
+        raise ValueError(f"acks is 'all', 0 or 1, not {acks!r}")
+    return _ACKS[acks]
+
+
+def codec_of(compression: str) -> Codec:
+    if compression not in _CODECS:
+        raise ValueError(f"compression is one of {', '.join(_CODECS)}, not {compression!r}")
+    return _CODECS[compression]

@@ -33,8 +33,8 @@ from ...protocol.errors import (
 from ...protocol.sasl.mechanisms import SaslClient
 from ...protocol.sasl.oauthbearer import OAuthBearerClient
 from ...protocol.sasl.plain import PlainClient
-from ...protocol.sasl.scram_client import ScramClient
-from .errors import SecurityError
+from ...protocol.sasl.scram import ScramClient
+from ..errors import SecurityError
 from .secret import Secret, SecretText
 from .security import Mechanism, Security, TokenSource
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from .errors import SecurityError
+from ..errors import SecurityError
 from .secret import Secret, SecretFile, SecretText, SecretVariable
 from .security import Security, mechanism_of
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Final
 
-from .errors import SecurityError
+from ..errors import SecurityError
 
 MAX_SECRET_BYTES: Final = 64 * 1024
 """Of a file or of what a command prints. Tokens have a few KiB; a device never ends."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from .errors import SecurityError
+from ..errors import SecurityError
 from .secret import Secret, secret
 
 

@@ -5,7 +5,7 @@ import ssl
 from functools import lru_cache
 from typing import Final
 
-from .errors import SecurityError, TlsFailed
+from ..errors import SecurityError, TlsFailed
 from .secret import Secret
 from .security import Security
 

@@ -1,18 +1,15 @@
 """The partition of each key of a column, as Kafka's clients choose it."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 
 from ...protocol.partitioner import partition_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import Column
+from ..spark_types import Column
 
 
-def partitions_of(partitions: int) -> "Callable[..., Column]":
+def partitions_of(partitions: int) -> Callable[..., Column]:
     """A function of Spark from a binary column to the partition, of so many; null from null."""
     from pyspark.sql.pandas.functions import arrow_udf
 

@@ -1,7 +1,15 @@
 """All consumer groups: which there may be, and when something becomes due in one of them.
 
-As a single group, it does no I/O and gets the time as an argument. `take_replies` gives what is
-to be answered to requests that wait; `next_deadline` says when `time_passed` is to be called.
+As a single group, it does no I/O and gets the time as an argument. `take_replies` gives what is to
+be answered to requests that wait; `next_deadline` says when `time_passed` is to be called.
+
+A client whose first request to join got lost asks again, and would leave a member behind that no
+client knows of. So it is given an id first (MEMBER_ID_REQUIRED, KIP-394). Unlike in Kafka a
+rebalance does not wait for clients that have an id only.
+
+One client, a user who logged in or an address, may have at most a multiple of what stays free: one
+alone nearly all, several about as much each, and whoever comes next finds something left, however
+many came before.
 """
 
 import heapq
@@ -32,14 +40,20 @@ _OF_USER: Final = 4
 _OF_ADDRESS: Final = 8
 """An address may have more than a user: others may log in from there."""
 
+LEFT_OVER_MAX: Final = 100
+"""So many deadlines that do not count any more are no reason to clear up."""
+
+Key = tuple[str, str]
+"""Group and member id."""
+
+RETURN_DELAY_MS: Final = 3_000
+"""So long the first static member of a group waits for others that may come back from an earlier
+coordinator: they find the new one by a heartbeat, of which clients send one in three seconds. As
+much as any group waits in Kafka by default."""
+
 
 class GroupShares:
-    """How much of what all groups may take one client has: a principal, and an address. Counted in
-    `unit`; `setting` bounds the whole.
-
-    Each may have at most a multiple of what stays free: one alone nearly all, several about as much
-    each, and whoever comes next finds something left, however many came before.
-    """
+    """Who has how much of a number of `unit`, which `setting` bounds."""
 
     def __init__(self, limit: int, unit: str, setting: str) -> None:
         self._limit = limit
@@ -81,21 +95,8 @@ def _multiples(client: Joining) -> dict[str, int]:
     return known
 
 
-LEFT_OVER_MAX: Final = 100
-"""So many deadlines that do not count any more are no reason to clear up."""
-
-Key = tuple[str, str]
-"""Group and member id."""
-
-
 class GivenIds:
-    """Member ids that clients got and have not joined with yet (MEMBER_ID_REQUIRED, KIP-394), of
-    all groups, each until its session would be over.
-
-    A client whose first request to join got lost asks again, and would leave a member behind that
-    no client knows of. So it is given an id first. Unlike in Kafka a rebalance does not wait for
-    clients that have an id only.
-    """
+    """The ids of all groups, each until its session would be over."""
 
     def __init__(self, on_size: Callable[[Joining, int], None]) -> None:
         """`on_size` is called with how many bytes more a client's ids take, or less."""
@@ -144,12 +145,6 @@ class GivenIds:
 def size_bytes(joining: Joining) -> int:
     """What an id takes that a client got, about: as a member, which it is about to become."""
     return MEMBER_BYTES + joining.size_bytes
-
-
-RETURN_DELAY_MS: Final = 3_000
-"""So long the first static member of a group waits for others that may come back from an earlier
-coordinator: they find the new one by a heartbeat, of which clients send one in three seconds. As
-much as any group waits in Kafka by default."""
 
 
 @value_class

@@ -1,4 +1,5 @@
-"""The groups of a broker, put together with what they need of it."""
+"""The groups of a broker, put together with what they need of it; positions of groups that are no
+longer used are forgotten."""
 
 import asyncio
 from typing import Final

@@ -15,7 +15,7 @@ from ...protocol.api.log.describe_log import (
     DescribeLogTopicResult,
 )
 from ...protocol.errors import NO_ERROR
-from ...storage.log.description import LogDescription, SegmentDescription
+from ...storage.log.expiry import LogDescription, SegmentDescription
 from ...storage.log.log import Log
 from ...storage.read import reader
 from ...storage.read.search import FoundMessage

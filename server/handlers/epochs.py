@@ -15,7 +15,7 @@ from ...protocol.api.log.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderEpochTopicResult,
 )
-from ...protocol.cluster_errors import FencedLeaderEpoch, UnknownLeaderEpoch
+from ...protocol.errors import FencedLeaderEpoch, UnknownLeaderEpoch
 from ...storage.log.log import Log
 from ..requests import Call, PendingAnswer
 from .base import Services

@@ -41,8 +41,7 @@ from ...protocol.records.kernel import walk
 from ...protocol.records.messages.downconversion import DamagedSlice
 from ...storage.files import Buffer
 from ...storage.read import reader
-from ...storage.read.file_range import FileRange
-from ...storage.read.slices import Slice
+from ...storage.read.slices import FileRange, Slice
 from ...storage.segment.segment import FarAway
 from ..conversions import Limits
 from ..network.file_sending import MAX_FILE_RANGES, MIN_FILE_RANGE_BYTES

@@ -35,8 +35,7 @@ from ...protocol.api.log.list_offsets import (
 from ...protocol.errors import InvalidRequest, UnsupportedForMessageFormat, UnsupportedVersion
 from ...storage.log.log import Log
 from ...storage.read import reader
-from ...storage.read.search import Search
-from ...storage.read.time_lookup import FoundMessage
+from ...storage.read.search import FoundMessage, Search
 from ..parking import Partition
 from ..requests import PendingAnswer, each_alone
 from ..work import Turns

@@ -59,9 +59,8 @@ from ...protocol.limits import MAX_LISTED
 from ...storage.directory.position_records import BROKERS, KEPT, NO_EPOCH, StoredPosition
 from ...storage.directory.position_rules import check_name
 from ...times import INT64_MAX
-from ..groups.group import Group
+from ..groups.group import CONSUMER, Group, NoSubscription, topics_of
 from ..groups.states import State
-from ..groups.subscription import CONSUMER, NoSubscription, topics_of
 from ..requests import Call, PendingAnswer, in_turns
 from ..work import Turns
 from .base import Services

@@ -753,7 +753,7 @@ def _refuse_acks(services: Services, acks: int, topic: str, partition: int) -> N
 
 
 def _refuse_alone(log: Log) -> NoReturn:
-    from ...protocol.cluster_errors import NotEnoughReplicas
+    from ...protocol.errors import NotEnoughReplicas
 
     raise NotEnoughReplicas(
         f"min.insync.replicas of {log.topic} is {log.settings.min_insync_replicas}, and this "

@@ -26,7 +26,7 @@ from ...protocol.api.security.client_quotas import (
 )
 from ...protocol.errors import CodedError
 from ..outcomes import error_name
-from ..quotas.store import QuotaChange
+from ..quotas.rules import QuotaChange
 from ..requests import Call, PendingAnswer, in_turns
 from ..security.audit import DONE
 from .base import Services

@@ -17,11 +17,11 @@ from .rules import (
     DEFAULT,
     Entity,
     Quota,
+    QuotaChange,
     Values,
     problem_of_name,
     problem_of_value,
 )
-from .store import QuotaChange
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

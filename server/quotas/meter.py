@@ -6,10 +6,9 @@ it read is not counted. Clients of the native protocol look for each partition t
 they are given what was read, and wait then.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final
 
 from ...protocol.api.log.fetch import FETCH, FetchRequest, FetchResponse
 from ...protocol.api.log.produce import PRODUCE, ProduceRequest
@@ -21,60 +20,23 @@ from ..handlers.base import Services
 from ..metrics.figures import count
 from ..network.endpoint import Caller
 from ..work import Turns
-from .rates import Rate, TokenBucket, Windows
+from .rates import Rate, Sensors, TokenBucket, Windows
 from .rules import Bound, Quota, QuotaTable
 
-MAX_SENSORS: Final = 10_000
-"""Rates of one quota: some 10 MB where all are in use."""
+MAX_WAIT_SECONDS: Final = 60.0
+"""The most that a client is not listened to at once. Who sent for minutes ahead in one request is
+let off the rest: else a quota that was far too low would be felt for days after it was raised."""
 
-_LOOKED_AT: Final = 2
-"""Of the idle ones, when another is made: so they go faster than new ones come."""
+MAX_CLIENTS: Final = 10_000
+"""Users and clients whose quotas are kept at hand."""
 
+_LEAST_FETCH_SECONDS: Final = 0.1
+"""A fetch may ask for what the quota gives in this time, though it has to wait for that then: else
+fetches get as small as they can be."""
 
-class Sensor(Protocol):
-    """A rate, or a bucket."""
+_USER: Final = "User:"
 
-    def is_idle(self, now: float, windows: Windows) -> bool:
-        """Whether a new one would say the same."""
-        ...
-
-
-S = TypeVar("S", bound=Sensor)
-
-
-class Sensors(Generic[S]):
-    """Rates by client; those that are zero again are forgotten, and where there are too many, that
-    of the client that was active the longest time ago."""
-
-    def __init__(self, make: Callable[[], S], windows: Windows, most: int = MAX_SENSORS) -> None:
-        self._make = make
-        self._windows = windows
-        self._most = most
-        self._by_key: OrderedDict[Hashable, S] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._by_key)
-
-    def of(self, key: Hashable, now: float) -> S:
-        """The rate of a client, which counts as active now."""
-        found = self._by_key.get(key)
-        if found is not None:
-            self._by_key.move_to_end(key)
-            return found
-        for _ in range(_LOOKED_AT):
-            if not self._by_key:
-                break
-            oldest = next(iter(self._by_key))
-            full = len(self._by_key) >= self._most
-            if not full and not self._by_key[oldest].is_idle(now, self._windows):
-                break
-            del self._by_key[oldest]
-        made = self._by_key[key] = self._make()
-        return made
-
-    def clear(self) -> None:
-        """Forget all of them."""
-        self._by_key.clear()
+Bounds = dict[Quota, Bound]
 
 
 class Mutation:
@@ -124,22 +86,6 @@ MUTATIONS: Final[Mapping[int, Callable[[Services, Any], Mutation]]] = MappingPro
     {CREATE_TOPICS.key: _created, DELETE_TOPICS.key: _deleted, CREATE_PARTITIONS.key: _added}
 )
 """By the key of the request."""
-
-
-MAX_WAIT_SECONDS: Final = 60.0
-"""The most that a client is not listened to at once. Who sent for minutes ahead in one request is
-let off the rest: else a quota that was far too low would be felt for days after it was raised."""
-
-MAX_CLIENTS: Final = 10_000
-"""Users and clients whose quotas are kept at hand."""
-
-_LEAST_FETCH_SECONDS: Final = 0.1
-"""A fetch may ask for what the quota gives in this time, though it has to wait for that then: else
-fetches get as small as they can be."""
-
-_USER: Final = "User:"
-
-Bounds = dict[Quota, Bound]
 
 
 class Meter:

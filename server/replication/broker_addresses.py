@@ -10,8 +10,7 @@ from ...protocol.api.broker.describe_cluster import (
 from ...protocol.api.groups.find_coordinator import FindCoordinatorResponse
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.topics.metadata import MetadataBroker, MetadataResponse
-from ...protocol.cluster_errors import CoordinatorNotAvailable
-from ...protocol.errors import LeaderNotAvailable
+from ...protocol.errors import CoordinatorNotAvailable, LeaderNotAvailable
 from ..requests import Call
 from .followers import Followers
 from .member import ClusterMember

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ...protocol.api.cluster.replicate import ReplicateRequest, Says
 from ...protocol.api.topics.create_topics import CREATE_TOPICS
-from ...protocol.cluster_errors import NotLeader
+from ...protocol.errors import NotLeader
 from ...replication.effects import Answer, Close, Connect, Effect, Outcome, Remind, Send, SyncLog
 from ...replication.partition_log import Partition
 from ...storage.events import Observer

@@ -11,8 +11,7 @@ from ...protocol.api.cluster.describe_replicas import (
     ReplicaMember,
 )
 from ...protocol.api.cluster.promote import PromoteRequest, PromoteResponse
-from ...protocol.cluster_errors import NotLeader
-from ...protocol.errors import PolicyViolation, RequestTimedOut
+from ...protocol.errors import NotLeader, PolicyViolation, RequestTimedOut
 from ...replication.leader import Leader
 from ...replication.partition_log import Partition
 from ...storage.log.epoch_history import NO_EPOCH

@@ -15,8 +15,7 @@ from ...protocol.api.cluster.replicate import (
     ReplicateResponse,
     Says,
 )
-from ...protocol.cluster_errors import InconsistentClusterId
-from ...protocol.errors import HorologError, InvalidRequest, PolicyViolation
+from ...protocol.errors import HorologError, InconsistentClusterId, InvalidRequest, PolicyViolation
 from ...protocol.limits import MAX_PARTITIONS
 from ...replication.messages import (
     Confirm,

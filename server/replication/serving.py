@@ -14,16 +14,19 @@ from ...protocol.api.pieces import Pieces
 from ...protocol.api.registry import APIS
 from ...protocol.api.schema import Api, ServedBy, replaced
 from ...protocol.api.topics.metadata import METADATA, MetadataResponse
-from ...protocol.cluster_errors import (
+from ...protocol.errors import (
+    CodedError,
     CoordinatorLoading,
     CoordinatorNotAvailable,
+    LeaderNotAvailable,
+    NotCoordinator,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeader,
     OffsetNotAvailable,
     ReplicaNotAvailable,
+    RequestTimedOut,
 )
-from ...protocol.errors import CodedError, LeaderNotAvailable, NotCoordinator, RequestTimedOut
 from ...replication.effects import Outcome
 from ...replication.follower import Follower
 from ...replication.leader import Leader

@@ -37,8 +37,7 @@ from ...storage.files import Buffer
 from ...storage.log.epoch_history import NO_EPOCH, EpochEnd, EpochStart
 from ...storage.metadata.state_copy import StatePart
 from ...storage.names import MAX_OFFSET
-from ...storage.read.file_range import FileRange
-from ...storage.read.slices import Slice
+from ...storage.read.slices import FileRange, Slice
 from ...storage.replica.copy_facts import CopyFacts, MalformedFacts, Stored, Stretch
 from ...storage.replica.copying import Copied
 from ..network.file_sending import MAX_FILE_RANGES, MIN_FILE_RANGE_BYTES

@@ -15,7 +15,7 @@ from ...protocol.api.topics.metadata import METADATA
 from ..handlers.base import Services
 from ..network.endpoint import Caller
 from ..requests import Handler
-from ..security.authorizer import Rights
+from ..security.acl_store import Rights
 from .guards import guarded
 from .lists import list_groups, metadata, positions
 

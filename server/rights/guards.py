@@ -1,22 +1,108 @@
-"""Handlers that answer what may be done, and refuse the rest."""
+"""One request and what its client may do; handlers that answer what may be done, and refuse the
+rest."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from ...protocol.api.kafka.refusals import named_field, refused_each
 from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsResponse
 from ...protocol.api.log.produce import PRODUCE
 from ...protocol.api.pieces import Pieces
-from ...protocol.api.rights import How, Need
+from ...protocol.api.rights import How, Need, When
 from ...protocol.api.schema import Api, replaced
+from ...protocol.api.security.acl_terms import CLUSTER_NAME, ResourceType, operation_title
+from ...protocol.api.topics.describe_configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from ...protocol.api.topics.metadata import METADATA
-from ...protocol.errors import CodedError
+from ...protocol.errors import (
+    ClusterAuthorizationFailed,
+    CodedError,
+    GroupAuthorizationFailed,
+    TopicAuthorizationFailed,
+)
 from ..handlers.base import Services
 from ..handlers.produce import NO_ANSWER
 from ..outcomes import CloseConnection
 from ..requests import Call, Handler, in_turns, then
-from .checked_request import CheckedRequest
+from ..security.acls import Resource
+
+ERRORS: Final[Mapping[ResourceType, type[CodedError]]] = MappingProxyType(
+    {
+        ResourceType.TOPIC: TopicAuthorizationFailed,
+        ResourceType.GROUP: GroupAuthorizationFailed,
+        ResourceType.CLUSTER: ClusterAuthorizationFailed,
+    }
+)
+
+_CONSUMER: Final = -1
+
+
+class CheckedRequest:
+    """A request on its way to its handler."""
+
+    __slots__ = ("_authorizer", "_rights", "api", "call", "request", "services")
+
+    def __init__(self, services: Services, api: Api, request: Any, call: Call) -> None:
+        self.services = services
+        self.api = api
+        self.request = request
+        self.call = call
+        self._authorizer = services.security.authorizer
+        self._rights = self._authorizer.rights(call.principal, call.client_host)
+
+    def may(self, need: Need, name: str) -> bool:
+        """Whether a need is met for what is called `name`."""
+        rights = self._rights
+        for right in need.any_of:
+            kind = right.resource_type
+            if right.some:
+                if rights.may_any(right.operation, kind):
+                    return True
+            elif rights.may(right.operation, kind, _named(kind, name)):
+                return True
+        return False
+
+    def applies(self, need: Need, item: Any, name: str) -> bool:
+        """Whether a need is one of this item of the request."""
+        match need.when:
+            case When.MADE:
+                services = self.services
+                return (
+                    services.settings.auto_create_topics_enable
+                    and getattr(self.request, "allow_auto_topic_creation", True)
+                    and not services.creations.exists(name)
+                )
+            case When.CONSUMER:
+                return bool(self.request.replica_id == _CONSUMER)
+            case When.FOLLOWER:
+                return bool(self.request.replica_id != _CONSUMER)
+            case When.OF_TOPIC:
+                return bool(item.resource_type == TOPIC_RESOURCE)
+            case When.OF_BROKER:
+                return bool(item.resource_type == BROKER_RESOURCE)
+            case When.NOT_NAMED:
+                return False
+            case _:
+                return True
+
+    def refusal(self, need: Need, name: str) -> CodedError:
+        """The error of a need that is not met, which is taken note of. Nothing in it depends on
+        whether there is something of that name."""
+        right = need.any_of[0]
+        resource = Resource(right.resource_type, _named(right.resource_type, name)[:300])
+        operation = operation_title(right.operation)
+        principal, host = self.call.principal, self.call.client_host
+        self._authorizer.refused(principal, host, self.api.name, operation, str(resource))
+        error = ERRORS[right.resource_type]
+        return error(
+            f"{principal} may not {operation} {resource}: no rule allows it, or one denies it "
+            "(horolog acl test)"
+        )
+
+
+def _named(kind: ResourceType, name: str) -> str:
+    return CLUSTER_NAME if kind is ResourceType.CLUSTER else name
 
 
 def guarded(api: Api, handler: Handler) -> Handler:

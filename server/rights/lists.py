@@ -22,8 +22,7 @@ from ...protocol.errors import CodedError
 from ...values import value_class
 from ..handlers.base import Services
 from ..requests import Call, Handler, PendingAnswer, in_turns, then
-from .checked_request import CheckedRequest
-from .guards import answer_each
+from .guards import CheckedRequest, answer_each
 
 T = TypeVar("T")
 

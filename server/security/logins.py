@@ -17,8 +17,7 @@ from ...protocol.errors import IllegalSaslState, SaslAuthenticationFailed, Unsup
 from ...protocol.sasl.mechanisms import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
 from ...protocol.sasl.oauthbearer import GIVEN_UP, REFUSAL, read_bearer
 from ...protocol.sasl.plain import MAX_PASSWORD_BYTES, read_plain
-from ...protocol.sasl.scram import password_matches
-from ...protocol.sasl.scram_server import ScramServer
+from ...protocol.sasl.scram import ScramServer, password_matches
 from ...storage.events import Observer
 from ...storage.metadata.access_records import MAX_USER_NAME_BYTES
 from ..metrics.figures import Figures

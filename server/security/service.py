@@ -3,29 +3,35 @@ brokers have no user, and start sooner."""
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from ...clock import Clock, SystemClock
 from ...config.broker import BrokerSettings
-from ...protocol.errors import CodedError
+from ...protocol.api.framing import ProtocolError
+from ...protocol.api.native import frames as native
+from ...protocol.errors import CodedError, IllegalSaslState
+from ...protocol.limits import LENGTH_BYTES
 from ...storage.events import Observer
 from ...storage.metadata.access_state import AccessState
 from ..metrics.figures import Figures
-from ..network.ports import Port, Ports
+from ..network.ports import HTTP, KAFKA, NATIVE, Port, Ports
 from ..network.tls_files import TlsFiles, TlsPort
 from .audit import DONE, Audit
 
 if TYPE_CHECKING:
-    from ..quotas.store import Quotas
-    from .acl_store import Acls
-    from .authorizer import Authorizer
+    from ..quotas.rules import Quotas
+    from .acl_store import Acls, Authorizer
     from .logins import Logins
     from .token_keys import KeySource
     from .tokens import Tokens
     from .users import Users
+
+_TEXT: Final = "this port takes encrypted connections only: connect with TLS (tls://)"
+_BODY: Final = f"{_TEXT[: -len('(tls://)')]}(https://)\n"
 
 WARNING_SECONDS: Final = 24 * 60 * 60.0
 """So often the log says which ports are open to everybody."""
@@ -35,6 +41,39 @@ INLINE: Final = 200
 
 _PLAIN: Final = "PLAIN"
 _TOKENS: Final = "OAUTHBEARER"
+
+
+def _to_native(received: bytes) -> bytes:
+    """An error, as the answer to the first request, where that has come."""
+    try:
+        head, _ = native.open_request(received[LENGTH_BYTES:])
+    except ProtocolError:
+        return b""
+    return native.encode_error(head.correlation_id, IllegalSaslState.code, _TEXT)
+
+
+def _to_http(_: bytes) -> bytes:
+    head = (
+        "HTTP/1.1 400 Bad Request",
+        "Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(_BODY)}",
+        "X-Content-Type-Options: nosniff",
+        "Connection: close",
+        "",
+        _BODY,
+    )
+    return "\r\n".join(head).encode()
+
+
+def _to_kafka(_: bytes) -> bytes:
+    """Kafka's protocol has no error that would fit any request."""
+    return b""
+
+
+PLAIN_ANSWERS: Final[Mapping[str, Callable[[bytes], bytes]]] = MappingProxyType(
+    {NATIVE: _to_native, HTTP: _to_http, KAFKA: _to_kafka}
+)
+"""By setting."""
 
 
 def _no_listener() -> None:
@@ -120,7 +159,7 @@ class SecurityService:
 
     @cached_property
     def authorizer(self) -> "Authorizer":
-        from .authorizer import Authorizer
+        from .acl_store import Authorizer
 
         return Authorizer(self.acls, self.audit.refused)
 
@@ -131,7 +170,7 @@ class SecurityService:
 
     @cached_property
     def quotas(self) -> "Quotas":
-        from ..quotas.store import Quotas
+        from ..quotas.rules import Quotas
 
         return Quotas(self._access.quotas)
 
@@ -174,7 +213,6 @@ class SecurityService:
         if self.tls_files is None or not port.encrypted:
             return None
         from ..network.tls import RECEIVED_BYTES
-        from .plain_answers import PLAIN_ANSWERS
 
         return TlsPort(
             self.tls_files,

@@ -10,7 +10,7 @@ A cluster member finishes deletions and makes missing folders anew; the rest fol
 it is applied. Anything else is left alone and reported.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -50,7 +50,11 @@ from .topics import (
     read_topics,
     write_topics,
 )
-from .unfinished_creations import unfinished_creations, unnamed_folders
+
+UNFINISHED: Final = (
+    f"it is empty, and {TOPICS_FILE} does not have this partition: a creation that is under way, "
+    "or was cut off, made it; the next start removes it unless the creation ends"
+)
 
 _MAX_NAMES: Final = 10
 """How many of the folders that were removed are named in the event."""
@@ -412,3 +416,29 @@ def rename_deleted(
             files.rename(path, target)
             renamed.append(target)
     files.sync_directory(directory)
+
+
+def unnamed_folders(
+    folders: Iterable[tuple[str, int]], topics: Mapping[str, TopicEntry]
+) -> set[tuple[str, int]]:
+    """Those of the partition folders that the topics file does not name."""
+    return {
+        (name, partition)
+        for name, partition in folders
+        if name not in topics or partition >= topics[name].partitions
+    }
+
+
+def unfinished_creations(
+    files: Files, directory: Path, unnamed: Iterable[tuple[str, int]], *, has_file: bool
+) -> set[tuple[str, int]]:
+    """Those of the unnamed folders that are empty because their creation was cut off.
+
+    For a topics file that can be read, or a directory that has none, as `has_file` says. Where it
+    is missing beside folders with files it is lost, and an empty folder may be a partition without
+    messages. Raises `OSError`.
+    """
+    unnamed = set(unnamed)
+    empty = {key for key in unnamed if not files.names(directory / folder_name(*key))}
+    lost = empty != unnamed and not has_file
+    return set() if lost else empty

@@ -42,14 +42,17 @@ ENTRY: Final = struct.Struct(">iq")
 
 BLOCK_ENTRIES: Final = 512
 
+STEP_ENTRIES: Final = 8 * BLOCK_ENTRIES
+"""How many entries are read at a time where a whole file is."""
+
+
+Span = tuple[int, int]
+"""An offset, and the append time of the messages from there on up to the next span's offset; -1 is
+unknown."""
+
 
 class Blocks:
-    """The blocks of the first `count` entries of a file, which were looked at one by one.
-
-    There is an entry for each set, so that they are not mirrored as those of the indexes are. Of
-    each `BLOCK_ENTRIES` entries the first offset is kept, the largest time up to their end, and the
-    smallest of theirs that is known.
-    """
+    """The blocks of the first `count` entries of a file, which were looked at one by one."""
 
     __slots__ = ("_last_relative", "_max_ms", "_min_ms", "_offsets", "count", "crc")
 
@@ -140,15 +143,6 @@ class Blocks:
             if self._min_ms[number] <= limit_ms:
                 return number
         return len(self._min_ms)
-
-
-STEP_ENTRIES: Final = 8 * BLOCK_ENTRIES
-"""How many entries are read at a time where a whole file is."""
-
-
-Span = tuple[int, int]
-"""An offset, and the append time of the messages from there on up to the next span's offset; -1 is
-unknown."""
 
 
 class AppendTimes:

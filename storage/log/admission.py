@@ -72,8 +72,7 @@ from ...protocol.records.problems import problem_error, without_key
 from ...values import value_class
 from ..files import Buffer
 from ..index.time_map import BLOCK_BYTES, CLOSE_MS, SetTimes
-from ..producers.producer_runs import producer_runs, sets_in_turn
-from ..producers.producer_states import ProducerStates
+from ..producers.producer_states import ProducerStates, producer_runs, sets_in_turn
 from ..segment.segment import Segment
 from .admitted import (
     LAST_FIRST_OFFSET,

@@ -29,8 +29,7 @@ from ...values import value_class
 from ..files import Buffer
 from ..index.time_map import CLOSE_MS, SetSpans, SetTimes
 from ..names import MAX_OFFSET, RELATIVE_OFFSET_MAX
-from ..producers.producer_runs import ProducerRun
-from ..producers.producer_states import KnownProducer
+from ..producers.producer_states import KnownProducer, ProducerRun
 
 
 @value_class

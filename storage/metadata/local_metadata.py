@@ -21,10 +21,9 @@ from ..log.log import Log
 from ..seams import Seams
 from .access_records import AccessRecord, NewerRecord
 from .access_state import AccessState
-from .current_state import CurrentState
+from .current_state import CurrentState, append_record
 from .folder import MetadataFolder
 from .metadata_state import MetadataState, records_of
-from .record_reading import append_record
 from .records import MetadataRecord
 from .snapshot import MalformedState, Snapshot, encode_state
 

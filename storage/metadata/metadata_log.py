@@ -24,11 +24,10 @@ from ..log.log import Log
 from ..replica.replica_log import ReplicaLog
 from ..seams import Seams
 from ..stepped_change import SteppedChange
-from .current_state import CurrentState
+from .current_state import CurrentState, append_record
 from .folder import MetadataFolder
 from .metadata_state import MetadataState
 from .proposals import Proposal, TopicProposals
-from .record_reading import append_record
 from .records import MetadataRecord
 from .snapshot import MalformedState, Snapshot, encode_state
 from .state_copy import StateCopy, StateReading

@@ -18,7 +18,7 @@ from ..log.epoch_history import EpochStart
 from ..log.log import Log
 from ..log.trimmed import may_be_untimed
 from ..names import MAX_OFFSET
-from ..read.append_time_search import offset_behind
+from ..read.reader import offset_behind
 from ..read.slices import Slice, read_slice
 from ..segment.segment import FarAway, Segment
 from .copy_facts import EPOCHS_MAX, NEVER, SPANS_MAX, CopyFacts

@@ -28,8 +28,7 @@ from horolog.storage.open_files import OpenFiles
 from horolog.storage.read import reader
 from horolog.storage.seams import ProducerBudget, Seams
 from horolog.testing.clock import ManualClock
-from horolog.testing.events import RecordedEvents
-from horolog.testing.logs import LogFolder, delete_due, timed_set
+from horolog.testing.logs import LogFolder, RecordedEvents, delete_due, timed_set
 from horolog.tests.followers.appending import append_copy
 
 NOW = 1_479_144_272_509

@@ -6,8 +6,7 @@ from pathlib import Path
 from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.names import folder_name
 from horolog.testing.directories import DataDirectory
-from horolog.testing.files import Fault, FaultyFiles
-from horolog.testing.quick_files import QuickFiles, ending_process
+from horolog.testing.files import Fault, FaultyFiles, QuickFiles, ending_process
 
 CHANGING = {
     "make_directory",

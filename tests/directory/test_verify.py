@@ -20,9 +20,8 @@ from horolog.storage.events import ignore_events
 from horolog.storage.files import SystemFiles
 from horolog.testing.clock import ManualClock
 from horolog.testing.directories import DataDirectory
-from horolog.testing.files import FaultyFiles
+from horolog.testing.files import FaultyFiles, QuickFiles
 from horolog.testing.logs import timed_set
-from horolog.testing.quick_files import QuickFiles
 
 ZERO = f"{0:020d}"
 KAFKA = "kafka-0.10.2"

@@ -17,8 +17,8 @@ from horolog.protocol.api.cluster.describe_replicas import DescribeReplicasRespo
 from horolog.testing.connections import connected_by
 from horolog.testing.etcd import EtcdProcess
 from horolog.testing.free_ports import free_port
-from horolog.testing.gate import NetworkGate
 from horolog.testing.program import Program, ServerProcess, serving
+from horolog.testing.proxy import NetworkGate
 from horolog.testing.waiting import wait_until
 
 DEADLINE_S = 40.0

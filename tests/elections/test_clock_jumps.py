@@ -8,8 +8,8 @@ import pytest
 
 from horolog import Admin, Consumer, Producer
 from horolog.testing.broker import running_broker
+from horolog.testing.clock import MovingClock
 from horolog.testing.etcd import EtcdProcess
-from horolog.testing.moving_clock import MovingClock
 
 from .inside import Settings, in_sync, leads, until
 

@@ -15,9 +15,9 @@ from horolog.storage.log.log import Log
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.directories import DataDirectory, read_messages
+from horolog.testing.files import QuickFiles, ending_process
 from horolog.testing.logs import LogFolder
 from horolog.testing.power_cuts import CutState, PowerCuts
-from horolog.testing.quick_files import QuickFiles, ending_process
 from horolog.testing.recording import RecordingFiles
 
 TOPIC = "t"

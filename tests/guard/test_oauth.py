@@ -29,11 +29,11 @@ from horolog.protocol.sasl.oauthbearer import OAuthBearerClient
 from horolog.server.broker import Broker
 from horolog.server.security import logins, token_keys
 from horolog.server.web.server import HttpState
+from horolog.testing.access import log_in, log_in_to_kafka
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
-from horolog.testing.events import RecordedEvents
 from horolog.testing.issuer import AUDIENCE, ISSUER, Issuer, token_settings
-from horolog.testing.logins import log_in, log_in_to_kafka
+from horolog.testing.logs import RecordedEvents
 from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire
 

@@ -22,9 +22,8 @@ from horolog.server.metrics.figures import Figures
 from horolog.server.security.logins import FAILED_SECONDS, Logins
 from horolog.server.security.session import LoginSession, LoginState, Step
 from horolog.server.security.users import DEFAULT_ITERATIONS, UserEntry, Users
-from horolog.testing.access import AccessInMemory
-from horolog.testing.events import RecordedEvents
-from horolog.testing.logins import sasl_client
+from horolog.testing.access import AccessInMemory, sasl_client
+from horolog.testing.logs import RecordedEvents
 
 from .conftest import StandingLoop
 

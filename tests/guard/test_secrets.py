@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from horolog.protocol.errors import SaslAuthenticationFailed
-from horolog.testing.logins import log_in
+from horolog.testing.access import log_in
 from horolog.testing.program import Program
 from horolog.testing.wire import wire
 

@@ -21,8 +21,7 @@ from horolog import Admin, Security
 from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from horolog.protocol.sasl.scram import credential_of
 from horolog.storage.metadata.access_state import AccessState
-from horolog.testing.access import StoredAccess
-from horolog.testing.logins import log_in
+from horolog.testing.access import StoredAccess, log_in
 from horolog.testing.program import Program, ServerProcess, serving
 from horolog.testing.wire import wire
 

@@ -33,10 +33,9 @@ from horolog.protocol.sasl.scram import (
 from horolog.server.broker import Broker
 from horolog.server.security.users import Removal, UserEntry, Users
 from horolog.storage.files import SystemFiles
-from horolog.testing.access import StoredAccess
+from horolog.testing.access import StoredAccess, log_in
 from horolog.testing.broker import running_broker
 from horolog.testing.files import FaultyFiles
-from horolog.testing.logins import log_in
 from horolog.testing.program import Program, serving
 from horolog.testing.wire import wire
 

@@ -38,7 +38,7 @@ from horolog.storage.names import folder_name
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.directories import DataDirectory
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.files import QuickFiles
 from horolog.tests.followers.copies import epoch_end
 
 NAMES = ("a", "b", "c-1")

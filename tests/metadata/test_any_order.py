@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from horolog.storage.metadata.records import MetadataRecord
-from horolog.testing.quick_files import ending_process
+from horolog.testing.files import ending_process
 from horolog.tests.properties.examples import examples
 
 from . import copies

@@ -60,7 +60,7 @@ from horolog.server.broker import Broker
 from horolog.server.metadata_store import MetadataStore
 from horolog.storage.names import METADATA_TOPIC
 from horolog.testing.broker import running_broker
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.files import QuickFiles
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
 from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire

@@ -31,8 +31,7 @@ from horolog.storage.metadata.records import (
 from horolog.storage.metadata.state_copy import MAX_STATE_BYTES, StatePart
 from horolog.storage.names import METADATA_TOPIC
 from horolog.testing.directories import DataDirectory
-from horolog.testing.files import FaultyFiles
-from horolog.testing.quick_files import QuickFiles, ending_process
+from horolog.testing.files import FaultyFiles, QuickFiles, ending_process
 
 from .copies import Copy, agree, begin_anew, begin_with, commit, copy_all, copy_some, tell, topic_id
 

@@ -22,8 +22,8 @@ from horolog.storage.metadata.records import (
     TopicDeleted,
 )
 from horolog.testing.directories import DataDirectory
+from horolog.testing.files import QuickFiles, ending_process
 from horolog.testing.power_cuts import CutState, PowerCuts
-from horolog.testing.quick_files import QuickFiles, ending_process
 from horolog.testing.recording import RecordingFiles
 
 from .copies import Copy, Plain, topic_id

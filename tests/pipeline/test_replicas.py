@@ -12,7 +12,7 @@ from horolog import blocking
 from horolog.pipeline import fetch
 from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.options import read_options
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.waiting import wait_until
 from horolog.tests.pipeline.sources import close_idle
 

@@ -9,17 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CodedError, InvalidRequest
-from horolog.server.quotas import store
+from horolog.server.quotas import rules
 from horolog.server.quotas.rules import (
     DEFAULT,
     Bound,
     Entity,
     Quota,
+    QuotaChange,
+    Quotas,
     QuotaTable,
     problem_of_name,
     problem_of_value,
 )
-from horolog.server.quotas.store import QuotaChange, Quotas
 from horolog.testing.access import StoredAccess
 from horolog.tests.properties.examples import examples
 
@@ -170,7 +171,7 @@ def test_what_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert kept.change([QuotaChange(Entity("a", DEFAULT), {PRODUCE: 9.0})]) == [False]
     assert log.read_bytes() == before
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
-    monkeypatch.setattr(store, "MAX_QUOTA_ENTITIES", 1)
+    monkeypatch.setattr(rules, "MAX_QUOTA_ENTITIES", 1)
     first, second = kept.change(
         [
             QuotaChange(Entity("a", DEFAULT), {PRODUCE: 8.0}),

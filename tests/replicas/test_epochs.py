@@ -22,7 +22,7 @@ from horolog.protocol.api.topics.delete_records import (
     DeleteRecordsTopic,
 )
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
-from horolog.protocol.cluster_errors import FencedLeaderEpoch, NotLeader, UnknownLeaderEpoch
+from horolog.protocol.errors import FencedLeaderEpoch, NotLeader, UnknownLeaderEpoch
 from horolog.storage.log.epoch_history import decode_epochs
 from horolog.testing.broker import running_broker
 from horolog.testing.free_ports import free_port

@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from horolog.cli.cluster import commands
-from horolog.cli.cluster.log_ends import contested_as_text, ends_as_text, ends_of
+from horolog.cli import cluster
+from horolog.cli.cluster import contested_as_text, ends_as_text, ends_of
 from horolog.client.cluster.servers import Servers, parse_servers
 from horolog.clock import SystemClock
 from horolog.protocol.api.cluster.describe_replicas import (
@@ -325,9 +325,9 @@ async def test_of_several_answers_only_the_latest_leader_is_shown_as_one(
     async def describe_at(server: Servers) -> tuple[Servers, DescribeReplicasResponse]:
         return server, next(coming)
 
-    monkeypatch.setattr(commands, "_describe_at", describe_at)
+    monkeypatch.setattr(cluster, "_describe_at", describe_at)
     servers = parse_servers(",".join(f"127.0.0.1:{port}" for port in range(1, len(answers) + 1)))
-    _, found, _ = await commands._describe_any(servers)
+    _, found, _ = await cluster._describe_any(servers)
     assert (found.leader, found.epoch) == (2, 2)
     states = {one.broker_id: one.state for one in found.members}
     assert states == {1: "deposed", 2: "leader", 3: "in-sync"}

@@ -24,7 +24,7 @@ from horolog.storage.metadata.state_copy import StatePart
 from horolog.storage.names import METADATA_FOLDER, folder_name
 from horolog.storage.replica.copy_facts import Stored
 from horolog.testing.directories import DataDirectory
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.files import QuickFiles
 from horolog.testing.simulation.disk import TOPIC, Entry, SimulatedLog
 
 from .stored_logs import MAX_BYTES, Drops, StoredToo

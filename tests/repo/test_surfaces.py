@@ -27,7 +27,7 @@ MEANT = {
     # What `horolog pipeline doctor`, `bootstrap` and `env` say to do next, and Java's own options.
     "pipeline/java.py",
     "pipeline/jobs/machine.py",
-    "pipeline/jobs/preflight.py",
+    "pipeline/jobs/bootstrap.py",
 }
 """Modules that know that their reader is at a command line, or name a setting beside it."""
 

@@ -31,7 +31,7 @@ from horolog.protocol.records.batches.batch import build_batch
 from horolog.protocol.records.messages.sets import NewRecord
 from horolog.server.outcomes import first_error
 from horolog.server.security.acls import Acl
-from horolog.testing.logins import log_in_to_kafka
+from horolog.testing.access import log_in_to_kafka
 from horolog.testing.requests import produce
 from horolog.testing.wire import Wire, wire
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import Program, serving
 
 READ = ("--operation", "read")

@@ -20,9 +20,8 @@ from horolog.protocol.api.security.acl_terms import (
 from horolog.protocol.api.security.acls import AclFilter
 from horolog.protocol.errors import InvalidRequest
 from horolog.server.security.acl_filters import Filter, Filters
-from horolog.server.security.acl_store import Acls, problem_of
+from horolog.server.security.acl_store import Acls, Authorizer, problem_of
 from horolog.server.security.acls import Acl, AclTable, Reason, Resource, covers
-from horolog.server.security.authorizer import Authorizer
 from horolog.testing.access import StoredAccess
 from horolog.tests.properties.examples import examples
 
@@ -306,7 +305,7 @@ def test_what_is_kept_of_decisions_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("MAX_DECISIONS", "MAX_REMEMBERED"):
-        monkeypatch.setattr(f"horolog.server.security.authorizer.{name}", 4)
+        monkeypatch.setattr(f"horolog.server.security.acl_store.{name}", 4)
     store = acls(tmp_path)
     store.add([rule("t", pattern_type=PatternType.PREFIXED, principal="User:*")])
     authorizer = Authorizer(store.acls, lambda *_: None)

@@ -3,8 +3,7 @@
 import pytest
 
 from horolog.protocol.api.log.produce import ProduceResponse
-from horolog.protocol.cluster_errors import NotLeader
-from horolog.protocol.errors import RequestTimedOut, StorageError
+from horolog.protocol.errors import NotLeader, RequestTimedOut, StorageError
 from horolog.server.broker import Broker
 from horolog.server.handlers.produce import (
     ROWS,

@@ -21,8 +21,7 @@ from horolog.storage.directory.position_records import BROKERS, MAX_NAME_BYTES, 
 from horolog.storage.directory.position_table import NAME_BYTES, POSITION_BYTES
 from horolog.storage.files import Files, SystemFiles
 from horolog.testing.broker import running_broker
-from horolog.testing.files import FaultyFiles
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.files import FaultyFiles, QuickFiles
 
 LOG = f"{0:020d}.log"
 

@@ -14,8 +14,8 @@ from horolog.storage.files import Files, SystemFiles
 from horolog.storage.read import reader
 from horolog.testing.clock import ManualClock
 from horolog.testing.directories import DataDirectory, read_messages
+from horolog.testing.files import QuickFiles
 from horolog.testing.logs import timed_set, untimed_set
-from horolog.testing.quick_files import QuickFiles
 
 Message = tuple[int, int, bytes | None]
 """Offset, timestamp and value."""

@@ -8,8 +8,7 @@ from pathlib import Path
 from horolog.protocol.errors import HorologError, StorageError
 from horolog.storage.files import Files
 from horolog.storage.log.log import Log
-from horolog.testing.files import Fault, FaultyFiles
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.files import Fault, FaultyFiles, QuickFiles
 
 from .life import DATA, Life
 from .promises import Promise

@@ -14,9 +14,8 @@ from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.log.flush import FlushWork
 from horolog.storage.log.log import Log
 from horolog.testing.directories import DataDirectory, read_messages
-from horolog.testing.files import FaultyFiles
+from horolog.testing.files import FaultyFiles, QuickFiles
 from horolog.testing.logs import delete_due
-from horolog.testing.quick_files import QuickFiles
 from horolog.testing.recording import RecordingFiles
 from horolog.tests.followers.appending import append_copy
 

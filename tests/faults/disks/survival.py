@@ -7,14 +7,14 @@ from horolog.storage.directory.log_directory import LogDirectory
 from horolog.storage.files import SystemFiles
 from horolog.storage.log.log import Log
 from horolog.storage.names import folder_name, parse_folder_name
-from horolog.storage.producers.producer_scan import numbered_batches, take_batch
+from horolog.storage.producers.log_producers import numbered_batches, take_batch
 from horolog.storage.producers.producer_states import ProducerStates
 from horolog.storage.read import reader
 from horolog.storage.segment.index_loading import apply_scan, scan_segment
 from horolog.storage.segment.segment import Segment
 from horolog.testing.directories import DataDirectory, read_messages
-from horolog.testing.events import RecordedEvents
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.files import QuickFiles
+from horolog.testing.logs import RecordedEvents
 
 from .life import DATA, START_MS
 from .promises import LogPromise, Message, Partition, Promise, TopicState
