@@ -26,8 +26,9 @@ NEVER_TOLD = {
     "folder_adopted",
     "log_open_failed",
     "partition_folder_missing",
-    "positions_compaction_failed",
-    "positions_damaged",
+    "metadata_log_missing",
+    "metadata_log_set_aside",
+    "metadata_unreadable",
     "segment_damaged",
     "topics_file_broken",
 }
