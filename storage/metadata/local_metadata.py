@@ -173,6 +173,8 @@ def _replayed(
         snapshot = Snapshot(0, MetadataState())
         if log.log_start_offset > 0:
             raise _Unreadable(reason, snapshot.state)
+        # The log has all that the state had.
+        folder.replace_state(encode_state(0, ()))
     current = CurrentState(log)
     if snapshot.offset < log.log_start_offset:
         reason = f"the stored state ends at {snapshot.offset}, below {log.log_start_offset}"
