@@ -42,7 +42,7 @@ class OfflineDirectory:
             if not self._makes:
                 raise CommandFailed(f"--data-dir: {self._path} is not a directory")
             make_directory_safely(files, self._path)
-        advice = "stop that broker, or ask it with --server"
+        advice = "ask a running member with --server"
         with offline_metadata(files, self._path, _ignore, advice=advice) as metadata:
             return work(metadata)
 

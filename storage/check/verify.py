@@ -329,7 +329,10 @@ class _DataDirectoryCheck(_LogsCheck):
             unfinished = unfinished_creations(
                 self._files, self._directory, unnamed, has_file=has_file
             )
-        adopts = f"asks {METADATA_FOLDER}" if self._is_member else "adopts it"
+        adopts = "adopts it"
+        if self._has_metadata:
+            named = f"unless {METADATA_FOLDER} has it"
+            adopts = f"asks {METADATA_FOLDER}" if self._is_member else f"adopts it {named}"
         for key, path in folders.items():
             entry = topics.get(key[0])
             if key in unnamed:

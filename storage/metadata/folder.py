@@ -42,6 +42,7 @@ METADATA_PARTITION: Final = (METADATA_TOPIC, 0)
 """The metadata log among partitions."""
 
 STATE_FILE: Final = "state"
+NEW_SUFFIX: Final = ".new"
 COPY_SUFFIX: Final = ".copy"
 """Of a state that comes in parts and is not whole yet."""
 
@@ -85,10 +86,11 @@ class MetadataFolder:
             )
         return self._files.exists(self.path)
 
-    def make(self, offset: int, state: Iterable[bytes]) -> None:
-        """Make it, durably and at once, with a log that begins at `offset` with `state`.
+    def make(self, offset: int, state: Iterable[bytes]) -> Path | None:
+        """Make it, durably and at once, with a log that begins at `offset` with `state`. One that
+        is there is kept under another name, which is returned.
 
-        Raises `OSError`; then it is not there.
+        Raises `OSError`; then it is as it was, or `finish_replacing` does the rest.
         """
         files, path = self._files, self.path.with_name(METADATA_FOLDER + ".tmp")
         remove(files, path)
@@ -100,8 +102,31 @@ class MetadataFolder:
         checkpoints.write(dict(starts), dict(starts), dict(starts))
         self._write(path / STATE_FILE, state)
         files.sync_directory(path)
-        files.rename(path, self.path)
-        files.sync_directory(self.path.parent)
+        if files.exists(self.path):
+            self._rename(path, self._new)
+            kept = quarantine_file(files, self.path)
+            files.sync_directory(self.path.parent)
+            self._rename(self._new, self.path)
+            return kept
+        self._rename(path, self.path)
+        return None
+
+    @property
+    def _new(self) -> Path:
+        """One that is whole, and takes the place of one that is being set aside."""
+        return self.path.with_name(METADATA_FOLDER + NEW_SUFFIX)
+
+    def finish_replacing(self) -> None:
+        """Finish what `make` began before a power cut, if it did. Raises `OSError`."""
+        if self._files.exists(self._new):
+            if self._files.exists(self.path):
+                remove(self._files, self._new)
+            else:
+                self._rename(self._new, self.path)
+
+    def _rename(self, path: Path, target: Path) -> None:
+        self._files.rename(path, target)
+        self._files.sync_directory(target.parent)
 
     def _close_to_others(self, path: Path) -> None:
         # Another account may own it, or the file system know no permissions: the start says so.
@@ -130,6 +155,8 @@ class MetadataFolder:
         self._checkpoints = checkpoints
         recovery_point = checkpoints.recovery_points.get(METADATA_PARTITION)
         log_start = checkpoints.log_starts.get(METADATA_PARTITION, 0)
+        if unclean is None:
+            self._drop_empty(path, log_start)
         known = (checkpoints.high_watermarks or {}).get(METADATA_PARTITION, log_start)
         opened = partial(
             open_log,
@@ -141,8 +168,7 @@ class MetadataFolder:
             follows=not leads,
         )
         log = opened(
-            # There is nothing to recover in an empty one.
-            clean=recovery_point is not None and (unclean is not None or self._is_empty(path)),
+            clean=unclean is not None and recovery_point is not None,
             end_offset=recovery_point,
             recovery_point=recovery_point or 0,
             log_start_offset=log_start,
@@ -156,17 +182,16 @@ class MetadataFolder:
         log.on_cut = lambda log: self.write_checkpoints(log)
         return log
 
-    def _is_empty(self, path: Path) -> bool:
+    def _drop_empty(self, path: Path, log_start: int) -> None:
+        """Remove the files of a log without a byte, which is made again: there is nothing in it to
+        be recovered, and to be told."""
         files = self._files
-        bases = segment_bases(files.names(path))
-        return not any(files.size(path / f"{base:020d}.log") for base in bases)
-
-    def set_aside(self) -> Path:
-        """Keep the folder, with all that is in it, under another name, durably; returns that.
-        Raises `OSError`."""
-        kept = quarantine_file(self._files, self.path)
-        self._files.sync_directory(self.path.parent)
-        return kept
+        if segment_bases(names := files.names(path)) == [log_start]:
+            stem = f"{log_start:020d}."
+            if not files.size(path / f"{stem}log"):
+                for name in names:
+                    if name.startswith(stem):
+                        files.unlink(path / name)
 
     def write_checkpoints(self, log: Log) -> None:
         """Keep how far the log reaches. May run in a thread of its own. Raises `StorageError`."""

@@ -99,28 +99,27 @@ def open_local_metadata(
     `OSError`, `StorageError`.
     """
     folder = MetadataFolder(directory, seams)
-    state, access = MetadataState(), AccessState()
+    folder.finish_replacing()
+    state, access, unreadable = MetadataState(), AccessState(), None
     if folder.exists:
         try:
             return _opened(folder, seams, noted)
         except _Unreadable as error:
-            state = error.state
-            kept = folder.set_aside()
-            entries = dict(topics)
+            state, unreadable = error.state, error
             if error.whole:
-                access, entries = state.access, state.topics
-            seams.observe(
-                "metadata_log_set_aside",
-                path=str(folder.path),
-                reason=error.reason,
-                kept=str(kept),
-                consequence=_DAMAGED if error.whole else _LOST,
-            )
-            topics = entries
+                access, topics = state.access, state.topics
     elif topics:
         seams.observe("metadata_log_made", topics=len(topics), positions=0)
     records = records_of(topics.values(), _positions_in(state, topics), access)
-    folder.make(noted, encode_state(noted, records))
+    kept = folder.make(noted, encode_state(noted, records))
+    if unreadable is not None:
+        seams.observe(
+            "metadata_log_set_aside",
+            path=str(folder.path),
+            reason=unreadable.reason,
+            kept=str(kept),
+            consequence=_DAMAGED if unreadable.whole else _LOST,
+        )
     folder = MetadataFolder(directory, seams)
     try:
         return _opened(folder, seams, noted)
@@ -173,6 +172,8 @@ def _replayed(
         snapshot = Snapshot(0, MetadataState())
         if log.log_start_offset > 0:
             raise _Unreadable(reason, snapshot.state)
+        # The log has all that the state had.
+        folder.replace_state(encode_state(0, ()))
     current = CurrentState(log)
     if snapshot.offset < log.log_start_offset:
         reason = f"the stored state ends at {snapshot.offset}, below {log.log_start_offset}"

@@ -34,15 +34,15 @@ def offline_metadata(
 ) -> Iterator[LocalMetadata]:
     """The metadata log of a data directory, while its lock is held; closed cleanly in the end.
 
-    `advice` says what to do where a broker runs. Raises `StorageError`, `OSError`.
+    `advice` says how to ask a broker instead. Raises `StorageError`, `OSError`.
     """
-    lock = DirectoryLock(files, directory, advice=advice)
+    lock = DirectoryLock(files, directory, advice=f"stop that broker, or {advice}")
     try:
         check_format(files, directory)
         if files.exists(directory / IDENTITY_FILE):
             raise StorageError(
                 f"{directory} is of a cluster member, whose users, rules and quotas are the "
-                "cluster's: ask a running member with --server"
+                f"cluster's: {advice}"
             )
         seams = _seams(files, observe)
         metadata = _opened(files, directory, seams)

@@ -395,7 +395,6 @@ def test_no_other_decoder_is_made() -> None:
         "protocol/api/native/decoding.py": 4,
         "protocol/api/native/faults.py": 2,  # of a body whose values were counted
         "protocol/api/native/frames.py": 3,
-        "storage/directory/position_records.py": 1,
     }
 
 

@@ -75,11 +75,13 @@ def topics(folder: Path) -> None:
     (folder / "data" / "topics.json").write_text('{"topics": {"clicks"')
 
 
-def positions(folder: Path) -> None:
-    """The end of the positions' file is torn off."""
+def metadata(folder: Path) -> None:
+    """A bit of the last record of the metadata log changed on the disk."""
     stopped(folder)
-    path = folder / "data" / "positions"
-    path.write_bytes(path.read_bytes()[:-3])
+    path = folder / "data" / "metadata-log" / "__metadata-0" / LOG.format(0)
+    content = bytearray(path.read_bytes())
+    content[-10] ^= 1
+    path.write_bytes(content)
 
 
 def missing(folder: Path) -> None:
@@ -105,7 +107,7 @@ SCENARIOS: Final[dict[str, Callable[[Path], object]]] = {
     "indexes": indexes,
     "append-times": append_times,
     "topics": topics,
-    "positions": positions,
+    "metadata": metadata,
     "missing": missing,
     "unfinished": unfinished,
     "gap": gap,

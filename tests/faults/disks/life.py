@@ -146,6 +146,10 @@ class Life:
                 self._now.positions[key] = [None]
         self._note()
 
+    def write_state(self) -> None:
+        """Rewrite the state of the metadata log, which begins behind it then."""
+        self.data.directory.metadata.write_state()
+
     def commit(self, name: str, topic: str, *offsets: int, metadata: str = "") -> None:
         """Commit a position in each of the topic's partitions, from the first one on."""
         positions = []
