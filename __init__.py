@@ -34,8 +34,13 @@ if TYPE_CHECKING:
         TopicSetting,
         TopicSummary,
     )
-    from .client.security.secret import SecretCommand, SecretFile, SecretVariable
-    from .client.security.security import Mechanism, Security
+    from .client.security.security import (
+        Mechanism,
+        SecretCommand,
+        SecretFile,
+        SecretVariable,
+        Security,
+    )
     from .protocol.api.framing import ProtocolError
     from .protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
     from .protocol.errors import (

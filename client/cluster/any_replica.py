@@ -6,7 +6,7 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...config.address import join_address
 from ...protocol.api.log.count_by_time import CountByTimeRequest
@@ -17,14 +17,12 @@ from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
 from ...protocol.errors import NO_ERROR, CodedError, HorologError, RequestTimedOut, StorageError
 from ..errors import ConnectionFailed
+from ..security.security import Security
 from .cluster import ClusterConnections
 from .connection import ClientConnection
 from .serving import NOT_READABLE, codes_of, submit_or_drop
 from .several_brokers import SeveralBrokers
 from .targets import Some, Target
-
-if TYPE_CHECKING:
-    from ..security.security import Security
 
 AVOIDED_S: Final = 5.0
 """A broker that was of no use is not asked for so long, if there is another one."""
@@ -148,7 +146,7 @@ class AnyReplica(SeveralBrokers):
         *,
         client_id: str | None,
         request_timeout_ms: int,
-        security: "Security | None" = None,
+        security: Security | None = None,
         replicas: Replicas | None = None,
     ) -> None:
         super().__init__(

@@ -33,12 +33,10 @@ from ...protocol.limits import (
     MAX_HANDSHAKE_RESPONSE_BYTES,
     SLAB_BYTES,
 )
-from ..errors import ConnectionFailed
+from ..errors import ConnectionFailed, TlsFailed
 
 if TYPE_CHECKING:
     import ssl
-
-    from ..errors import TlsFailed
 
 _CORRELATION_IDS: Final = 2**31
 _LIMIT_NAME: Final = "the client's limit for a response"

@@ -7,7 +7,7 @@ sent again, where the cluster says then, with waits that grow, for as long as th
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...config.address import join_address
 from ...protocol.api.groups.find_coordinator import (
@@ -36,6 +36,7 @@ from ...protocol.errors import (
 )
 from ..errors import ClientClosed, ConnectionFailed
 from ..responses import check, topic_result
+from ..security.security import Security
 from .cluster import ClusterConnections
 from .connection import ClientConnection
 from .link import ClientLink
@@ -43,9 +44,6 @@ from .retry import Backoff
 from .servers import scheme
 from .serving import moved, pause, serve, submit_or_drop
 from .targets import CoordinatorNode, NodeById, PartitionLeader, Some, Target
-
-if TYPE_CHECKING:
-    from ..security.security import Security
 
 T = TypeVar("T")
 
@@ -168,7 +166,7 @@ class KafkaCluster(ClusterConnections):
         *,
         client_id: str | None,
         request_timeout_ms: int,
-        security: "Security | None" = None,
+        security: Security | None = None,
     ) -> None:
         tls = security is not None and bool(security.tls)
         self.address = scheme(kafka=True, tls=tls) + ",".join(addresses)
@@ -425,3 +423,23 @@ class _BrokerDown(ConnectionFailed):
 def _about(names: Sequence[str] | None, create: bool = False) -> MetadataRequest:
     topics = None if names is None else [MetadataTopic(name=name) for name in names]
     return MetadataRequest(topics=topics, allow_auto_topic_creation=create)
+
+
+async def topic_metadata(cluster: ClusterConnections, names: Sequence[str]) -> MetadataResponse:
+    """Of these topics; of all if there are none. None is created."""
+    if isinstance(cluster, KafkaCluster):
+        return await cluster.topics(names or None)
+    response: MetadataResponse = await cluster.request(
+        METADATA,
+        MetadataRequest(
+            topics=[MetadataTopic(name=name) for name in names],
+            allow_auto_topic_creation=False,
+        ),
+    )
+    return response
+
+
+async def partition_counts(cluster: ClusterConnections, names: Sequence[str]) -> dict[str, int]:
+    """How many partitions these topics have now. Raises UnknownTopicOrPartition."""
+    found = await topic_metadata(cluster, names)
+    return {name: len(topic_result(found.topics, name).partitions) for name in names}

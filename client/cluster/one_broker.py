@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...protocol.api.schema import Api
 from ...protocol.api.topics.metadata import (
@@ -13,12 +13,10 @@ from ...protocol.api.topics.metadata import (
 )
 from ...protocol.errors import LeaderNotAvailable
 from ..responses import topic_result
+from ..security.security import Security
 from .cluster import ClusterConnections
 from .link import ClientLink
 from .targets import Some, Target
-
-if TYPE_CHECKING:
-    from ..security.security import Security
 
 
 class OneBroker(ClientLink, ClusterConnections):
@@ -33,7 +31,7 @@ class OneBroker(ClientLink, ClusterConnections):
         *,
         client_id: str | None,
         request_timeout_ms: int,
-        security: "Security | None" = None,
+        security: Security | None = None,
     ) -> None:
         super().__init__(
             address,

@@ -3,22 +3,20 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...config.address import join_address
 from ...protocol.api.schema import Api
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
 from ...protocol.errors import CodedError, HorologError, RequestTimedOut
 from ..errors import ConnectionFailed
+from ..security.security import Security
 from .cluster import ClusterConnections
 from .connection import ClientConnection
 from .one_broker import OneBroker
 from .servers import scheme
 from .serving import NOT_IN_CHARGE, codes_of, first_error, serve, submit_or_drop
 from .targets import Some, Target
-
-if TYPE_CHECKING:
-    from ..security.security import Security
 
 Reach = Callable[[str], Awaitable[ClientConnection]]
 """Connects to an address."""
@@ -139,7 +137,7 @@ class SeveralBrokers(OneBroker):
         *,
         client_id: str | None,
         request_timeout_ms: int,
-        security: "Security | None" = None,
+        security: Security | None = None,
     ) -> None:
         tls = security is not None and bool(security.tls)
         super().__init__(

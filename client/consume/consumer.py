@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from ...clock import Clock, SystemClock
 from ...protocol.api.log.fetch import FetchPartitionResult
@@ -21,14 +21,12 @@ from ..client import DEFAULT_ADDRESS, Client, ReadFrom
 from ..cluster.cluster import ClusterConnections
 from ..cluster.servers import Servers
 from ..results import AfterEnd, ColumnBatch, CommittedPosition, ConsumerRecord, FindResult, Found
+from ..security.security import Security
 from .assignment import Assigned, Assignment, AssignmentRequests
 from .fetches import Results, fetches_of
 from .fetching import FetchOptions, TopicPartition, entries_of, next_offset
 from .time_bounds import CREATE, WindowBy, time_bounds
 from .time_window import TimeWindow
-
-if TYPE_CHECKING:
-    from ..security.security import Security
 
 Fetched = tuple[Assigned, int, FetchPartitionResult, Walk]
 """What a fetch brought of a partition: from which offset on, the result, and its entries."""
@@ -132,7 +130,7 @@ class Consumer(Client):
         retry_timeout_ms: int = 120_000,
         metadata_max_age_ms: int = 30_000,
         check_units: bool = True,
-        security: "Security | None" = None,
+        security: Security | None = None,
         append_times: bool = False,
         read_committed: bool = False,
         clock: Clock | None = None,

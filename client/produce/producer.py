@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import Final, Literal, Self
 
 from ...clock import Clock, SystemClock
 from ...protocol.partitioner import partition_of
@@ -16,6 +16,7 @@ from ..client import DEFAULT_ADDRESS, Client
 from ..cluster.servers import Servers
 from ..errors import ClientClosed
 from ..results import SentBatch, SentRecord
+from ..security.security import Security
 from .batch_delivery import BatchDelivery, Identities
 from .batching import MessageColumns, Times, by_partition, checked_columns, message_bytes
 from .delivery import Delivery
@@ -23,9 +24,6 @@ from .encoding import Headers, checked_headers
 from .group_sending import send_in_turn, send_parts, sent_records, set_of
 from .outbox import ByteBudget, Outbox
 from .set_limits import SetLimits
-
-if TYPE_CHECKING:
-    from ..security.security import Security
 
 Acks = Literal["all", -1, 0, 1]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -63,7 +61,7 @@ class Producer(Client):
         client_id: str | None = "horolog",
         request_timeout_ms: int = 30_000,
         check_units: bool = True,
-        security: "Security | None" = None,
+        security: Security | None = None,
         stamp_missing: bool = True,
         clock: Clock | None = None,
     ) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ...protocol.errors import InvalidRequest, StorageError
-from ...protocol.records.batches.batch import finish_batch
+from ...protocol.records.batch import finish_batch
 from ...protocol.records.kernel import RecordEncoder
 from ..directory.position_reading import PositionReading
 from ..directory.topic_changes import TopicChanges

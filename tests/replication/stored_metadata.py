@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from horolog.protocol.records.batches.batch import read_header
+from horolog.protocol.records.batch import read_header
 from horolog.protocol.records.messages.message import records
 from horolog.replication.partition_log import Stored
 from horolog.server.replication.stored_metadata import StoredMetadata
