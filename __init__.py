@@ -34,8 +34,13 @@ if TYPE_CHECKING:
         TopicSetting,
         TopicSummary,
     )
-    from .client.security.secret import SecretCommand, SecretFile, SecretVariable
-    from .client.security.security import Mechanism, Security
+    from .client.security.security import (
+        Mechanism,
+        SecretCommand,
+        SecretFile,
+        SecretVariable,
+        Security,
+    )
     from .protocol.api.framing import ProtocolError
     from .protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
     from .protocol.errors import (
@@ -232,7 +237,13 @@ _HOMES = {
     ".client.administer.admin": ("Admin",),
     ".client.consume.consumer": ("Consumer",),
     ".client.consume.time_window": ("TimeWindow",),
-    ".client.errors": ("ClientClosed", "ConnectionFailed", "PartlySent"),
+    ".client.errors": (
+        "ClientClosed",
+        "ConnectionFailed",
+        "PartlySent",
+        "SecurityError",
+        "TlsFailed",
+    ),
     ".client.produce.producer": ("Producer",),
     ".client.results": (
         "AfterEnd",
@@ -254,26 +265,15 @@ _HOMES = {
         "TopicSetting",
         "TopicSummary",
     ),
-    ".client.security.errors": ("SecurityError", "TlsFailed"),
-    ".client.security.secret": ("SecretCommand", "SecretFile", "SecretVariable"),
-    ".client.security.security": ("Mechanism", "Security"),
+    ".client.security.security": (
+        "Mechanism",
+        "SecretCommand",
+        "SecretFile",
+        "SecretVariable",
+        "Security",
+    ),
     ".protocol.api.framing": ("ProtocolError",),
     ".protocol.api.log.list_offsets": ("EARLIEST", "LARGEST", "LATEST"),
-    ".protocol.cluster_errors": (
-        "CoordinatorLoading",
-        "CoordinatorNotAvailable",
-        "FencedLeaderEpoch",
-        "InconsistentClusterId",
-        "NotController",
-        "NotEnoughReplicas",
-        "NotEnoughReplicasAfterAppend",
-        "NotLeader",
-        "OffsetNotAvailable",
-        "ReplicaNotAvailable",
-        "ThrottlingQuotaExceeded",
-        "UnknownLeaderEpoch",
-        "UnknownProducerId",
-    ),
     ".protocol.lag": ("Lag",),
     ".protocol.records.binary": ("BinaryColumn",),
     ".protocol.records.layout": ("TimestampType",),

@@ -18,7 +18,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from ..protocol.api.log.fetch import FETCH
-from ..protocol.records.batches.batch import build_batch
+from ..protocol.records.batch import build_batch
 from ..protocol.records.record import NewRecord
 from ..testing.requests import fetch, list_offsets, result
 from .apache_kafka import Unavailable

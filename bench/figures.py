@@ -17,9 +17,9 @@ from .guard.holding import quota_held
 from .producing import batch_rate, latency_count_cost, produce_rate
 from .round_trips import echo, find_time, produce_one, produce_one_pipelined
 from .starting import empty, of_3500, recovery
-from .windows.hour import window_hour
 from .windows.index_memory import index_memory
 from .windows.map_cost import time_map_cost
+from .windows.shapes import window_hour
 
 _KIB: Final = 1024
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from ..client.administer.replicas import ReplicaAdmin
+from ..client.administer.admin import ReplicaAdmin
 from ..client.cluster.servers import Servers
 from ..client.errors import ConnectionFailed
 from ..config.broker import broker_settings

@@ -15,22 +15,24 @@ from ..clock import SystemClock
 from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..values import value_class
 from .broker_requests import PARTITIONS_AGE_MS, Connected, partitions_of
-from .errors import CommandFailed, WrongUsage
+from .errors import CommandFailed, WrongUsage, is_terminal, note
 from .options import (
     DEFAULT_SERVER,
+    POSITION_HELP,
     AnyUnit,
+    AtOffset,
+    AtTime,
     Json,
     Partition,
+    Position,
     ReadFrom,
     Server,
     TopicName,
     check_read_from,
+    parse_bounds,
 )
-from .output import emit
-from .positions import POSITION_HELP, AtOffset, AtTime, Position, parse_bounds
-from .progress import Advance, progress
+from .output import Advance, emit, progress
 from .replay import RecordReading, Replay, WindowedBy, window_of
-from .streams import is_terminal, note
 
 Start = Annotated[
     str | None,

@@ -18,7 +18,7 @@ from ..client.cluster.connecting import connect
 from ..client.cluster.connection import ClientConnection
 from ..client.cluster.servers import Servers
 from ..client.errors import ConnectionFailed, SecurityError, TlsFailed
-from ..client.security.secret import SecretFile
+from ..client.security.security import SecretFile
 from ..clock import Clock, SystemClock
 from ..compiled import PRICE, REMEDY
 from ..protocol.api.broker.describe_broker import DescribeBrokerResponse

@@ -25,17 +25,18 @@ from .errors import WrongUsage
 from .options import DEFAULT_SERVER, AnyUnit, Json, Partition, Server, TopicName, group, refused
 from .output import (
     NOTHING,
+    Advance,
     emit,
     json_line,
     json_time,
     not_cleaned_yet,
     plural,
+    progress,
     shown_size,
     shown_span,
     shown_time,
     table,
 )
-from .progress import Advance, progress
 
 explain = group("Say why messages are still there, and how an offset was found.")
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from ..compiled import KernelUnavailable
 from ..memory import no_collection
 from ..protocol.errors import HorologError, InvalidConfig, UnknownTopicOrPartition
-from .errors import INTERRUPTED, WRONG_USAGE, CommandFailed, OutputClosed, WrongUsage
-from .streams import note
+from .errors import INTERRUPTED, WRONG_USAGE, CommandFailed, OutputClosed, WrongUsage, note
 
 
 def main() -> None:

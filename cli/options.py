@@ -1,8 +1,9 @@
-"""Options that several commands have, and what the shell offers for their values when the user
-presses Tab."""
+"""Options that several commands have, the places in a partition that they name (a time, or
+`offset:N`), and what the shell offers for their values when the user presses Tab."""
 
 import asyncio
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,8 +16,13 @@ from ..client.client import DEFAULT_ADDRESS
 from ..client.client import ReadFrom as ReadFromValue
 from ..client.cluster.servers import Servers, parse_servers
 from ..protocol.errors import HorologError
-from ..times import OtherUnit, TimeError
+from ..times import INT64_MAX, OtherUnit, TimeError, parse_time, parse_time_or_range
+from ..values import value_class
 from .errors import WrongUsage
+
+_OFFSET: Final = re.compile(r"offset:(\d{1,19})", re.ASCII)
+
+POSITION_HELP: Final = "a time (2016-11-14T17:24:32Z, now, @-1h, epoch milliseconds) or offset:N"
 
 _PLAIN: Final = frozenset("_-.,:/@%+=")
 _TIMEOUT_MS: Final = 1_000
@@ -48,6 +54,62 @@ INT32_MAX: Final = 2**31 - 1
 
 
 DEFAULT_SERVER: Final = parse_servers(DEFAULT_ADDRESS)
+
+
+@value_class
+class AtOffset:
+    """The message with this offset."""
+
+    offset: int
+
+
+@value_class
+class AtTime:
+    """The first message, in offset order, whose time is this or later."""
+
+    timestamp_ms: int
+
+
+Position = AtOffset | AtTime
+
+
+def parse_position(text: str, option: str, now_ms: int, any_unit: bool) -> Position:
+    """One position. Wrong usage when `text` is none."""
+    if text.startswith("offset:"):
+        return _at_offset(text, option)
+    try:
+        return AtTime(parse_time(text, now_ms, any_unit))
+    except TimeError as error:
+        raise WrongUsage(f"{option}: {refused(error)}; or offset:N") from None
+
+
+def parse_bounds(
+    start: str | None, until: str | None, now_ms: int, any_unit: bool
+) -> tuple[Position | None, Position | None]:
+    """What `--from` and `--until` say; None is the beginning or the end. `--from` may be a range
+    `@A:B`, which sets both.
+    """
+    end = None if until is None else parse_position(until, "--until", now_ms, any_unit)
+    if start is None:
+        return None, end
+    if start.startswith("offset:"):
+        return _at_offset(start, "--from"), end
+    try:
+        start_ms, end_ms = parse_time_or_range(start, now_ms, any_unit)
+    except TimeError as error:
+        raise WrongUsage(f"--from: {refused(error)}") from None
+    if end_ms is not None:
+        if end is not None:
+            raise WrongUsage("--until: the range in --from sets the end already")
+        end = AtTime(end_ms)
+    return None if start_ms is None else AtTime(start_ms), end
+
+
+def _at_offset(text: str, option: str) -> AtOffset:
+    match = _OFFSET.fullmatch(text)
+    if match is None or int(match[1]) > INT64_MAX:
+        raise WrongUsage(f"{option}: {text!r} is not offset:N with N from 0 to {INT64_MAX}")
+    return AtOffset(int(match[1]))
 
 
 def group(help: str) -> typer.Typer:

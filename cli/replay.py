@@ -14,7 +14,8 @@ from ..client.results import ConsumerRecord
 from ..times import format_time
 from ..values import value_class
 from .broker_requests import FOLLOW_WAIT_MS, PARTITIONS_AGE_MS, Connected
-from .errors import WrongUsage
+from .errors import WrongUsage, note, print_error
+from .options import AtOffset, AtTime, Position
 from .output import (
     emit,
     json_bytes,
@@ -27,8 +28,6 @@ from .output import (
     shown_size,
     shown_time,
 )
-from .positions import AtOffset, AtTime, Position
-from .streams import note, print_error
 
 
 @value_class

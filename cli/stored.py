@@ -26,21 +26,22 @@ from ..storage.directory.known_files import KNOWN_FILES
 from ..storage.events import ignore_events
 from ..storage.files import DEFAULT_MODE
 from ..storage.names import parse_segment_file
-from .errors import CommandFailed, WrongUsage
+from .errors import CommandFailed, WrongUsage, is_terminal
 from .options import Json
 from .output import (
+    CountedFiles,
     emit,
     json_bytes,
     json_headers,
     json_line,
     json_time,
+    log_bytes,
+    progress,
     shown_bytes,
     shown_headers,
     shown_place,
     shown_time,
 )
-from .progress import CountedFiles, log_bytes, progress
-from .streams import is_terminal
 
 _LINES_AT_ONCE: Final = 1000
 

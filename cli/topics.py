@@ -15,13 +15,16 @@ from ..protocol.errors import HorologError
 from ..times import INT64_MAX, TimeError, parse_time
 from ..values import value_class
 from .broker_requests import ask, partitions_of
-from .errors import CommandFailed, WrongUsage
+from .errors import CommandFailed, WrongUsage, note
 from .options import (
     DEFAULT_SERVER,
     INT32_MAX,
     AnyUnit,
+    AtOffset,
+    AtTime,
     Json,
     Partition,
+    Position,
     Server,
     TopicName,
     check_text,
@@ -40,8 +43,6 @@ from .output import (
     shown_size,
     table,
 )
-from .positions import AtOffset, AtTime, Position
-from .streams import note
 
 _OFFSET: Final = "offset:"
 _LATEST: Final = "latest"

@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from ..protocol.errors import InvalidConfig
 from ..values import frozen_class
-from .address import host_names, without_login
-from .listeners import Scheme, listen_addresses
+from .address import Scheme, host_names, listen_addresses, without_login
 
 _CLOSE: Final = 0.75
 """How alike (0 to 1) an unknown name must be to a known one to be suggested."""

@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Final, Self, TextIO
 
 from ..clock import Clock
+from ..config.address import Scheme
 from ..config.broker import BrokerSettings, broker_settings
-from ..config.listeners import Scheme
 from ..server.broker import Broker
 from ..server.network.ports import HTTP, Addresses, Port
 from ..storage.files import Files

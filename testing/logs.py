@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from ..config.topic import topic_settings
-from ..protocol.records.batches.batch import BatchHeader, read_header, write_header
+from ..protocol.records.batch import BatchHeader, read_header, write_header
 from ..protocol.records.layout import (
     BATCH_ATTRIBUTES_AT,
     BATCH_MAGIC,

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from ...protocol.records.batches.batch import build_batch
+from ...protocol.records.batch import build_batch
 from ...protocol.records.layout import Codec
 from ...protocol.records.messages.sets import NewRecord, build_set
 from ...testing.program import ServerProcess

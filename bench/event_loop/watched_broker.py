@@ -23,7 +23,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Final, NamedTuple
 
-from ...config.loading import load
+from ...config.broker import load
 from ...server.main import serve
 from ...server.network.ports import Addresses
 from ...testing.program import READY

@@ -12,8 +12,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
-from ...client.administer.admin import Admin
-from ...client.administer.replicas import ReplicaAdmin
+from ...client.administer.admin import Admin, ReplicaAdmin
 from ...client.produce.producer import Producer
 from ...clock import SystemClock
 from ...protocol.api.cluster.describe_replicas import NOT_KNOWN

@@ -20,7 +20,7 @@ from ...client.produce.producer import Producer
 from ...client.results import ConsumerRecord
 from ...protocol.errors import CodedError, TopicAlreadyExists
 from ...protocol.records.messages.sets import NewRecord
-from ..streams import note
+from ..errors import note
 
 COMMITS_MINIMUM: Final = 1000
 """A repository with no more commits than this says too little; its files are taken instead."""

@@ -25,10 +25,9 @@ from ...printable import printable
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...protocol.errors import InvalidTimestamp
 from ...server.network.ports import Addresses
-from ..errors import CommandFailed, OutputClosed
+from ..errors import CommandFailed, OutputClosed, is_terminal
 from ..histogram import bars
 from ..output import AsIs, emit, shown_bytes, shown_size, shown_time
-from ..streams import is_terminal
 from .feed import (
     History,
     ensure_topic,

@@ -18,10 +18,9 @@ from ...pipeline.jobs.bootstrap import (
     read_input,
     topic_ends,
 )
-from ..errors import CommandFailed, WrongUsage
+from ..errors import CommandFailed, WrongUsage, note
 from ..options import DEFAULT_SERVER, Json, Server, name_values
 from ..output import emit, emit_object, json_time, shown_size, shown_time
-from ..streams import note
 from .shown import refusals
 from .spark import DEFAULT_MASTER, Conf, Master, seen_by_spark, spark_session
 

@@ -14,9 +14,8 @@ import typer
 
 from ...pipeline.java import pip_install, submitted
 from ...pipeline.spark_types import SparkSession
-from ..errors import CommandFailed, WrongUsage
+from ..errors import CommandFailed, WrongUsage, note
 from ..options import name_values
-from ..streams import note
 
 _PY4J: Final = ("java_gateway", "clientserver")
 _LOOK_SECONDS: Final = 0.2

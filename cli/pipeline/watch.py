@@ -9,9 +9,9 @@ import typer
 from ...pipeline.jobs.ranges import plan_by_create_time
 from ...pipeline.jobs.watch import Watch, start_watch
 from ...pipeline.spark_types import DataFrame
+from ..errors import note
 from ..options import DEFAULT_SERVER, Json, Server, TopicName
 from ..output import emit, emit_object, shown_time
-from ..streams import note
 from .shown import length_ms, refusals, show_plan
 from .spark import DEFAULT_MASTER, Conf, Master, ask_in_thread, seen_by_spark, spark_session
 

@@ -14,13 +14,14 @@ from ...client.administer.access import QuotaAdmin
 from ...client.cluster.servers import Servers
 from ...protocol.api.security.client_quotas import QuotaAlteration, QuotaOp
 from ...protocol.errors import CodedError
-from ...server.quotas.asked import asked_entity, entity_parts
 from ...server.quotas.rules import (
     DEFAULT,
     Entity,
     Quota,
     QuotaChange,
     Quotas,
+    asked_entity,
+    entity_parts,
     problem_of_name,
     problem_of_value,
 )

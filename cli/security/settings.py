@@ -8,8 +8,14 @@ from typing import Any, Final
 
 from ...client.cluster.servers import Servers, parse_servers
 from ...client.errors import SecurityError
-from ...client.security.secret import Secret, SecretCommand, SecretFile, SecretVariable
-from ...client.security.security import Security, mechanism_of
+from ...client.security.security import (
+    Secret,
+    SecretCommand,
+    SecretFile,
+    SecretVariable,
+    Security,
+    mechanism_of,
+)
 from ..errors import WrongUsage
 from ..options import check_file
 from . import profiles

@@ -1,4 +1,5 @@
-"""Looking after topics, offsets and named positions."""
+"""Looking after topics, offsets and named positions, and after the members of a cluster. In a Kafka
+cluster the brokers learn of a change of topics one by one."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,12 @@ from ...protocol.api.broker.describe_broker import (
     DescribeBrokerRequest,
     DescribeBrokerResponse,
 )
+from ...protocol.api.cluster.describe_replicas import (
+    DESCRIBE_REPLICAS,
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+)
+from ...protocol.api.cluster.promote import PROMOTE, PromoteRequest, PromoteResponse
 from ...protocol.api.log.describe_log import (
     DESCRIBE_LOG,
     DescribeLogPartitionResult,
@@ -72,10 +79,9 @@ from ...protocol.api.topics.metadata import MetadataTopicResult
 from ...protocol.errors import NO_ERROR, LeaderNotAvailable, UnknownTopicOrPartition
 from ..arguments import check_int, check_place, check_settings, check_topic, epoch_ms
 from ..client import Client
-from ..cluster.kafka_cluster import KafkaCluster
+from ..cluster.kafka_cluster import KafkaCluster, partition_counts, topic_metadata
 from ..cluster.retry import Backoff
 from ..cluster.targets import NodeById, PartitionLeader, Some, Target
-from ..cluster.topic_metadata import partition_counts, topic_metadata
 from ..consume.time_bounds import CREATE, WindowBy
 from ..errors import ConnectionFailed
 from ..responses import check, partition_result, topic_result
@@ -98,6 +104,25 @@ from .searching import By, find_offset, offsets_at
 
 _SETTLING_S: Final = 10.0
 """How long the brokers may take to learn of a change; tenths of a second are usual."""
+
+
+class ReplicaAdmin(Client):
+    """Asks one broker of a cluster. What it refuses is raised as the error class of its code."""
+
+    async def describe(self) -> DescribeReplicasResponse:
+        """What the broker knows of the cluster."""
+        response: DescribeReplicasResponse = await self._cluster.request(
+            DESCRIBE_REPLICAS, DescribeReplicasRequest()
+        )
+        return response
+
+    async def promote(self, broker_id: int = 0, *, accept_loss: bool = False) -> int:
+        """Let a broker lead, by the word of the leader; or with 0 the one that is asked. Returns
+        the epoch that the answering broker leads in, or led in."""
+        response: PromoteResponse = await self._cluster.request(
+            PROMOTE, PromoteRequest(broker_id=broker_id, accept_loss=accept_loss)
+        )
+        return response.epoch
 
 
 class Admin(Client):

@@ -13,8 +13,8 @@ from ...protocol.lag import Lag, Pace
 from ..administer.lagging import lags_at
 from ..administer.searching import By, find_offset, offsets_at
 from ..cluster.cluster import ClusterConnections
+from ..cluster.kafka_cluster import partition_counts
 from ..cluster.retry import retry
-from ..cluster.topic_metadata import partition_counts
 from ..results import ConsumerRecord, FindResult
 from .fetching import TopicPartition
 

@@ -18,7 +18,7 @@ from ...protocol.api.log.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from ...protocol.records.batches.batch import set_producer
+from ...protocol.records.batch import set_producer
 from ...protocol.records.layout import Codec
 from ..cluster.cluster import ClusterConnections
 from ..responses import check

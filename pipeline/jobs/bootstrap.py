@@ -5,10 +5,10 @@ partition that a Kafka client would choose by their key, and each partition gets
 order of their times, from one task, so that a search by time in the topic is quick.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from ...blocking import Admin
 from ...client.cluster.servers import Servers
@@ -16,6 +16,7 @@ from ...client.results import TopicSetting
 from ...clock import Clock, SystemClock
 from ...protocol.api.log.list_offsets import LATEST
 from ...protocol.errors import UnknownTopicOrPartition
+from ...protocol.partitioner import partition_of
 from ...times import INT64_MAX, format_time
 from ..spark_types import Column, DataFrame, SparkSession
 
@@ -412,7 +413,28 @@ def _partition(partitions: int) -> Column:
     is run again chooses alike."""
     from pyspark.sql import functions as sf
 
-    from .key_partitions import partitions_of
-
     without_key = sf.pmod(sf.xxhash64("timestamp", "value"), sf.lit(partitions)).cast("int")
     return sf.coalesce(partitions_of(partitions)("key"), without_key)
+
+
+def partitions_of(partitions: int) -> Callable[..., Column]:
+    """A function of Spark from a binary column to the partition, of so many; null from null."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    def choose(keys: pa.Array) -> pa.Array:
+        return choose_partitions(keys, partitions)
+
+    make: Any = arrow_udf  # its overloads do not have a call without a function type
+    made: Callable[..., Column] = make(choose, "int")
+    return made
+
+
+def choose_partitions(keys: Any, partitions: int) -> Any:
+    """An Arrow array of int32 for one of binary; each key is hashed once, however often it is
+    there."""
+    import pyarrow as pa
+
+    encoded = keys.dictionary_encode()
+    chosen = [partition_of(key.as_py(), partitions) for key in encoded.dictionary]
+    return pa.array(chosen, pa.int32()).take(encoded.indices)

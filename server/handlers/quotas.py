@@ -43,7 +43,7 @@ def describe(
 def _describing(
     services: Services, request: DescribeClientQuotasRequest
 ) -> Pieces[DescribeClientQuotasResponse]:
-    from ..quotas.asked import QuotaFilter, entry_of
+    from ..quotas.rules import QuotaFilter, entry_of
 
     wanted = QuotaFilter(request)
     entries: list[QuotaEntry] = []
@@ -65,7 +65,7 @@ def alter(
 def _altering(
     services: Services, request: AlterClientQuotasRequest, call: Call
 ) -> Pieces[PendingAnswer]:
-    from ..quotas.asked import asked_change
+    from ..quotas.rules import asked_change
 
     results: list[QuotaAlterationResult] = []
     wanted: list[tuple[QuotaChange, QuotaAlterationResult]] = []

@@ -26,8 +26,7 @@ from ...times import TimeError, parse_time
 from ...values import value_class
 from ..handlers.base import Services
 from ..searching import searched
-from .access import PageRefusal
-from .query import Query, asked_log
+from .access import PageRefusal, Query, asked_log
 
 BY_TIME, BY_APPEND = "timestamp", "append"
 

@@ -16,10 +16,9 @@ from ...values import value_class
 from ..handlers.base import Services
 from ..security.session import ANONYMOUS
 from ..web.authentication import HttpPeer
-from .access import Allowed, Everything, PageAccess, PageRefusal
+from .access import Allowed, Everything, PageAccess, PageRefusal, Query, Viewer
 from .histogram import histogram
 from .messages import find, messages
-from .query import Query, Viewer
 from .topics import consumers, members, segments, topics
 from .window import window
 

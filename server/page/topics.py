@@ -17,8 +17,7 @@ from ...storage.log.expiry import SegmentDescription
 from ..handlers.base import Services
 from ..metrics.lags import Key
 from ..work import Turns
-from .access import PageAccess
-from .query import OFFSET_MAX, Query, asked_log
+from .access import OFFSET_MAX, PageAccess, Query, asked_log
 
 if TYPE_CHECKING:
     from ...protocol.api.cluster.describe_replicas import ReplicaMember

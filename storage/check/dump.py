@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Final
 
 from ...protocol.errors import HorologError
-from ...protocol.records.batches.batch import BatchHeader
+from ...protocol.records.batch import BatchHeader
 from ...protocol.records.kernel.reference.times import time_map_blocks
 from ...protocol.records.layout import BATCH_OVERHEAD, TimestampType
 from ...protocol.records.messages.message import Entry, Record, records

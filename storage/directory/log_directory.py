@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from random import Random
 
 from ...config.broker import BrokerSettings
 from ...config.topic import TopicSettings
 from ...protocol.errors import StorageError, UnknownTopicOrPartition
 from ...values import value_class
-from ..files import RETRIABLE_ERRORS
+from ..files import RETRIABLE_ERRORS, Files, replace_file
 from ..log.log import Log
 from ..metadata.metadata_log import MetadataLog
 from ..metadata.metadata_opening import leading_metadata, open_metadata
@@ -23,13 +25,13 @@ from ..seams import Seams
 from ..stepped_change import SteppedChange, Steps
 from .checkpoints import Checkpoints, Offsets
 from .clean_shutdown import leave_marker
-from .cluster_id import load_cluster_id, store_cluster_id
 from .deletion import DeletionQueue
+from .known_files import CLUSTER_ID_FILE, IDENTITY_FILE
 from .lock import DirectoryLock
 from .log_table import LogTable, Partition
 from .position_reading import PositionReading
 from .position_table import PositionTable
-from .random_ids import random_id
+from .random_ids import is_id, random_id
 from .reserve import Reserve
 from .startup import Startup
 from .topic_changes import TopicChanges
@@ -377,3 +379,29 @@ class LogDirectory:
             self._lock = None
         if failed:
             raise StorageError(f"the stop was not clean: {'; '.join(failed[:10])}")
+
+
+def load_cluster_id(files: Files, directory: Path, random: Random) -> str:
+    """The id in its file; a new one where there is none, or something else.
+
+    Raises OSError, and StorageError where something else is in the file of a cluster member:
+    with another id the others would take it for one of another cluster.
+    """
+    path = directory / CLUSTER_ID_FILE
+    if files.exists(path):
+        stored = files.read_bytes(path).removesuffix(b"\n").decode(errors="replace")
+        if is_id(stored):
+            return stored
+        if files.exists(directory / IDENTITY_FILE):
+            raise StorageError(
+                f"{path} holds no cluster id, but {stored[:60]!r}, and this broker is one of "
+                "several: copy the file from the data directory of another one"
+            )
+    made = random_id(random)
+    store_cluster_id(files, directory, made)
+    return made
+
+
+def store_cluster_id(files: Files, directory: Path, cluster_id: str) -> None:
+    """Keep an id. Raises OSError."""
+    replace_file(files, directory / CLUSTER_ID_FILE, f"{cluster_id}\n".encode())

@@ -44,7 +44,7 @@ from ...protocol.errors import (
     UnsupportedForMessageFormat,
     UnsupportedVersion,
 )
-from ...protocol.records.batches.batch import CheckedBatch, check_batch, set_times_in_place
+from ...protocol.records.batch import CheckedBatch, check_batch, set_times_in_place
 from ...protocol.records.codecs.codec import open_sent
 from ...protocol.records.kernel import (
     Walk,

@@ -10,7 +10,7 @@ import msgspec
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import InvalidTimestamp, MessageTooLarge
-from ...protocol.records.batches.batch import CheckedBatch, finish_batch
+from ...protocol.records.batch import CheckedBatch, finish_batch
 from ...protocol.records.kernel import (
     RecordEncoder,
     Walk,

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Final
 
 from ...protocol.errors import CodedError, CorruptMessage, InvalidRequest, StorageError
-from ...protocol.records.batches.batch import finish_batch
+from ...protocol.records.batch import finish_batch
 from ...protocol.records.kernel import RecordEncoder, walk
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.messages.message import records

@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Final
 
 from ...protocol.errors import HorologError
-from ...protocol.records.batches.batch import BatchHeader, read_header
+from ...protocol.records.batch import BatchHeader, read_header
 from ...protocol.records.kernel import RecordCursor
 from ...protocol.records.kernel.terms import RECORD
 from ...protocol.records.layout import (

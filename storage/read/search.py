@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from ...protocol.errors import CorruptMessage, HorologError, MessageTooLarge
-from ...protocol.records.batches.batch import find_in_batch
+from ...protocol.records.batch import find_in_batch
 from ...protocol.records.kernel import find_first_time, scan_timestamp, walk
 from ...protocol.records.kernel.terms import BAD_SIZE, Problem
 from ...protocol.records.layout import (

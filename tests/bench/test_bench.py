@@ -19,9 +19,8 @@ from horolog.bench.guard.holding import quota_held
 from horolog.bench.producing import batch_rate, produce_rate
 from horolog.bench.raw_client import RefusedRequest, check_end, encoded
 from horolog.bench.socket_to_file import writing
-from horolog.bench.windows.hour import window_hour
 from horolog.bench.windows.index_memory import index_memory
-from horolog.bench.windows.shapes import SHAPES, first_looks, measured
+from horolog.bench.windows.shapes import SHAPES, first_looks, measured, window_hour
 from horolog.protocol.api.security.acl_terms import Operation, ResourceType
 from horolog.protocol.records.kernel import FORM
 from horolog.server.security.acl_store import Acls

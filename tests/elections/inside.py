@@ -6,7 +6,7 @@ from typing import Any
 
 from horolog.server.broker import Broker
 from horolog.testing.etcd import EtcdProcess
-from horolog.testing.free_ports import free_ports
+from horolog.testing.ports import free_ports
 
 
 class Settings:

@@ -20,7 +20,7 @@ from horolog.server.replication.etcd.client import EtcdClient, Gateway
 from horolog.server.replication.etcd.store import ClusterStore
 from horolog.testing.broker import running_broker
 from horolog.testing.etcd import EtcdProcess
-from horolog.testing.free_ports import free_port, free_ports
+from horolog.testing.ports import free_port, free_ports
 from horolog.testing.program import Program
 
 from .brokers import TOPIC, Broker, cluster

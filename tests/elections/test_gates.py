@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from horolog.testing.connections import connected_by
+from horolog.testing.ports import connected_by
 from horolog.testing.proxy import Direction, NetworkGate
 
 PATIENCE_S = 0.2

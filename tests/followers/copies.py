@@ -10,7 +10,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from horolog.protocol.errors import OffsetOutOfRange
-from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
 from horolog.protocol.records.messages.message import records

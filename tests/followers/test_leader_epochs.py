@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.errors import StorageError
-from horolog.protocol.records.batches.batch import build_batch, read_header
+from horolog.protocol.records.batch import build_batch, read_header
 from horolog.protocol.records.kernel import walk
 from horolog.protocol.records.messages.sets import NewRecord
 from horolog.storage.check.repair_plan import plan_partition

@@ -6,12 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.records.batches.batch import (
-    batch_records,
-    finish_batch,
-    read_header,
-    write_header,
-)
+from horolog.protocol.records.batch import batch_records, finish_batch, read_header, write_header
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.storage.log.log import Log
 from horolog.storage.producers.log_producers import ABORT, control_mark

@@ -11,7 +11,7 @@ import msgpack
 import pytest
 
 from horolog.protocol.errors import InvalidRequest, InvalidTopic, StorageError
-from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import NewRecord, build_set

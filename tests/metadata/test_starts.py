@@ -378,7 +378,7 @@ def test_a_later_version_s_record_stops_the_start(folder: Path) -> None:
     """Nothing is set aside: the version that wrote it reads it."""
     import msgpack
 
-    from horolog.protocol.records.batches.batch import finish_batch
+    from horolog.protocol.records.batch import finish_batch
     from horolog.protocol.records.kernel import RecordEncoder
 
     data = filled(folder / "data")

@@ -23,8 +23,7 @@ from horolog.protocol.api.security.client_quotas import (
     QuotaOp,
 )
 from horolog.protocol.errors import CodedError, InvalidRequest
-from horolog.server.quotas.asked import QuotaFilter
-from horolog.server.quotas.rules import DEFAULT, Entity
+from horolog.server.quotas.rules import DEFAULT, Entity, QuotaFilter
 from horolog.testing.wire import Wire
 
 from .conftest import ENCODINGS, Parts, Serving, alteration, connection, set_quota

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog import Admin, HorologError, InvalidConfig
-from horolog.client.administer.replicas import ReplicaAdmin
+from horolog.client.administer.admin import ReplicaAdmin
 from horolog.protocol.api.cluster.replicate import (
     Answers,
     EpochBegin,

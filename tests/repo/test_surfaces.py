@@ -10,7 +10,7 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 MEANT = {
     # The settings of a broker, each with its flag.
     "config/cluster_table.py",
-    "config/loading.py",
+    "config/broker.py",
     "config/reference.py",
     "server/replication/cluster_admin.py",
     "server/replication/etcd/access.py",

@@ -15,7 +15,7 @@ from horolog.protocol.api.topics.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.server import logs, maintenance
 from horolog.server.broker import Broker

@@ -11,7 +11,7 @@ from typing import Final
 
 from ....values import value_class
 from ...errors import CorruptMessage, MessageTooLarge, UnsupportedForMessageFormat
-from ..batches.batch import BatchHeader, batch_content, read_header
+from ..batch import BatchHeader, batch_content, read_header
 from ..codecs.codec import decompress
 from ..kernel import RecordCursor, Walk, records_to_messages, walk
 from ..kernel.terms import NO_MORE, OWN, RECORD, Problem, Rewritten

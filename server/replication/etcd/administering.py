@@ -7,9 +7,9 @@ from ....protocol.errors import PolicyViolation, StorageError
 from ....replication.cluster_state import ClusterState
 from ....replication.partition_log import Identity
 from ....replication.settings import Member
-from ....storage.directory.cluster_id import load_cluster_id
 from ....storage.directory.known_files import IDENTITY_FILE
 from ....storage.directory.lock import DirectoryLock
+from ....storage.directory.log_directory import load_cluster_id
 from ....storage.files import SystemFiles
 from ....storage.log.epoch_history import NO_EPOCH, MalformedEpochs, decode_epochs
 from ....storage.names import LEADER_EPOCHS

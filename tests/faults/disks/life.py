@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from horolog.protocol.errors import StorageError
-from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.storage.directory.position_records import StoredPosition

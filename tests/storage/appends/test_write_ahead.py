@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from horolog.protocol.errors import StorageError
-from horolog.protocol.records.batches.batch import set_producer
+from horolog.protocol.records.batch import set_producer
 from horolog.storage.files import SystemFile
 from horolog.storage.log import appender
 from horolog.storage.log.admitted import Admitted

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.errors import DuplicateSequenceNumber
-from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.storage.log.log import Log
 from horolog.storage.producers.producer_snapshots import encode_snapshot

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ...errors import CorruptMessage, InvalidRecord
-from ..codecs.codec import compress, decompress, open_sent
-from ..kernel import RecordCursor, RecordEncoder, check_records, crc32c, find_timestamp
-from ..kernel.terms import NO_MORE, RECORD
-from ..latency import LatencyCounts
-from ..layout import (
+from ..errors import CorruptMessage, InvalidRecord
+from .codecs.codec import compress, decompress, open_sent
+from .kernel import RecordCursor, RecordEncoder, check_records, crc32c, find_timestamp
+from .kernel.terms import NO_MORE, RECORD
+from .latency import LatencyCounts
+from .layout import (
     BATCH_ATTRIBUTES_AT,
     BATCH_CRC_AT,
     BATCH_MAGIC,
@@ -30,8 +30,8 @@ from ..layout import (
     Codec,
     TimestampType,
 )
-from ..problems import record_error
-from ..record import NewRecord, Record
+from .problems import record_error
+from .record import NewRecord, Record
 
 _HEADER: Final = Struct(">qiiBIHiqqqhii")
 _CRC: Final = Struct(">I")
