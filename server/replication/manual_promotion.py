@@ -1,8 +1,8 @@
 """A cluster in which people decide who leads."""
 
+from ...protocol.api.cluster.replicate import ReplicateRequest
 from ...replication.effects import Effect
 from ...replication.hand_node import HandNode
-from ...replication.messages import Hello
 from ...replication.settings import Incarnation
 from ...storage.log.epoch_history import NO_EPOCH
 from .member import GIVEN, ClusterMember
@@ -64,10 +64,10 @@ class ManualPromotion:
     def contested_epoch(self) -> int:
         return self.node.contested_epoch
 
-    def knows(self, hello: Hello) -> bool:
+    def knows(self, hello: ReplicateRequest) -> bool:
         return True
 
-    async def know(self, hello: Hello) -> None:
+    async def know(self, hello: ReplicateRequest) -> None:
         """There is no list of members: `cluster.brokers` says how many there may be."""
 
     @property
