@@ -125,7 +125,7 @@ class Follower:
                 self._begins_anew()
                 log.truncate_fully(log.log_start_offset, None)
         self._give_up_damaged(message)
-        self._go_by_owners(message)
+        self._use_owners(message)
         self._welcomed = self._ever_welcomed = True
         self._changed = set(self._directory.logs)
         self._not_reached = set(self._directory.logs)
@@ -142,7 +142,7 @@ class Follower:
                 self._begins_anew()
                 log.truncate(log.damaged_from)
 
-    def _go_by_owners(self, message: ReplicateResponse) -> None:
+    def _use_owners(self, message: ReplicateResponse) -> None:
         """Give up the messages of epochs in which another member led than the leader knows: a
         person has chosen the leader's."""
         directory = self._directory

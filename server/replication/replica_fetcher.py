@@ -208,7 +208,7 @@ class ReplicaFetcher:
         take_response(response, self._is_here)
         if self._waits_for(response):
             return False
-        self._note(response)
+        self._record(response)
         self._deliver(connection, response)
         return True
 
@@ -246,7 +246,7 @@ class ReplicaFetcher:
             if not node.conflict(owners):
                 await member.stored.write_owners_ahead(coming_owners, member.work)
         if welcome or response.answers == Answers.FETCHED:
-            self._note(response)
+            self._record(response)
         if response.answers == Answers.FETCHED:
             await self._take_state(response)
             await self._raise_starts(response)
@@ -323,8 +323,8 @@ class ReplicaFetcher:
             if stored is not None and inside and not part.diverging:
                 stored.log.expiry.trim(min(part.first_visible_offset, stored.log.recovery_point))
 
-    def _note(self, response: ReplicateResponse) -> None:
-        """Remember how far behind this broker was, and how much comes in a second."""
+    def _record(self, response: ReplicateResponse) -> None:
+        """Record how far behind this broker was, and how much comes in a second."""
         self._pause_s = FIRST_PAUSE_S
         now_s = self._member.now_s
         self.answered_s, self.behind_messages = now_s, response.behind_messages
