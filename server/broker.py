@@ -21,6 +21,7 @@ from ..protocol.records.kernel import FORM
 from ..storage.directory.directory_opening import open_directory
 from ..storage.files import Files, SystemFiles
 from ..storage.log.log import Log
+from .directory_role import make_room, open_replica_files
 from .dispatch import Dispatcher
 from .events import Events
 from .handlers import HANDLERS, HANDLERS_OF_MANY
@@ -31,19 +32,17 @@ from .metrics.figures import Figures, LoopLag
 from .network.connection_slots import address_counts
 from .network.listener import Shares
 from .network.ports import HTTP, KAFKA, NATIVE, Port, Ports
-from .opened_data import make_room, open_replica_files
+from .quotas.meter import Meter
+from .replication.member_files import MemberFiles
 from .rights.audited import audited
 from .security.service import SecurityService
-from .services import make_services
+from .services import ServiceInputs, make_services
 from .trusted_time import TrustedTime
 from .web.port import HttpLimits, HttpPort
 from .web.server import HttpServer, HttpState
 
 if TYPE_CHECKING:
     from aiohttp import web
-
-    from .quotas.meter import Meter
-    from .replication.member_files import MemberFiles
 
 HTTP_MODULES = (f"{__package__}.page.routes", f"{__package__}.web.connection")
 """Modules that bring aiohttp along."""
@@ -258,9 +257,8 @@ class Broker:
             self.directory.seen(self.trusted_time.trusted_ms)
 
     def _make_services(self, cleanups: AsyncExitStack) -> None:
-        self.services, self.maintenance = make_services(
-            self.settings,
-            cleanups,
+        inputs = ServiceInputs(
+            settings=self.settings,
             directory=self.directory,
             files=self._files,
             security=self.security,
@@ -270,6 +268,7 @@ class Broker:
             observe=self.observe,
             kafka_address=self.addresses.kafka,
         )
+        self.services, self.maintenance = make_services(inputs, cleanups)
         if self._replica_files is not None:
             from .replication.membership import join_cluster
 
@@ -282,8 +281,6 @@ class Broker:
         """Go by the quotas that there are now; without any, requests are not looked at."""
         quotas = self.security.quotas.table
         if self._meter is None and quotas:
-            from .quotas.meter import Meter
-
             self._meter = Meter(self.services)
         if self._meter is not None:
             self._meter.use(quotas)

@@ -85,11 +85,7 @@ class Producer(Client):
             check_units=check_units,
             security=security,
         )
-        if linger_ms < 0 or batch_bytes < 1 or buffer_bytes < 1 or delivery_timeout_ms < 0:
-            raise ValueError(
-                "linger_ms and delivery_timeout_ms are from 0 on, batch_bytes and buffer_bytes "
-                f"from 1 on, not {linger_ms}, {delivery_timeout_ms}, {batch_bytes}, {buffer_bytes}"
-            )
+        _check_sizes(linger_ms, batch_bytes, buffer_bytes, delivery_timeout_ms)
         self._acks = acks_of(acks)
         self._codec = codec_of(compression)
         self._linger_s = linger_ms / 1000
@@ -98,16 +94,22 @@ class Producer(Client):
         self._missing_ms = (clock or SystemClock()).now_ms if stamp_missing else _no_time
         """The time of a message that is given none."""
         self._budget = ByteBudget(buffer_bytes)
-        if idempotent and self._acks != ALL:
-            raise ValueError(f"an idempotent producer needs acks='all', not {acks!r}")
-        if idempotent is None:
-            idempotent = self._cluster.several and self._acks == ALL
         self._way = Delivery(
             self._cluster,
             ack_timeout_ms=request_timeout_ms,
             delivery_timeout_ms=delivery_timeout_ms,
         )
-        self._delivery = BatchDelivery(
+        self._delivery = self._batch_delivery(idempotent)
+        self._outboxes: dict[tuple[str, int], Outbox] = {}
+        self._turn = -1
+        self._closing = False
+
+    def _batch_delivery(self, idempotent: bool | None) -> BatchDelivery:
+        if idempotent and self._acks != ALL:
+            raise ValueError(f"an idempotent producer needs acks='all', not {self._acks}")
+        if idempotent is None:
+            idempotent = self._cluster.several and self._acks == ALL
+        return BatchDelivery(
             self._way,
             acks=self._acks,
             codec=self._codec,
@@ -115,9 +117,6 @@ class Producer(Client):
             limits=SetLimits(self._cluster),
             batches=self._cluster.kafka or idempotent,
         )
-        self._outboxes: dict[tuple[str, int], Outbox] = {}
-        self._turn = -1
-        self._closing = False
 
     async def __aenter__(self) -> Self:
         await self._way.bounded(self._cluster.open)
@@ -407,3 +406,13 @@ def codec_of(compression: str) -> Codec:
     if compression not in _CODECS:
         raise ValueError(f"compression is one of {', '.join(_CODECS)}, not {compression!r}")
     return _CODECS[compression]
+
+
+def _check_sizes(
+    linger_ms: float, batch_bytes: int, buffer_bytes: int, delivery_timeout_ms: int
+) -> None:
+    if linger_ms < 0 or batch_bytes < 1 or buffer_bytes < 1 or delivery_timeout_ms < 0:
+        raise ValueError(
+            "linger_ms and delivery_timeout_ms are from 0 on, batch_bytes and buffer_bytes "
+            f"from 1 on, not {linger_ms}, {delivery_timeout_ms}, {batch_bytes}, {buffer_bytes}"
+        )

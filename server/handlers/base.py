@@ -8,7 +8,6 @@ from ...storage.directory.log_directory import LogDirectory
 from ...storage.log.flush import GroupCommit
 from ...values import value_class
 from ..conversions import Conversions
-from ..creations import Creations
 from ..deferrals import Deferrals
 from ..groups.service import GroupService
 from ..late_appends import LateAppends
@@ -22,6 +21,7 @@ from ..replication.service import Replication
 from ..scrubbing import Scrubber
 from ..security.service import SecurityService
 from ..time_maps import TimeMaps
+from ..topic_creation import Creations
 from ..trusted_time import TrustedTime
 from ..work import Work
 

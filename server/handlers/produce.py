@@ -58,13 +58,13 @@ from ...protocol.records.layout import NO_TIMESTAMP
 from ...storage.files import Buffer
 from ...storage.log.admitted import Appended
 from ...storage.log.log import Log
-from ..creations import CreationContext
 from ..late_appends import Sender
 from ..metrics.figures import count
 from ..outcomes import CloseConnection
 from ..parking import Awaited, Partition, SharedWait, Wait
 from ..replication.service import Commit
 from ..requests import PendingAnswer, in_turns
+from ..topic_creation import CreationContext
 from .base import Services
 from .registration import handles_many
 

@@ -6,14 +6,21 @@ back as events.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
-from ...protocol.api.cluster.replicate import ReplicateRequest, Says
+from ...protocol.api.cluster.replicate import (
+    ReplicaPosition,
+    ReplicateRequest,
+    ReplicateResponse,
+    Says,
+)
+from ...protocol.api.schema import replaced
 from ...protocol.api.topics.create_topics import CREATE_TOPICS
 from ...protocol.errors import NotLeader
 from ...replication.effects import Answer, Close, Connect, Effect, Outcome, Remind, Send, SyncLog
+from ...replication.messages import partition_of
 from ...replication.partition_log import Partition
 from ...storage.events import Observer
 from ...storage.log.log import Log
@@ -31,7 +38,6 @@ from .replica_states import ReplicaStates
 from .service import Commit
 from .serving import ClusterLeadership, Serving, error_of
 from .topic_forwarding import ForwardedTopicCreation
-from .wire import merged
 
 TICK_S: Final = 0.1
 """How often the state machine gets the time."""
@@ -223,10 +229,12 @@ class Cluster(ClusterMember):
         self.start_work(write_lines_to_lead(self, leader.epoch))
 
     def _send(self, effect: Send) -> None:
-        if isinstance(effect.connection, Channel):
-            self.followers.say(effect.connection, effect.message)
+        connection, message = effect.connection, effect.message
+        if isinstance(message, ReplicateRequest):
+            self.fetcher.say(connection, message)
         else:
-            self.fetcher.say(effect.connection, effect.message)
+            assert isinstance(connection, Channel)
+            self.followers.say(connection, message)
 
     def _sync(self, effect: SyncLog) -> None:
         stored = self.stored.logs.get(effect.partition)
@@ -336,3 +344,41 @@ class Cluster(ClusterMember):
             self.settle()
         if partition == METADATA:
             self.store.moved()
+
+
+def merged(effects: Sequence[Effect]) -> Iterable[Effect]:
+    """The effects of a follower, with confirmations that follow each other on one connection as
+    one."""
+    return effects if len(effects) == 1 else _merged(effects)
+
+
+def _merged(effects: Iterable[Effect]) -> Iterator[Effect]:
+    pending: Send | None = None
+    positions: dict[Partition, ReplicaPosition] = {}
+    leaving = False
+    for effect in effects:
+        message = effect.message if isinstance(effect, Send) else None
+        if isinstance(effect, Send) and message is not None and _is_confirmation(message):
+            same = pending is not None and pending.connection == effect.connection
+            if pending is not None and not same:
+                yield _confirm(pending, positions, leaving)
+                positions, leaving = {}, False
+            pending = effect
+            positions |= {partition_of(one): one for one in message.positions}
+            leaving = leaving or message.leaving
+            continue
+        if pending is not None:
+            yield _confirm(pending, positions, leaving)
+            pending, positions, leaving = None, {}, False
+        yield effect
+    if pending is not None:
+        yield _confirm(pending, positions, leaving)
+
+
+def _is_confirmation(message: ReplicateRequest | ReplicateResponse) -> TypeGuard[ReplicateRequest]:
+    return isinstance(message, ReplicateRequest) and message.says == Says.CONFIRM
+
+
+def _confirm(last: Send, positions: dict[Partition, ReplicaPosition], leaving: bool) -> Send:
+    confirm = replaced(last.message, positions=list(positions.values()), leaving=leaving)
+    return Send(last.connection, confirm)

@@ -10,7 +10,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from ...replication.messages import Fetched
+from ...protocol.api.cluster.replicate import ReplicateResponse
+from ...replication.messages import partition_of
 from ...storage.log.leader_epochs import EpochWrite
 from ...storage.replica.replica_log import ReplicaLog
 from .member import ClusterMember
@@ -28,12 +29,12 @@ theirs with a message: an election with thousands of idle partitions syncs nothi
 _Writes = Sequence[tuple[ReplicaLog, EpochWrite]]
 
 
-async def write_lines_of(member: ClusterMember, message: Fetched) -> None:
+async def write_lines_of(member: ClusterMember, response: ReplicateResponse) -> None:
     """Write the lines of the epochs that begin in what a leader sent, before it is appended."""
     writes = []
-    for part in message.parts:
-        log = member.stored.logs.get(part.partition)
-        if log is not None and part.stored is not None and part.diverging is None:
+    for part in response.parts:
+        log = member.stored.logs.get(partition_of(part))
+        if log is not None and part.stored is not None and not part.diverging:
             write = log.lines_of(part.stored)
             if write is not None:
                 writes.append((log, write))

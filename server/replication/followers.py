@@ -9,7 +9,9 @@ from typing import Any, Final
 
 from ...config.address import split_address
 from ...protocol.api.cluster.replicate import (
+    Answers,
     ReplicaPlace,
+    ReplicaPosition,
     ReplicatedPart,
     ReplicateRequest,
     ReplicateResponse,
@@ -17,15 +19,7 @@ from ...protocol.api.cluster.replicate import (
 )
 from ...protocol.errors import HorologError, InconsistentClusterId, InvalidRequest, PolicyViolation
 from ...protocol.limits import MAX_PARTITIONS
-from ...replication.messages import (
-    Confirm,
-    Fetched,
-    FollowerPosition,
-    FromFollower,
-    FromLeader,
-    Hello,
-    Welcome,
-)
+from ...replication.messages import partition_of, refusal
 from ...replication.partition_log import Partition
 from ...replication.settings import Member
 from ...storage.metadata.state_copy import StateReading
@@ -36,15 +30,7 @@ from ..requests import Call, PendingAnswer
 from ..scrubbing import Scrubber
 from .member import ClusterMember, PeerInfo
 from .replica_directory import ReplicaMetadataLog
-from .wire import (
-    read_all,
-    read_hello,
-    read_positions,
-    refusal,
-    unread,
-    write_response,
-    write_state_part,
-)
+from .wire import Stretches, check_request, put_messages, read_all, write_state_part
 
 LOOK_S: Final = 1.0
 """How often a leader that has damage looks whether another broker can lead."""
@@ -84,16 +70,16 @@ class DamageWatch:
         if hurt:
             member.happens(lambda _: member.node.damaged())
 
-    def doubted(self, broker_id: int, positions: Sequence[FollowerPosition]) -> None:
+    def doubted(self, broker_id: int, positions: Sequence[ReplicaPosition]) -> None:
         """Check what a follower got damaged. Its next answer does not wait for that."""
         doubted = [one for one in positions if one.check]
         if not doubted or not self._member.leads:
             return
         for one in doubted[:CHECKS_MAX]:
-            stored = self._member.stored.logs[one.partition]
-            if one.partition not in self._checking and one.end < stored.log_end_offset:
-                self._checking.add(one.partition)
-                self._member.start_work(self._check(stored, one.end, broker_id))
+            stored = self._member.stored.logs[partition_of(one)]
+            if stored.partition not in self._checking and one.end_offset < stored.log_end_offset:
+                self._checking.add(stored.partition)
+                self._member.start_work(self._check(stored, one.end_offset, broker_id))
 
     async def _check(self, stored: ReplicaLog, offset: int, broker_id: int) -> None:
         partition = stored.partition
@@ -146,8 +132,8 @@ class Channel:
         """Whether nothing that comes from it counts any more."""
         self.listed: Sequence[tuple[int, PeerInfo]] = []
         """The followers that its last list had, with their addresses."""
-        self.unplaced: dict[Partition, tuple[str, FollowerPosition]] = {}
-        """By partition, topic ids and positions of a topic that is not known here, yet."""
+        self.unplaced: dict[Partition, ReplicaPosition] = {}
+        """Positions in topics that are not known here, yet."""
         self.state: StateReading | None = None
         """What is read of the metadata log's stored state, for a copy that begins there."""
         self._outbox: deque[ReplicateResponse] = deque()
@@ -236,28 +222,28 @@ class Followers:
 
     def handle(self, request: ReplicateRequest, call: Call) -> Any:
         """The answer to a request. Raises `CodedError`."""
+        check_request(request)
         if request.says == Says.HELLO:
             return self._meet(request, call)
         channel = self._channels.get(request.connection)
-        if request.says not in (Says.FETCH, Says.CONFIRM):
-            raise InvalidRequest(f"says is {request.says}; it must be 0, 1, 2 or 3")
         if channel is None:
             return self._refusal() if request.says == Says.FETCH else None
-        message = read_positions(request, partial(self._place_or_keep, channel))
+        positions = request.positions
+        request.positions = [one for one in positions if self._place_or_keep(channel, one)]
         channel.last_seen_s = self._member.now_s
         if request.says == Says.CONFIRM:
             if not channel.closed:
-                self._event(channel, message)
+                self._event(channel, request)
             return None
         if not channel.closed:
-            self._damage.doubted(channel.broker_id, message.positions)
-        return self._fetch(channel, message)
+            self._damage.doubted(channel.broker_id, request.positions)
+        return self._fetch(channel, request)
 
-    def _place_or_keep(self, channel: Channel, topic_id: str, position: FollowerPosition) -> bool:
+    def _place_or_keep(self, channel: Channel, position: ReplicaPosition) -> bool:
         """Whether a position is in a log that exists; otherwise keep it until there is one."""
-        partition = position.partition
+        partition = partition_of(position)
         stored = self._member.stored.logs.get(partition)
-        if stored is not None and stored.topic_id == topic_id:
+        if stored is not None and stored.topic_id == position.topic_id:
             channel.unplaced.pop(partition, None)
             return True
         if len(channel.unplaced) >= MAX_PARTITIONS:
@@ -265,7 +251,7 @@ class Followers:
                 f"broker {channel.broker_id} sends positions in {MAX_PARTITIONS} partitions that "
                 "are not here"
             )
-        channel.unplaced[partition] = topic_id, position
+        channel.unplaced[partition] = position
         return False
 
     def place(self, added: Iterable[Partition]) -> None:
@@ -276,14 +262,20 @@ class Followers:
         for channel in list(self._channels.values()):
             known = []
             for partition in added:
-                topic_id, position = channel.unplaced.get(partition, ("", None))
-                if position is not None and topic_id == logs[partition].topic_id:
+                position = channel.unplaced.get(partition)
+                if position is not None and position.topic_id == logs[partition].topic_id:
                     del channel.unplaced[partition]
                     known.append(position)
             if known and not channel.closed:
-                self._event(channel, Confirm(leader.epoch, tuple(known)))
+                confirm = ReplicateRequest(
+                    says=Says.CONFIRM,
+                    connection=channel.number,
+                    epoch=leader.epoch,
+                    positions=known,
+                )
+                self._event(channel, confirm)
 
-    def _fetch(self, channel: Channel, message: FromFollower) -> Any:
+    def _fetch(self, channel: Channel, message: ReplicateRequest) -> Any:
         if not (channel.closed or channel.has_answer):
             ready = channel.wait()
             self._event(channel, message)
@@ -308,7 +300,7 @@ class Followers:
     def _refusal(self) -> ReplicateResponse:
         return refusal(self._member.node.highest_epoch, self._member.broker_id)
 
-    def _event(self, channel: Channel, message: FromFollower) -> None:
+    def _event(self, channel: Channel, message: ReplicateRequest) -> None:
         member = self._member
         try:
             member.node.from_follower(member.now_s, channel, message)
@@ -319,28 +311,25 @@ class Followers:
         """Answer a broker that says hello. One that is not known as a member is neither believed
         nor followed in what it says."""
         member = self._member
-        hello = read_hello(request)
         self._check(request)
-        if member.election.knows(hello):
-            return self._greet(request, hello, call)
+        if member.election.knows(request):
+            return self._greet(request, call)
         if not member.leads:
             return self._refusal()
-        known = member.start_work(member.election.know(hello))
-        return PendingAnswer(known, partial(self._greet_member, request, hello, call), alone=True)
+        known = member.start_work(member.election.know(request))
+        return PendingAnswer(known, partial(self._greet_member, request, call), alone=True)
 
-    def _greet_member(
-        self, request: ReplicateRequest, hello: Hello, call: Call
-    ) -> ReplicateResponse:
-        if not self._member.election.knows(hello):
+    def _greet_member(self, request: ReplicateRequest, call: Call) -> ReplicateResponse:
+        if not self._member.election.knows(request):
             raise PolicyViolation(
                 f"broker {request.broker_id} is no member of this cluster: etcd has no broker of "
-                f"that id with its data, or none that knows epoch {hello.highest_epoch}; start it "
-                "with the same cluster.etcd and cluster.name"
+                f"that id with its data, or none that knows epoch {request.highest_epoch}; start "
+                "it with the same cluster.etcd and cluster.name"
             )
         self._check(request)
-        return self._greet(request, hello, call)
+        return self._greet(request, call)
 
-    def _greet(self, request: ReplicateRequest, hello: Hello, call: Call) -> ReplicateResponse:
+    def _greet(self, request: ReplicateRequest, call: Call) -> ReplicateResponse:
         member = self._member
         # Another connection of the same broker dies with this one: the state machine closes it.
         for other in list(self._channels.values()):
@@ -356,7 +345,7 @@ class Followers:
         )
         self._listed = None
         member.check_topics()
-        self._event(channel, hello)
+        self._event(channel, request)
         response = self._take(channel)
         if not channel.closed and member.leads:
             member.observe("follower_came", broker=request.broker_id, address=request.address)
@@ -385,36 +374,36 @@ class Followers:
                 f"{sorted(self._member.known)} are known"
             )
 
-    def say(self, channel: Channel, message: FromFollower | FromLeader) -> None:
+    def say(self, channel: Channel, response: ReplicateResponse) -> None:
         """Carry out `Send`."""
         member = self._member
-        response = write_response(message, member.broker_id)  # type: ignore[arg-type]
-        if isinstance(message, Fetched):
+        if response.answers == Answers.FETCHED:
             self._describe(channel, response)
-            self._say_fetched(channel, message, response)
+            self._say_fetched(channel, response)
             return
-        if isinstance(message, Welcome):
+        if response.answers == Answers.WELCOME:
             response.cluster_id = member.directory.cluster_id()
             response.kafka_address = member.kafka_address
             self._describe(channel, response)
         channel.say(response)
 
-    def _say_fetched(self, channel: Channel, message: Fetched, response: ReplicateResponse) -> None:
+    def _say_fetched(self, channel: Channel, response: ReplicateResponse) -> None:
         """Answer with messages, once all of them are read."""
         member = self._member
         logs = member.stored.logs
         cold: list[tuple[ReplicatedPart, Slice]] = []
         states: list[tuple[ReplicatedPart, ReplicaMetadataLog]] = []
-        for part, written in zip(message.parts, response.parts, strict=True):
-            stored = logs.get(part.partition)
+        file_ranges = Stretches()
+        for part in response.parts:
+            stored = logs.get(partition_of(part))
             if stored is not None:
-                written.topic_id = stored.topic_id
-                written.first_visible_offset = stored.log.log_start_offset
-            found = unread(part, written)
+                part.topic_id = stored.topic_id
+                part.first_visible_offset = stored.log.log_start_offset
+            found = put_messages(part, file_ranges)
             if found is not None:
-                cold.append((written, found))
-            if isinstance(part.producers, ReplicaMetadataLog):
-                states.append((written, part.producers))
+                cold.append((part, found))
+            if isinstance(part.producer_state, ReplicaMetadataLog):
+                states.append((part, part.producer_state))
         if cold or states:
             # A producer is not to wait until a disk has found what a new follower asks for.
             reading = member.in_reading_thread(partial(_read, channel, cold, states))

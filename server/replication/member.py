@@ -7,9 +7,9 @@ from random import Random
 from typing import Any, Final, Protocol
 
 from ...config.cluster_table import NOT_FOLLOWING
+from ...protocol.api.cluster.replicate import ReplicateRequest
 from ...replication.effects import Effect
 from ...replication.leader import Leader
-from ...replication.messages import Hello
 from ...replication.node import Node
 from ...replication.settings import ReplicationSettings
 from ...storage.events import Observer
@@ -85,11 +85,11 @@ class Election(Protocol):
         """Carry out an effect that only this kind of node has."""
         ...
 
-    def knows(self, hello: Hello) -> bool:
+    def knows(self, hello: ReplicateRequest) -> bool:
         """Whether a broker that says this is a member, with no epoch that cannot be."""
         ...
 
-    async def know(self, hello: Hello) -> None:
+    async def know(self, hello: ReplicateRequest) -> None:
         """Wait until `knows`, for as long as it takes a member to be known that has just come."""
         ...
 

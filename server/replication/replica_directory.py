@@ -223,7 +223,7 @@ class ReplicaDirectory:
         lost = [f"{topic}-{n}" for (topic, n), one in self.logs.items() if one.history_lost]
         return f"{LEADER_EPOCHS} of {', '.join(lost[:3])} cannot be read here" if lost else ""
 
-    def _look_for_damage(self, key: Partition, stored: ReplicaLog) -> None:
+    def _find_damage(self, key: Partition, stored: ReplicaLog) -> None:
         """Note that messages are gone which were on stable storage before this start."""
         if stored.hurt or stored.log_end_offset < self.directory.ends_at_start.get(key, 0):
             self.damaged = True
@@ -275,7 +275,7 @@ class ReplicaDirectory:
         try:
             log = self.directory.log(*key)
             stored = ReplicaLog(log, self, self.directory.topics()[key[0]].topic_id)
-            self._look_for_damage(key, stored)
+            self._find_damage(key, stored)
             if stored.history_lost:
                 self.damaged = True
         except (HorologError, OSError) as error:

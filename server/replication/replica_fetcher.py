@@ -8,11 +8,17 @@ from typing import Any, Final, NamedTuple
 
 from ...config.address import split_address
 from ...protocol.api.cluster.describe_replicas import NOT_KNOWN
-from ...protocol.api.cluster.replicate import Answers, ReplicatedPart, ReplicateResponse
+from ...protocol.api.cluster.replicate import (
+    Answers,
+    ReplicatedPart,
+    ReplicateRequest,
+    ReplicateResponse,
+    Says,
+)
 from ...protocol.errors import HorologError, InvalidRequest, LeaderNotAvailable, StorageError
 from ...protocol.limits import MAX_LEADER_EPOCHS
-from ...replication.epoch_owners import merged
-from ...replication.messages import Fetched, FromFollower, FromLeader, Hello, Welcome
+from ...replication.epoch_owners import merged, owners_of
+from ...replication.messages import partition_of
 from ...replication.partition_log import Identity, Partition
 from ...storage.directory.random_ids import is_id
 from ...storage.log.epoch_history import NO_EPOCH
@@ -24,7 +30,7 @@ from .followers import reachable
 from .leader_connection import AcceptsFollower, LeaderConnection
 from .member import GIVEN, ClusterMember, PeerInfo
 from .replica_directory import METADATA
-from .wire import read_response, read_state_part, write_request
+from .wire import read_state_part, take_response
 
 FIRST_PAUSE_S: Final = 0.05
 MAX_PAUSE_S: Final = 0.5
@@ -133,19 +139,18 @@ class ReplicaFetcher:
         self._turn_failed = True
         return self._given[self._turn % len(self._given)]
 
-    def say(self, connection: Any, message: FromFollower | FromLeader) -> None:
+    def say(self, connection: Any, request: ReplicateRequest) -> None:
         """Carry out `Send`."""
         member = self._member
-        request = write_request(connection.number, message, self._topic_id)  # type: ignore[arg-type]
-        if isinstance(message, Hello):
+        request.connection = connection.number
+        for one in request.positions:
+            one.topic_id = member.stored.logs[partition_of(one)].topic_id
+        if request.says == Says.HELLO:
             joined = member.stored.identity.highest_epoch >= 0
             request.cluster_id = member.directory.cluster_id() if joined else ""
             request.address = member.native_address
             request.kafka_address = member.kafka_address
         connection.send(request)
-
-    def _topic_id(self, partition: Partition) -> str:
-        return self._member.stored.logs[partition].topic_id
 
     def close(self, connection: Any) -> None:
         """Carry out `Close`."""
@@ -200,26 +205,19 @@ class ReplicaFetcher:
         """Take an answer for which nothing has to be waited; whether this is one."""
         if response.answers != Answers.FETCHED:
             return False
-        message = self._read(response)
-        if self._waits_for(response, message):
+        take_response(response, self._is_here)
+        if self._waits_for(response):
             return False
-        self._note(response)
-        self._deliver(connection, response, message)
+        self._record(response)
+        self._deliver(connection, response)
         return True
 
-    def _read(self, response: ReplicateResponse) -> FromLeader:
-        """What the leader said of topics that are here. Raises `InvalidRequest`."""
-        if not all(map(self._is_here, response.parts)):
-            response.parts = [part for part in response.parts if self._is_here(part)]
-        return read_response(response)
-
-    def _waits_for(self, response: ReplicateResponse, message: FromLeader) -> bool:
+    def _waits_for(self, response: ReplicateResponse) -> bool:
         """Whether the disk has to write before the state machine gets an answer."""
-        assert isinstance(message, Fetched)
         logs = self._member.stored.logs
-        for written, part in zip(response.parts, message.parts, strict=True):
-            log = logs[part.partition]
-            if written.state_bytes or log.log_start_offset < part.log_start_offset:
+        for part in response.parts:
+            log = logs[partition_of(part)]
+            if part.state_bytes or log.log_start_offset < part.log_start_offset:
                 return True
             if part.stored is not None and log.needs_lines(part.stored):
                 return True
@@ -228,7 +226,7 @@ class ReplicaFetcher:
     async def _take(self, connection: LeaderConnection, response: ReplicateResponse) -> None:
         member, node = self._member, self._member.node
         self._ignore_strange_epoch(response)
-        message = self._read(response)
+        take_response(response, self._is_here)
         welcome = response.answers == Answers.WELCOME
         if welcome and response.epoch >= node.highest_epoch:
             if not is_id(response.cluster_id):
@@ -242,20 +240,21 @@ class ReplicaFetcher:
         if welcome or response.answers == Answers.REFUSAL:
             coming = Identity(highest_epoch=response.epoch)
             await member.stored.store_ahead(coming, member.work)
-        if isinstance(message, Welcome):
-            coming_owners = merged(member.stored.owners, message.owners, MAX_LEADER_EPOCHS)
-            if not node.conflict(message.owners):
+        if welcome:
+            owners = owners_of(response.owners)
+            coming_owners = merged(member.stored.owners, owners, MAX_LEADER_EPOCHS)
+            if not node.conflict(owners):
                 await member.stored.write_owners_ahead(coming_owners, member.work)
         if welcome or response.answers == Answers.FETCHED:
-            self._note(response)
-        if isinstance(message, Fetched):
+            self._record(response)
+        if response.answers == Answers.FETCHED:
             await self._take_state(response)
             await self._raise_starts(response)
-            await write_lines_of(member, message)
+            await write_lines_of(member, response)
         if connection.closed:
             return
         before = node.follower.epoch if node.follower is not None else None
-        self._deliver(connection, response, message)
+        self._deliver(connection, response)
         if welcome and node.follower is not None and before != node.follower.epoch:
             self._reported = None
             self._reports.clear()
@@ -272,30 +271,28 @@ class ReplicaFetcher:
         if response.answers == Answers.REFUSAL and self._member.node.highest_epoch == NO_EPOCH:
             response.epoch = NO_EPOCH
 
-    def _deliver(
-        self, connection: LeaderConnection, response: ReplicateResponse, message: FromLeader
-    ) -> None:
+    def _deliver(self, connection: LeaderConnection, response: ReplicateResponse) -> None:
         """Give an answer to the state machine, and carry out its effects."""
         member, node = self._member, self._member.node
-        if isinstance(message, Fetched):
+        if response.answers == Answers.FETCHED:
             self._follow_starts(response)
         now_s = member.now_s
-        node.ask_ahead(now_s, connection, message)
+        node.ask_ahead(now_s, connection, response)
         member.settle()
         try:
-            node.from_leader(now_s, connection, message)
+            node.from_leader(now_s, connection, response)
         finally:
             member.settle()
 
     def _is_here(self, part: ReplicatedPart) -> bool:
         """Whether a part is of a topic that is here. Of another one of that name nothing is."""
-        stored = self._member.stored.logs.get((part.topic, part.partition))
+        stored = self._member.stored.logs.get(partition_of(part))
         return stored is not None and stored.topic_id == part.topic_id
 
     async def _take_state(self, response: ReplicateResponse) -> None:
         """Keep what comes of the leader's metadata from before its log start."""
         for part in response.parts:
-            if part.state_bytes and (part.topic, part.partition) == METADATA:
+            if part.state_bytes and partition_of(part) == METADATA:
                 take = partial(self._member.stored.metadata.take_part, read_state_part(part))
                 await self._member.in_storage_thread(take)
 
@@ -304,7 +301,7 @@ class ReplicaFetcher:
         many at a time. What is not done here the state machine does, one by one."""
         raised: list[Log] = []
         for part in response.parts:
-            stored = self._member.stored.logs.get((part.topic, part.partition))
+            stored = self._member.stored.logs.get(partition_of(part))
             if stored is None or part.diverging or stored.partition == METADATA:
                 continue
             if stored.log_start_offset < part.log_start_offset <= stored.log_end_offset:
@@ -321,13 +318,13 @@ class ReplicaFetcher:
     def _follow_starts(self, response: ReplicateResponse) -> None:
         """Let consumers have nothing that the leader's have not, where a set is cut in two."""
         for part in response.parts:
-            stored = self._member.stored.logs.get((part.topic, part.partition))
+            stored = self._member.stored.logs.get(partition_of(part))
             inside = part.first_visible_offset > part.log_start_offset
             if stored is not None and inside and not part.diverging:
                 stored.log.expiry.trim(min(part.first_visible_offset, stored.log.recovery_point))
 
-    def _note(self, response: ReplicateResponse) -> None:
-        """Remember how far behind this broker was, and how much comes in a second."""
+    def _record(self, response: ReplicateResponse) -> None:
+        """Record how far behind this broker was, and how much comes in a second."""
         self._pause_s = FIRST_PAUSE_S
         now_s = self._member.now_s
         self.answered_s, self.behind_messages = now_s, response.behind_messages

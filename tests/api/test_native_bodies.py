@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect
 
+from horolog.protocol.api.cluster.replicate import ReplicateResponse
 from horolog.protocol.api.log.produce import PRODUCE, ProduceRequest
 from horolog.protocol.api.native import decoding, frames
 from horolog.protocol.api.native.decoding import WRONG, decoder, whole_request
@@ -481,3 +482,21 @@ def test_a_frame_of_too_many_values_is_counted_first() -> None:
     _, raw = open_request(frame)
     with pytest.raises(InvalidRequest, match=f"more than {MAX_REQUEST_VALUES} values"):
         decode_body(ProduceRequest, 2, raw)
+
+
+@pytest.mark.parametrize("key", ["stored", "producer_state"])
+def test_what_is_kept_in_memory_is_not_read(key: str) -> None:
+    part = {
+        "topic": "t",
+        "partition": 0,
+        "log_start_offset": 0,
+        "first_visible_offset": 0,
+        "high_watermark": 0,
+        "sync_to": 0,
+        key: {"of": "another"},
+    }
+    body = msgspec.msgpack.encode({"answers": 2, "epoch": 1, "parts": [part]})
+    response = decoding.decoder(ReplicateResponse, 1, False)(body)
+    assert getattr(response.parts[0], key) is None
+    with pytest.raises(decoding.WRONG):
+        decoding.decoder(ReplicateResponse, 1, True)(body)

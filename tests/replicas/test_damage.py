@@ -11,9 +11,10 @@ import pytest
 
 from horolog import Consumer
 from horolog.client.cluster.any_replica import AnyReplica
+from horolog.protocol.api.cluster.replicate import ReplicaPosition
 from horolog.protocol.errors import PolicyViolation, StorageError
 from horolog.replication import hand_node
-from horolog.replication.messages import FollowerPosition
+from horolog.replication.messages import partition_of
 from horolog.replication.partition_log import Identity
 from horolog.server.replication import replica_fetcher
 from horolog.server.replication.replica_directory import METADATA
@@ -494,10 +495,10 @@ async def test_a_follower_that_always_gets_damaged_messages_has_them_checked_onc
         shutil.rmtree(follower.data_dir)
         assert leader.broker is not None
         events = told_of(leader, monkeypatch)
-        asked: list[FollowerPosition] = []
+        asked: list[ReplicaPosition] = []
         doubted = leader.cluster.damage.doubted
 
-        def noted(broker_id: int, positions: Sequence[FollowerPosition]) -> None:
+        def noted(broker_id: int, positions: Sequence[ReplicaPosition]) -> None:
             asked.extend(one for one in positions if one.check)
             doubted(broker_id, positions)
 
@@ -507,7 +508,7 @@ async def test_a_follower_that_always_gets_damaged_messages_has_them_checked_onc
         await eventually(lambda: len(asked) >= 4)
         connections = [one for one in events if one[0] == "follower_came"]
         assert len(asked) <= len(connections)
-        assert {one[:2] for one in asked} == {((TOPIC, 0), 0)}
+        assert {(partition_of(one), one.end_offset) for one in asked} == {((TOPIC, 0), 0)}
         size_bytes = leader.log(TOPIC).size_bytes
         figures = leader.broker.figures
         await eventually(lambda: figures.scrubbed_bytes)

@@ -34,11 +34,10 @@ from horolog.protocol.api.topics.delete_records import (
 )
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.errors import CodedError, InvalidRequest, StorageError
-from horolog.replication.messages import Fetched
 from horolog.replication.partition_log import Identity
 from horolog.replication.settings import Member as KnownMember
 from horolog.server.replication.member_files import IdentityFile, boot_id
-from horolog.server.replication.wire import read_response
+from horolog.server.replication.wire import take_response
 from horolog.storage.files import SystemFiles
 from horolog.storage.read import reader
 from horolog.storage.read.slices import Slice
@@ -610,10 +609,9 @@ def test_what_a_leader_says_is_looked_at(facts: bytes, number: int, epoch: int) 
     )
     response = ReplicateResponse(answers=Answers.FETCHED, epoch=epoch, parts=[part])
     try:
-        message = read_response(response)
+        take_response(response, lambda part: True)
     except InvalidRequest:
         return
-    assert isinstance(message, Fetched)
     assert number >= 0
     assert epoch >= -1
 

@@ -18,7 +18,6 @@ MEANT = {
     "server/replication/etcd/client.py",
     "server/replication/etcd/election.py",
     "server/replication/etcd/joining.py",
-    "server/replication/manual_promotion.py",
     "server/replication/member_files.py",
     "server/replication/membership.py",
     "server/single_node.py",

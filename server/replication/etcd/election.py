@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ....config.broker import BrokerSettings
 from ....config.cluster_table import NOT_FOLLOWING
+from ....protocol.api.cluster.replicate import ReplicateRequest
 from ....protocol.errors import HorologError, InvalidConfig, StorageError
 from ....replication.cluster_node import ClusterNode
 from ....replication.cluster_state import ClusterState, RequestState
@@ -20,7 +21,7 @@ from ....replication.effects import (
     RevokeLease,
     Transact,
 )
-from ....replication.messages import Hello
+from ....replication.messages import member_of
 from ....replication.settings import Incarnation
 from ....storage.log.epoch_history import NO_EPOCH
 from ....storage.replica.replica_log import ReplicaLog
@@ -232,18 +233,19 @@ class EtcdElection:
             return ""
         return "this broker is not in sync"
 
-    def knows(self, hello: Hello) -> bool:
+    def knows(self, hello: ReplicateRequest) -> bool:
         view = self.node.view
         if view is None:
             return False
-        there = view.members.get(hello.member.broker_id)
-        registered = there is not None and there.member == hello.member
-        if not (registered or hello.member in view.state.isr or view.state.keeps(hello.member)):
+        member = member_of(hello)
+        there = view.members.get(member.broker_id)
+        registered = there is not None and there.member == member
+        if not (registered or member in view.state.isr or view.state.keeps(member)):
             return False
         newest = view.state.epoch if there is None else max(view.state.epoch, there.highest_epoch)
         return hello.highest_epoch <= newest
 
-    async def know(self, hello: Hello) -> None:
+    async def know(self, hello: ReplicateRequest) -> None:
         until_s = self._now_s() + KNOWN_S
         while not self.knows(hello) and self._now_s() < until_s:
             self._ask_read()
