@@ -23,9 +23,9 @@ from ..protocol.records.record import NewRecord
 from ..testing.requests import fetch, list_offsets, result
 from .apache_kafka import Unavailable
 from .brokers import MIB, ONE_TURN_BYTES, batch, wait_until_idle
-from .fetching import fetch_all
 from .figure import check_known, median_ratio, times_in_turns
 from .kafka_sides import Side, Sides, both, bounded, check_answer, found_offset
+from .producing import fetch_all
 from .raw_client import RefusedRequest
 
 _AT_ONCE: Final = 1_000

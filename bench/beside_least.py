@@ -66,10 +66,10 @@ from .apache_kafka import Unavailable
 from .beside_kafka import ComparedSides, Rounds, compared, in_turns, produce_rate, warm_up
 from .brokers import MIB, RETENTION_LIMIT, batch, broker, echo_request, process_seconds, sets
 from .client import BATCH, VALUE, open_consumer, open_producer, send_each
-from .fetching import fetch_all, filled
 from .figure import times_in_turns
 from .kafka_sides import Side, Sides, both, check_answer
 from .least import FETCHED_BYTES, answering, looping
+from .producing import fetch_all, filled
 from .raw_client import RawClient, decoded, encoded
 
 _CLIENT_ROUNDS: Final = 9

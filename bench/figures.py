@@ -10,11 +10,9 @@ from .brokers import MIB
 from .client import client_columns, client_send, client_send_batch
 from .disk import durable_acks, growth
 from .event_loop.longest_turn import longest_turn
-from .fetching import fetch_rate
 from .figure import Figure
-from .guard.costs import acl_cost, tls_cost
-from .guard.holding import quota_held
-from .producing import batch_rate, latency_count_cost, produce_rate
+from .guard.costs import acl_cost, quota_held, tls_cost
+from .producing import batch_rate, fetch_rate, latency_count_cost, produce_rate
 from .round_trips import echo, find_time, produce_one, produce_one_pipelined
 from .starting import empty, of_3500, recovery
 from .windows.index_memory import index_memory

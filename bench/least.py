@@ -34,7 +34,7 @@ follower they are answered at once. There is no epoch and no metadata.
 `files ANSWER HEAD_BYTES BODY_BYTES [WRITTEN]` takes one connection, without an event loop, and
 gives to each frame the first HEAD_BYTES of the file ANSWER, from memory, and BODY_BYTES of what is
 behind them, with `sendfile`: from one place after the other, as far apart as those that
-`fetching.py` asks for. All frames that came together are first written to the end of the file
+`producing.py` asks for. All frames that came together are first written to the end of the file
 WRITTEN, with one call. It knows nothing of what they say, so each client gets what it expects.
 """
 
@@ -72,7 +72,7 @@ from ..protocol.records.kernel import UnchangedSets, take_unchanged
 from ..storage.files import Buffer
 from ..times import INT64_MAX
 from .brokers import RETENTION_LIMIT
-from .fetching import PLACES
+from .producing import PLACES
 from .raw_client import RawClient, newest
 
 _OFFSET: Final = Struct(">q")

@@ -45,11 +45,11 @@ from ..testing.requests import create_topic, produce
 from . import beside_least
 from .brokers import MIB, RETENTION_LIMIT, batch, broker, data_folder, echo_request, sets
 from .disk import DURABLE, PRODUCERS, SETS_A_SYNC, produce_each, seconds_in_turns, sync_each
-from .fetching import LOG_BYTES, fetch_all, filled
 from .figure import check_known, median_ratio, quantile, times_in_turns
 from .least import answering, looping, syncing
 from .least_start import libraries
 from .least_start import start_seconds as least_start_seconds
+from .producing import LOG_BYTES, fetch_all, filled
 from .raw_client import RawClient, check_end, encoded
 from .socket_to_file import writing
 from .starting import start_seconds

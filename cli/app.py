@@ -1,6 +1,9 @@
 """The commands, put together, as typer makes them and put right where their help and completion
 would mislead."""
 
+import os
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, Final, cast
@@ -12,10 +15,19 @@ from .. import __version__
 from ..memory import no_collection
 from ..protocol.records.kernel import FORM
 from ..values import value_class
-from .broker_options import BROKER_OPTIONS, ENVIRONMENT, HISTORY, BrokerOption
+from .broker_options import BROKER_OPTIONS, HISTORY, BrokerOption
+from .broker_options import ENVIRONMENT as BROKER_ENVIRONMENT
+from .errors import WrongUsage
 from .output import emit
-from .security.applying import connected
-from .security.options import added, is_security
+from .security.options import (
+    ENVIRONMENT,
+    OPTION,
+    OPTIONS,
+    added,
+    flags_of,
+    is_security,
+    profiles_path,
+)
 
 
 class Command(TyperCommand):
@@ -102,6 +114,39 @@ class CommandEntry:
         else:
             app.command(self.name)(found)
         return typer.main.get_group(with_plain_usage(app)).commands[self.name]
+
+
+def connected(context: Any) -> None:
+    """Put what options, environment and profile say into `server`. Raises WrongUsage."""
+    chosen = {option.parameter: context.params.pop(option.parameter, None) for option in OPTIONS}
+    given = context.params.get("server")
+    if given is None or not (_is_any_given(chosen) or _has_profiles()):
+        return
+    from .security.settings import GivenOptions, servers_of
+
+    sources = {name: _source(context, name) for name in (*chosen, "server")}
+    own = flags_of(context.command.params)
+    flags = {option.name: option.flag_beside(own) for option in OPTIONS}
+    places = GivenOptions(chosen, sources, os.environ, flags)
+    # While a line is completed, what is wrong with it is not the matter.
+    with suppress(*(WrongUsage,) if context.resilient_parsing else ()):
+        context.params["server"] = servers_of(
+            given, is_chosen=sources["server"] in (OPTION, ENVIRONMENT), layers=places.layers
+        )
+
+
+def _is_any_given(chosen: Mapping[str, str | None]) -> bool:
+    return any(chosen.values()) or any(os.environ.get(option.variable) for option in OPTIONS)
+
+
+def _has_profiles() -> bool:
+    path = profiles_path(os.environ)
+    return path is not None and os.path.lexists(path)
+
+
+def _source(context: Any, name: str) -> str:
+    source = context.get_parameter_source(name)
+    return "" if source is None else str(source.name)
 
 
 ENTRIES: Final = (
@@ -193,7 +238,7 @@ _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 _BROKER: dict[str, Any] = {
     "add_help_option": False,
     "context_settings": _PASSED_ON,
-    "epilog": ENVIRONMENT,
+    "epilog": BROKER_ENVIRONMENT,
 }
 
 

@@ -7,8 +7,8 @@ from ..compiled import warn_of_reference
 from ..protocol.records.kernel import FORM
 from .cluster.cluster import ClusterConnections
 from .cluster.kafka_cluster import KafkaCluster
-from .cluster.one_broker import OneBroker
 from .cluster.servers import Servers, parse_servers, with_security
+from .cluster.several_brokers import OneBroker
 from .security.security import Security
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7070"

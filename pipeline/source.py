@@ -40,8 +40,7 @@ from .options import ReadOptions, check_no_shown_secret, read_options, write_opt
 from .planning import BEGINS_ANEW, DataLoss, Offsets, PlannedSpan
 from .questions import Questions, Topics, questions
 from .schema import arrow_schema, column_names, spark_schema
-from .sink import BatchWriter, StreamWriter
-from .worker import end_quietly, settle
+from .sink import BatchWriter, StreamWriter, end_quietly, settle
 
 Pieces = tuple[PlannedSpan | segments.Packed, ...]
 """One for each task."""

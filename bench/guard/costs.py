@@ -1,18 +1,33 @@
-"""What authorization and TLS cost: the same work with and without, at two brokers in turns."""
+"""What guarding a broker costs: the same work with authorization and without, over TLS and without,
+at two brokers in turns; a client at its quota, how near to it, and what that costs another client.
+
+`python -m horolog.bench.guard.costs HOST:PORT` sends what it may until it is killed, as the client
+`held`; it prints `running` first.
+"""
 
 import asyncio
 import ssl
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import cycle
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
 from ...protocol.api.log.produce import PRODUCE
+from ...protocol.api.native import frames as native
 from ...protocol.api.security.acl_terms import Operation, PatternType, Permission, ResourceType
+from ...protocol.api.security.client_quotas import (
+    AlterClientQuotasRequest,
+    QuotaAlteration,
+    QuotaEntityPart,
+    QuotaOp,
+)
 from ...server.network.endpoint import Caller
 from ...server.rights.guard import Guard
 from ...server.security.acl_store import Acls
@@ -21,13 +36,19 @@ from ...storage.files import SystemFiles
 from ...storage.metadata.offline_metadata import offline_metadata
 from ...testing.broker import running_broker
 from ...testing.logs import RecordedEvents
-from ...testing.requests import create_topic, produce
+from ...testing.requests import create_topic, list_offsets, produce, result
 from ...testing.wire import wire
-from ..brokers import MIB, ONE_TURN_BYTES, broker, data_folder, sets
-from ..fetching import fetch_all, filled
+from ..brokers import MIB, ONE_TURN_BYTES, RETENTION_LIMIT, broker, data_folder, sets
 from ..figure import Figure, rate_beside, times_in_turns
-from ..producing import Filling
-from ..raw_client import RawClient, check_end, encoded
+from ..producing import Filling, fetch_all, filled
+from ..raw_client import RawClient, check_end, encoded, newest
+
+HELD: Final = "held"
+_LATEST: Final = -1
+_LIMIT: Final = 8 * MIB
+_WINDOWS: Final = 3
+_HELD_SECONDS: Final = 2.0 * _WINDOWS
+_REQUESTS: Final = 500
 
 _FETCH_BYTES: Final = MIB
 _LOG_BYTES: Final = 128 * MIB
@@ -232,3 +253,78 @@ def make_certificate(pem: Path) -> None:
         capture_output=True,
     )
     pem.write_bytes(pem.read_bytes() + made.read_bytes())
+
+
+def quota_held(*, seconds: float = _HELD_SECONDS, requests: int = _REQUESTS) -> Iterator[Figure]:
+    """What a client gets stored a second that sends as fast as it may, over its quota; and the
+    median of another client's requests beside it, over that alone."""
+    with broker("--set", f"quota.window.num={_WINDOWS}") as (server, client):
+        for topic in (HELD, "bench"):
+            client.call(create_topic(topic, **RETENTION_LIMIT))
+        _set_quota(client)
+        request = encoded(produce("bench", sets(100, 16 << 10)[0], acks=1))
+        _times(client, request, requests)
+        alone = _times(client, request, requests)
+        data, count = sets(100, 64 << 10)
+        with _sending(server.native):
+            time.sleep(_WINDOWS)  # what it may send at once is sent, and out of the windows
+            beside = _times(client, request, requests)
+            began, begin = time.perf_counter(), _end(client)
+            time.sleep(seconds)
+            sent = (_end(client) - begin) / count * len(data)
+            rate = sent / (time.perf_counter() - began)
+        yield Figure("quota_held", rate, "bytes/s", "quota", rate / _LIMIT)
+        yield Figure("quota_beside", beside, "s", "alone", beside / alone)
+
+
+def _set_quota(client: RawClient) -> None:
+    entity = [QuotaEntityPart(entity_type="client-id", entity_name=HELD)]
+    ops = [QuotaOp(key="producer_byte_rate", value=float(_LIMIT), remove=False)]
+    entries = [QuotaAlteration(entity=entity, ops=ops)]
+    answer = client.call(AlterClientQuotasRequest(entries=entries, validate_only=False))
+    if answer.entries[0].error_code:
+        raise RuntimeError(answer.entries[0].error_message)
+
+
+def _end(client: RawClient) -> int:
+    return int(result(client.call(list_offsets(HELD, (0, _LATEST)))).offset)
+
+
+def _times(client: RawClient, request: bytes, requests: int) -> float:
+    """Median seconds of a request; a pause between them lets the other client in."""
+    found = []
+    for _ in range(requests):
+        time.sleep(0.001)
+        began = time.perf_counter()
+        client.exchange(request)
+        found.append(time.perf_counter() - began)
+    return median(found)
+
+
+@contextmanager
+def _sending(address: str) -> Iterator[None]:
+    command = [sys.executable, "-m", "horolog.bench.guard.costs", address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != "running\n":
+                raise RuntimeError("the client at its quota does not run")
+            yield
+            if process.poll() is not None:
+                raise RuntimeError("the client at its quota ended early")
+        finally:
+            process.kill()
+
+
+def _send_held(address: str) -> None:
+    client = RawClient(address)
+    body = produce(HELD, sets(100, 64 << 10)[0], acks=1)
+    request = native.encode_request(PRODUCE, newest(PRODUCE, native), 1, HELD, body)
+    client.exchange(request)
+    print("running", flush=True)
+    while True:
+        client.exchange(request)
+
+
+if __name__ == "__main__":
+    _send_held(sys.argv[1])

@@ -28,8 +28,8 @@ from ...protocol.errors import (
 )
 from ..cluster.cluster import ClusterConnections
 from ..cluster.kafka_cluster import KafkaCluster
-from ..cluster.one_broker import OneBroker
 from ..cluster.serving import MOVED
+from ..cluster.several_brokers import OneBroker
 from ..cluster.targets import PartitionLeader
 from ..errors import ConnectionFailed
 from ..responses import check_code, partition_result

@@ -11,12 +11,10 @@ from horolog.bench import fixture
 from horolog.bench.__main__ import main
 from horolog.bench.brokers import MIB, broker, sets
 from horolog.bench.disk import durable_acks, growth
-from horolog.bench.fetching import fetch_rate
 from horolog.bench.figure import Figure, median_ratio, quantile
 from horolog.bench.figures import MEASUREMENTS, NAMES
-from horolog.bench.guard.costs import RULES, acl_cost, add_rules, tls_cost
-from horolog.bench.guard.holding import quota_held
-from horolog.bench.producing import batch_rate, produce_rate
+from horolog.bench.guard.costs import RULES, acl_cost, add_rules, quota_held, tls_cost
+from horolog.bench.producing import batch_rate, fetch_rate, produce_rate
 from horolog.bench.raw_client import RefusedRequest, check_end, encoded
 from horolog.bench.socket_to_file import writing
 from horolog.bench.windows.index_memory import index_memory
