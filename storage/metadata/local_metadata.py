@@ -148,6 +148,8 @@ def _opened(folder: MetadataFolder, seams: Seams, noted: int) -> LocalMetadata:
         reason = ""
     except MalformedState as error:
         reason = f"the stored state: {error}"
+    except OSError as error:
+        raise StorageError(f"the state in {folder.path} cannot be read: {error}") from error
     known = MetadataState() if snapshot is None else snapshot.state
     try:
         log = folder.open(leads=True)

@@ -1,6 +1,6 @@
 """Lives in which operations on files fail, and what must hold from the failure on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,6 +116,10 @@ class FailingLife(Life):
             super().create_partitions(name, partitions)
         except InvalidPartitions:
             self._made_before(name, partitions)
+
+    def alter(self, name: str, overrides: Mapping[str, str]) -> None:
+        self.data.directory.metadata.apply_put_off()
+        super().alter(name, overrides)
 
     def _made_before(self, name: str, partitions: int) -> None:
         entry = self.data.directory.topics()[name]
