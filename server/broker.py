@@ -21,7 +21,7 @@ from ..protocol.records.kernel import FORM
 from ..storage.directory.directory_opening import open_directory
 from ..storage.files import Files, SystemFiles
 from ..storage.log.log import Log
-from .directory_role import check_alone, make_room, open_replica_files
+from .directory_role import make_room, open_replica_files
 from .dispatch import Dispatcher
 from .events import Events
 from .handlers import HANDLERS, HANDLERS_OF_MANY
@@ -68,12 +68,10 @@ class Broker:
         clock: Clock | None = None,
         files: Files | None = None,
         log_stream: TextIO | None = None,
-        replicated: bool = False,
         settled: Callable[[], None] | None = None,
     ) -> None:
         """Nothing is opened yet. Without a `log_stream` events are only counted.
 
-        `replicated` keeps topics and positions in the metadata log, as brokers that are several do.
         `settled` is called once, when every log has been opened: what is in memory then stays.
         """
         self.settings = settings
@@ -88,7 +86,6 @@ class Broker:
         )
         self._log_stream = log_stream
         self._settled = settled
-        self._replicated = replicated
         self._files = files or SystemFiles(int(settings.data_file_mode, 8))
         self._cleanups = AsyncExitStack()
         self._serving = False
@@ -233,7 +230,6 @@ class Broker:
         """Open the data directory; returns how many connections there may be beside its files."""
         self.settings = within_memory(self.settings, self.observe)
         settings = self.settings
-        check_alone(settings, self._files)
         shares = shares_of_files(settings, self.observe)
         self.directory = open_directory(
             replace(settings, max_open_files=shares.files),
@@ -241,12 +237,10 @@ class Broker:
             files=self._files,
             observe=self.observe,
             random=Random(),
-            replicated=self._replicated or bool(settings.broker_id),
+            member=bool(settings.broker_id),
         )
         cleanups.callback(self.directory.close)
-        self._replica_files = open_replica_files(
-            self.directory, settings, self._files, self._replicated
-        )
+        self._replica_files = open_replica_files(self.directory, settings, self._files)
         self.trusted_time = TrustedTime(
             self.clock,
             self.observe,

@@ -2,8 +2,8 @@
 
 from ..clock import Clock
 from ..config.broker import BrokerSettings
-from ..protocol.errors import InvalidConfig, StorageError
-from ..storage.directory.known_files import IDENTITY_FILE, UNFINISHED_SETTING_ASIDE
+from ..protocol.errors import InvalidConfig
+from ..storage.directory.known_files import UNFINISHED_SETTING_ASIDE
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.events import Observer
 from ..storage.files import Files
@@ -20,20 +20,11 @@ async def make_room(
         await set_aside(settings, files, clock, observe)
 
 
-def check_alone(settings: BrokerSettings, files: Files) -> None:
-    """Refuse, with `StorageError`, that a single broker opens the directory of a cluster member."""
-    if not settings.broker_id and files.exists(settings.data_dir / IDENTITY_FILE):
-        raise StorageError(
-            f"{settings.data_dir} is of a cluster member, and the other members would not know "
-            "what it takes as a single broker: start it with its broker.id, 1 to 999"
-        )
-
-
 def open_replica_files(
-    directory: LogDirectory, settings: BrokerSettings, files: Files, replicated: bool
+    directory: LogDirectory, settings: BrokerSettings, files: Files
 ) -> MemberFiles | None:
-    """What the directory of a cluster member knows of itself and of leaders; `None` for a broker
-    alone, which leads all logs if it is `replicated`.
+    """What the directory of a cluster member knows of itself and of leaders; `None` for a single
+    broker.
 
     Raises `InvalidConfig`, `StorageError`, `OSError`.
     """
@@ -46,8 +37,4 @@ def open_replica_files(
             f"{', '.join(given)}: only for a cluster member, and broker.id, its number in the "
             "cluster, must be 1 to 999; it is 0, which is a broker that is alone"
         )
-    if replicated:
-        from .single_node import lead_alone
-
-        lead_alone(directory)
     return None

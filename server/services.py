@@ -21,13 +21,12 @@ from .handlers.base import Services
 from .late_appends import LateAppends
 from .logs import Logs
 from .maintenance import Maintenance
-from .metadata_store import DirectStore, MetadataStore
+from .metadata_store import MetadataStore
 from .metrics.figures import Figures
 from .metrics.lags import Lags
 from .outcomes import Outcomes
 from .parking import ParkingLot
 from .scrubbing import SCRUB_INTERVAL_MS, Scrubber
-from .security.documents import access_documents
 from .security.service import SecurityService
 from .single_node import SingleNode, SingleNodeLeadership
 from .time_maps import TimeMaps
@@ -68,6 +67,7 @@ def make_services(inputs: ServiceInputs, cleanups: AsyncExitStack) -> tuple[Serv
     loop = asyncio.get_running_loop()
     work = Work(loop)
     cleanups.callback(lambda: scrubber.close())
+    cleanups.callback(lambda: metadata.settle_all())
     cleanups.push_async_callback(work.stop)
     commits = _group_commit(loop, clock, figures, lambda: maintenance.note_sync(), cleanups)
     fetches = ParkingLot(loop, MAX_PARKED_FETCHES, MAX_PARKED_PARTITIONS)
@@ -189,16 +189,13 @@ async def _commits_done(commits: GroupCommit) -> None:
 def _metadata_store(
     inputs: ServiceInputs, logs: Logs, commits: GroupCommit, work: Work
 ) -> MetadataStore:
-    directory, security = inputs.directory, inputs.security
-    documents = access_documents(inputs.files, inputs.settings)
-    if directory.metadata is None:
-        security.open(documents.state)
-        return DirectStore(directory, work, documents, security)
-    from .replicated_store import ReplicatedStore
-
     def gone(topic: str, partitions: int) -> None:
         inputs.figures.forget(topic)
         logs.went_away(topic, partitions)
 
-    leadership = SingleNodeLeadership()
-    return ReplicatedStore(directory, work, commits, inputs.observe, leadership, security, gone)
+    leadership, security = SingleNodeLeadership(), inputs.security
+    store = MetadataStore(
+        inputs.directory, work, commits, inputs.observe, leadership, security, gone
+    )
+    logs.settle, logs.create_now = store.settle, store.create_now
+    return store

@@ -7,11 +7,9 @@ from ..protocol.api.cluster.describe_replicas import DescribeReplicasResponse
 from ..protocol.api.cluster.promote import PromoteRequest, PromoteResponse
 from ..protocol.api.cluster.replicate import ReplicateRequest
 from ..protocol.errors import CodedError, InvalidRequest
-from ..storage.directory.log_directory import LogDirectory
 from ..storage.log.admitted import Appended
 from ..storage.log.epoch_history import NO_EPOCH
 from ..storage.log.log import Log
-from ..storage.replica.replica_log import ReplicaLog
 from .metrics.replica_families import ReplicaFigures
 from .replication.service import Commit
 from .requests import Call, Handler, HandlerOfMany, PendingAnswer
@@ -89,6 +87,8 @@ def _no_cluster() -> InvalidRequest:
 class SingleNodeLeadership:
     """The `Leadership` of a broker without others: it always leads, and is always in sync."""
 
+    alone = True
+
     def check_topics(self) -> None:
         pass
 
@@ -106,22 +106,3 @@ class SingleNodeLeadership:
 
     async def trimmed(self, logs: Sequence[Log]) -> Mapping[Log, Exception]:
         return {}
-
-
-def lead_alone(directory: LogDirectory) -> None:
-    """Open the metadata log and lead it and every other log, in an epoch above all that this
-    directory has seen. All records are applied when this returns. Raises `OSError`, `StorageError`.
-    """
-    metadata = directory.open_metadata()
-    log = metadata.log
-    metadata.lead(1 + max(ReplicaLog(log).last_epoch, log.epochs.highest_seen))
-    epoch = log.epochs.highest_seen
-    log.flusher.flush()
-    log.hold_high_watermark(None)
-    metadata.apply()
-
-    def lead(opened: Log) -> None:
-        ReplicaLog(opened).begin_to_lead(max(epoch, 1 + opened.epochs.highest_seen))
-        opened.hold_high_watermark(None)
-
-    directory.when_opened(lead)

@@ -10,8 +10,7 @@ from ..protocol.errors import CodedError, UnknownServerError
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.topics import TopicEntry
 from ..storage.stepped_change import Steps
-from .changes import TopicChange
-from .metadata_store import MetadataStore
+from .metadata_store import MetadataStore, TopicChange
 from .security.audit import DONE, Audit
 
 

@@ -32,16 +32,6 @@ async def running_broker(
         yield broker
 
 
-@asynccontextmanager
-async def replicated_broker(
-    data_dir: Path, clock: Clock | None = None, files: Files | None = None, **settings: object
-) -> AsyncIterator[Broker]:
-    """As `running_broker`, of the only member of a cluster."""
-    broker = Broker(_settings(data_dir, settings), clock=clock, files=files, replicated=True)
-    async with _running(broker):
-        yield broker
-
-
 def _settings(data_dir: Path, settings: Mapping[str, object]) -> BrokerSettings:
     return broker_settings(
         {

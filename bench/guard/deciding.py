@@ -14,9 +14,10 @@ from ...server.network.endpoint import Caller
 from ...server.rights.guard import Guard
 from ...server.security.acl_store import Acls
 from ...server.security.acls import Acl
-from ...server.security.documents import FILE_MODE, AccessDocuments
 from ...storage.files import SystemFiles
+from ...storage.metadata.offline_metadata import offline_metadata
 from ...testing.broker import running_broker
+from ...testing.events import RecordedEvents
 from ...testing.requests import create_topic, produce
 from ...testing.wire import wire
 from ..brokers import ONE_TURN_BYTES, broker, data_folder, sets
@@ -145,8 +146,8 @@ def add_rules(data: Path) -> None:
     ]
     assert len(found) == RULES
     data.mkdir()
-    documents = AccessDocuments(SystemFiles(FILE_MODE), data)
-    documents.change(lambda: Acls(documents.state.rules).plan_adding(found))
+    with offline_metadata(SystemFiles(), data, RecordedEvents(), advice="stop it") as metadata:
+        metadata.change_access(lambda: Acls({}).plan_adding(found))
 
 
 def _rule(

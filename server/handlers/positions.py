@@ -56,8 +56,8 @@ from ...protocol.errors import (
     OffsetMetadataTooLarge,
 )
 from ...protocol.limits import MAX_LISTED
-from ...storage.directory.position_records import BROKERS, KEPT, NO_EPOCH
-from ...storage.directory.positions import StoredPosition, check_name
+from ...storage.directory.position_records import BROKERS, KEPT, NO_EPOCH, StoredPosition
+from ...storage.directory.position_rules import check_name
 from ...times import INT64_MAX
 from ..groups.group import Group
 from ..groups.states import State

@@ -199,20 +199,8 @@ def delete(services: Services, request: DeleteTopicsRequest, call: Call) -> Pend
         services,
         "delete-topics",
         (
-            (name, DeletableTopicResult(name=name), _deleting(services, name))
+            (name, DeletableTopicResult(name=name), services.metadata.topics.delete(name))
             for name in dict.fromkeys(request.topic_names)
         ),
         lambda results: DeleteTopicsResponse(responses=results),
     )
-
-
-def _deleting(services: Services, name: str) -> Steps[TopicEntry]:
-    entry = services.directory.topics().get(name)
-
-    def gone() -> None:
-        # Even if the disk does not let it be finished, the topic is gone for everybody.
-        services.figures.forget(name)
-        if entry is not None:
-            services.logs.went_away(name, entry.partitions)
-
-    return (yield from services.metadata.topics.delete(name, gone))

@@ -25,7 +25,6 @@ from ...replication.partition_log import Partition
 from ...storage.events import Observer
 from ...storage.log.log import Log
 from ..handlers.base import Services
-from ..replicated_store import ReplicatedStore
 from ..requests import Call
 from .broker_addresses import BrokerAddresses
 from .cluster_admin import ClusterAdmin
@@ -80,7 +79,6 @@ class Cluster(ClusterMember):
             random=random,
             seconds=seconds,
         )
-        assert isinstance(services.metadata, ReplicatedStore)
         self.store = services.metadata
         self._loop = asyncio.get_running_loop()
         self._produces = services.produces

@@ -11,7 +11,7 @@ from ...config.broker import BrokerSettings
 from ...config.cluster_table import LISTENS, NOT_FOLLOWING
 from ...protocol.api.cluster.replicate import ReplicateRequest
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest
-from ...protocol.errors import HorologError, InvalidConfig, StorageError
+from ...protocol.errors import HorologError, InvalidConfig
 from ...replication.effects import Effect
 from ...replication.hand_node import HandNode
 from ...replication.settings import Incarnation
@@ -23,7 +23,6 @@ from ...storage.files import Files
 from ...storage.log.epoch_history import NO_EPOCH
 from ...storage.names import METADATA_FOLDER, parse_folder_name
 from ..handlers.base import Services
-from ..security.documents import ACCESS_FILES, access_documents
 from .cluster import Cluster
 from .leader_connection import AcceptsFollower
 from .member import GIVEN, ClusterMember, Election, given_addresses
@@ -159,18 +158,11 @@ def open_as_one(settings: BrokerSettings, directory: LogDirectory, files: Files)
             "topics aside, or with --create-cluster if there is no such cluster yet and these count"
         )
     owners = EpochOwnersFile(files, settings.data_dir)
-    documents = access_documents(files, settings)
-    if documents.exist:
-        # Those of a broker that was not a member until now.
-        access = directory.open_metadata(documents.state).state.access
-        if tuple(access) != tuple(documents.state):
-            raise StorageError(
-                f"{settings.data_dir} has users, rules or quotas in files, and others in "
-                f"{METADATA_FOLDER}, which count: move {', '.join(ACCESS_FILES)} elsewhere"
-            )
-        documents.remove()
-    else:
-        directory.open_metadata()
+    metadata = directory.open_metadata()
+    if (follows or joins) and not identity.identity.nonce and not metadata.was_copied:
+        # What a single broker recorded, of users perhaps. It begins at offset 0, as the log that is
+        # to be copied may, and two logs without epochs cannot be told apart.
+        metadata.truncate(0)
     return MemberFiles(identity, owners)
 
 

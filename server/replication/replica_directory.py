@@ -132,7 +132,6 @@ class ReplicaDirectory:
         broker_id: int,
         observe: Observer,
     ) -> None:
-        assert directory.metadata is not None
         self.broker_id = broker_id
         self.directory = directory
         self.damage_met = False

@@ -33,8 +33,8 @@ from ...storage.log.log import Log
 from ...storage.metadata.folder import METADATA_PARTITION
 from ...storage.replica.replica_log import ReplicaLog
 from ..handlers.base import Services
+from ..metadata_store import MetadataStore
 from ..parking import ParkingLot
-from ..replicated_store import ReplicatedStore
 from ..requests import Call, Handler, HandlerOfMany, PendingAnswer, in_turns, then
 from .broker_addresses import BrokerAddresses
 from .member import ClusterMember
@@ -169,7 +169,7 @@ class Serving:
     def __init__(
         self,
         member: ClusterMember,
-        store: ReplicatedStore,
+        store: MetadataStore,
         produces: ParkingLot,
         *,
         fetcher: ReplicaFetcher,
@@ -432,6 +432,8 @@ class Serving:
 
 class ClusterLeadership:
     """The `Leadership` of a broker of a cluster; see there."""
+
+    alone = False
 
     def __init__(self, member: ClusterMember, serving: Serving, states: ReplicaStates) -> None:
         self._member = member

@@ -4,9 +4,9 @@
 data directory is held from before the plan is made until all is done, so that what was shown is
 what is repaired.
 
-The metadata log of a cluster member ends where it is damaged: its records build on
-each other, and what it lacks then it copies from its leader. The topics file keeps in mind how far
-it reached, so that the broker is in doubt until it has done so.
+The metadata log ends where it is damaged: its records build on each other. The topics file keeps in
+mind how far it reached. So a cluster member is in doubt until it has copied the rest from its
+leader, and a single broker makes the log anew of the topics file.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,6 @@ from ..directory.checkpoints import (
 from ..directory.clean_shutdown import leave_marker, read_marker, take_marker
 from ..directory.known_files import CLEAN_SHUTDOWN, KNOWN_FILES, is_of_partition
 from ..directory.lock import LOCK_FILE, DirectoryLock
-from ..directory.positions import POSITIONS_FILE, Positions
 from ..directory.topics import (
     TOPICS_FILE,
     MalformedTopics,
@@ -47,7 +46,6 @@ from ..quarantine import quarantine_file
 from .repair_partition import PartitionRepair
 from .repair_plan import KEPT, PartitionPlan, RepairStep, plan_partition
 from .verify_metadata import STATE_LOST, check_state, is_metadata_folder
-from .verify_positions import check_positions
 
 Partition = tuple[str, int]
 
@@ -64,8 +62,6 @@ class RepairPlan:
     aside: list[Path] = field(default_factory=list)
     missing: list[Path] = field(default_factory=list)
     """Partition folders to be made."""
-    positions: bool = False
-    """Whether the positions are to be put right."""
     metadata: "RepairPlan | None" = None
     """That of the metadata log, if there is one."""
 
@@ -193,7 +189,6 @@ class Repair:
         if self._alone is None and self._is_metadata:
             self._look_at_metadata(plan, root)
         elif self._alone is None:
-            self._look_at_positions(plan, root)
             self._look_for_missing(plan, root)
 
     def _set_aside(self, plan: RepairPlan, path: Path, wrong: str, consequence: str) -> None:
@@ -214,14 +209,6 @@ class Repair:
         except MalformedCheckpoint as error:
             self._set_aside(plan, path, str(error), "the next start recovers every log in full")
             return None
-
-    def _look_at_positions(self, plan: RepairPlan, root: Path) -> None:
-        for finding in check_positions(self._files, root):
-            if finding.error:
-                plan.positions = True
-                action = f"take the bad bytes out ({KEPT}), keep every commit that is whole"
-                step = RepairStep(root / POSITIONS_FILE, finding.position, finding.rule, action)
-                plan.directory_steps.append(step)
 
     def _look_at_metadata(self, plan: RepairPlan, root: Path) -> None:
         path = root / STATE_FILE
@@ -280,8 +267,6 @@ class Repair:
                 if self._files.exists(path):
                     quarantine_file(self._files, path)
             self._allow_gaps(todo)
-            if plan.positions:
-                Positions(self._files, root, self._observe).close()
             for path in plan.missing:
                 self._files.make_directory(path)
             self._files.sync_directory(root)

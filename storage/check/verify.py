@@ -19,16 +19,21 @@ from ..directory.checkpoints import (
     decode_checkpoint,
 )
 from ..directory.clean_shutdown import read_marker
-from ..directory.known_files import CLEAN_SHUTDOWN, KNOWN_FILES, is_of_partition
+from ..directory.known_files import (
+    CLEAN_SHUTDOWN,
+    EARLIER_FILES,
+    IDENTITY_FILE,
+    KNOWN_FILES,
+    is_of_partition,
+)
 from ..directory.topics import TOPICS_FILE, MalformedTopics, NewerTopics, TopicEntry, read_topics
 from ..directory.unfinished_creations import UNFINISHED, unfinished_creations, unnamed_folders
 from ..files import Files
 from ..metadata.folder import COPY_SUFFIX, METADATA_PARTITION, STATE_FILE
 from ..names import METADATA_FOLDER, folder_name, parse_folder_name
 from .findings import NOTHING, Finding
-from .verify_metadata import check_state, is_metadata_folder
+from .verify_metadata import STATE_LOST, check_state, is_metadata_folder
 from .verify_partition import PartitionCheck, listed
-from .verify_positions import check_positions
 
 __all__ = ["Finding", "verify"]
 
@@ -143,7 +148,7 @@ class _LogsCheck:
 
 
 class _MetadataCheck(_LogsCheck):
-    """The metadata log of a cluster member: its offsets never jump."""
+    """The metadata log: its offsets never jump."""
 
     def run(self) -> Iterator[Finding]:
         yield from self._found
@@ -156,7 +161,7 @@ class _MetadataCheck(_LogsCheck):
             yield from self._check_partition(METADATA_PARTITION, path, gaps=False)
         else:
             rule = "the metadata log has no folder"
-            advice = "put it back; else the next start makes an empty one and asks the leader"
+            advice = f"put it back; else {STATE_LOST}"
             yield Finding(path, None, rule, advice)
 
 
@@ -164,12 +169,13 @@ class _DataDirectoryCheck(_LogsCheck):
     def __init__(self, files: Files, directory: Path) -> None:
         super().__init__(files, directory)
         self._metadata_path = directory / METADATA_FOLDER
-        self._one_of_several = files.exists(self._metadata_path)
+        self._has_metadata = files.exists(self._metadata_path)
+        self._is_member = files.exists(directory / IDENTITY_FILE)
 
     def run(self) -> Iterator[Finding]:
         known = self._topics()
         topics = known or {}
-        self._found += check_positions(self._files, self._directory)
+        self._check_format()
         yield from self._found
         folders: dict[Partition, Path] = {}
         for name in self._files.names(self._directory):
@@ -181,14 +187,29 @@ class _DataDirectoryCheck(_LogsCheck):
                 yield listed(path)
         if self._files.is_directory(self._metadata_path):
             yield from _MetadataCheck(self._files, self._metadata_path).run()
-        elif self._one_of_several:
+        elif self._has_metadata:
             yield Finding(self._metadata_path, None, "it is not a folder", "move it elsewhere")
         yield from self._missing_folders(topics, folders)
+        yield from self._check_folders(folders, topics, has_topics=known is not None)
+
+    def _check_folders(
+        self,
+        folders: Mapping[Partition, Path],
+        topics: Mapping[str, TopicEntry],
+        *,
+        has_topics: bool,
+    ) -> Iterator[Finding]:
         unnamed = unnamed_folders(folders, topics)
         unfinished = set()
-        if known is not None:
-            unfinished = unfinished_creations(self._files, self._directory, unnamed)
-        adopts = f"asks {METADATA_FOLDER}" if self._one_of_several else "adopts it"
+        if has_topics:
+            has_file = self._files.exists(self._directory / TOPICS_FILE)
+            unfinished = unfinished_creations(
+                self._files, self._directory, unnamed, has_file=has_file
+            )
+        adopts = "adopts it"
+        if self._has_metadata:
+            named = f"unless {METADATA_FOLDER} has it"
+            adopts = f"asks {METADATA_FOLDER}" if self._is_member else f"adopts it {named}"
         for key, path in folders.items():
             entry = topics.get(key[0])
             if key in unnamed:
@@ -197,13 +218,20 @@ class _DataDirectoryCheck(_LogsCheck):
                 yield Finding(path, None, rule, NOTHING, error=False)
             yield from self._check_partition(key, path, gaps=entry is None or entry.gaps)
 
+    def _check_format(self) -> None:
+        for name in sorted(EARLIER_FILES):
+            if self._files.exists(self._directory / name):
+                rule = f"an earlier build wrote it; this one keeps that in {METADATA_FOLDER}"
+                advice = "move it elsewhere: a broker does not start beside it"
+                self._error(name, None, rule, advice)
+
     def _topics(self) -> Mapping[str, TopicEntry] | None:
         """The topics of the topics file; `None` when it cannot be read."""
         try:
             return read_topics(self._files, self._directory / TOPICS_FILE)
         except (OSError, MalformedTopics, NewerTopics) as error:
             advice = "put it right, or put back a copy of it"
-            if self._one_of_several:
+            if self._has_metadata:
                 advice = f"nothing: the next start makes it again from {METADATA_FOLDER}"
             self._error(TOPICS_FILE, None, str(error), advice)
             return None

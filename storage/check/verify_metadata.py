@@ -1,4 +1,4 @@
-"""The metadata log of a cluster member: its folder and its stored state."""
+"""The metadata log: its folder and its stored state."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,8 +13,8 @@ from ..names import METADATA_FOLDER, folder_name
 from .findings import Finding, cannot_read
 
 STATE_LOST: Final = (
-    "the next start takes the topics from topics.json, and the broker is in doubt until it has "
-    "copied the metadata from its leader"
+    "the next start takes the topics from topics.json; a cluster member is in doubt until it has "
+    "copied the metadata from its leader, a single broker goes on without users and rules"
 )
 
 

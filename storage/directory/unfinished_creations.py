@@ -27,15 +27,15 @@ def unnamed_folders(
 
 
 def unfinished_creations(
-    files: Files, directory: Path, unnamed: Iterable[tuple[str, int]]
+    files: Files, directory: Path, unnamed: Iterable[tuple[str, int]], *, has_file: bool
 ) -> set[tuple[str, int]]:
     """Those of the unnamed folders that are empty because their creation was cut off.
 
-    For a topics file that can be read, or a directory that has none. Where it is missing beside
-    folders with files it is lost, and an empty folder may be a partition without messages. Raises
-    `OSError`.
+    For a topics file that can be read, or a directory that has none, as `has_file` says. Where it
+    is missing beside folders with files it is lost, and an empty folder may be a partition without
+    messages. Raises `OSError`.
     """
     unnamed = set(unnamed)
     empty = {key for key in unnamed if not files.names(directory / folder_name(*key))}
-    lost = empty != unnamed and not files.exists(directory / TOPICS_FILE)
+    lost = empty != unnamed and not has_file
     return set() if lost else empty

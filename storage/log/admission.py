@@ -18,7 +18,7 @@ of any kind and builds anew what cannot be stored as it was sent (`admitted.rebu
 | wrapper built anew | `rebuild` | append time, or the largest inside |
 | batch built anew | `_finished`, called by `rebuild` | append time, or the largest inside |
 | set admitted in a thread | `give_append_time` (`Appender._give_append_time`) | append time |
-| record of the metadata log | `MetadataLog.append` | CreateTime, by the leader's clock |
+| record of the metadata log | `append_record` | CreateTime, by the leader's clock |
 | `.appendtime` of a segment | `Segment.commit` | append time, else the clock |
 | `.appendtime` of a follower | `Segment.commit` | those of the leader's file |
 | file of the time index | `Segment.keep_creation_time` | when the segment was created |

@@ -1,16 +1,23 @@
-"""Reading the records of a metadata log."""
+"""Reading the records of a metadata log, and appending one."""
 
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-from ...protocol.errors import CodedError, CorruptMessage, StorageError
-from ...protocol.records.kernel import walk
+from ...protocol.errors import CodedError, CorruptMessage, InvalidRequest, StorageError
+from ...protocol.records.batches.batch import finish_batch
+from ...protocol.records.kernel import RecordEncoder, walk
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.messages.message import records
 from ..log.log import Log
 from ..read.slices import Slice, read_slice
-from .records import MAX_RECORD_BYTES, MalformedRecord, MetadataRecord, decode_record
+from .records import (
+    MAX_RECORD_BYTES,
+    MalformedRecord,
+    MetadataRecord,
+    decode_record,
+    encode_record,
+)
 
 _READ_BYTES: Final = 1 << 20
 _MESSAGE_BYTES: Final = 90
@@ -56,6 +63,23 @@ def read_records(log: Log, start: int, limit: int) -> Iterator[tuple[int, int, M
                 "nothing from there on is"
             ) from error
         offset = walk(data, 0, len(data), check_crc=False).last_offset + 1
+
+
+def append_record(log: Log, record: MetadataRecord) -> int:
+    """Append a record; its offset.
+
+    Raises `InvalidRequest` for one that cannot be decoded again, `StorageError`.
+    """
+    data = encode_record(record)
+    try:
+        decode_record(data)
+    except MalformedRecord as error:
+        raise InvalidRequest(f"this cannot be kept in the metadata log: {error}") from error
+    encoder = RecordEncoder()
+    encoder.add(data, None, log.seams.clock.now_ms(), ())
+    # Where the watermark is held it waits for all brokers, and for their syncs where wanted.
+    log.appender.append(finish_batch(encoder), wait_for_sync=not log.watermark.held)
+    return log.log_end_offset - 1
 
 
 def _note_damage(found: Slice) -> None:

@@ -45,7 +45,6 @@ from horolog.protocol.limits import MAX_CLIENT_ID_BYTES, MAX_REQUEST_VALUES
 from horolog.protocol.records import kernel
 from horolog.protocol.records.kernel import reference
 from horolog.protocol.records.kernel.terms import FieldKind
-from horolog.storage.directory import position_records
 from horolog.testing.requests import produce
 
 from .conftest import SomeOf
@@ -363,7 +362,6 @@ def types_read() -> Iterator[Any]:
     """What every `Decoder` of the package reads."""
     for fixed in (frames._read_request, frames._read_response, frames._read_error):
         yield fixed.__self__.type  # type: ignore[union-attr]
-    yield position_records._BODY.type
     for api in APIS.values():
         for version in api.versions(native=True):
             yield whole_request(api.request, version, frames.Request)
@@ -398,7 +396,6 @@ def test_no_other_decoder_is_made() -> None:
         "protocol/api/native/decoding.py": 4,
         "protocol/api/native/faults.py": 2,  # of a body whose values were counted
         "protocol/api/native/frames.py": 3,
-        "storage/directory/position_records.py": 1,
     }
 
 

@@ -29,8 +29,7 @@ from horolog.protocol.api.security.acl_terms import Operation, ResourceType
 from horolog.protocol.records.kernel import FORM
 from horolog.server.security.acl_store import Acls
 from horolog.server.security.acls import Resource
-from horolog.server.security.documents import AccessDocuments
-from horolog.storage.files import SystemFiles
+from horolog.testing.access import StoredAccess
 from horolog.testing.requests import create_topic, fetch, produce
 
 FIXED_NAMES = set(
@@ -102,7 +101,7 @@ def test_the_same_is_done_by_those_who_have_a_right_to() -> None:
 
 def test_a_broker_with_rules_as_measured_lets_its_producer_in(tmp_path: Path) -> None:
     add_rules(tmp_path / "data")
-    acls = Acls(AccessDocuments(SystemFiles(), tmp_path / "data").state.rules)
+    acls = Acls(StoredAccess(tmp_path / "data").state.rules)
     assert len(acls.table.acls) == RULES
     topic = Resource(ResourceType.TOPIC, "produced")
     for operation, allowed in ((Operation.WRITE, True), (Operation.DELETE, False)):

@@ -222,7 +222,7 @@ def test_a_stop_that_cannot_write_leaves_no_marker(data: DataDirectory) -> None:
     data.open()
     data.directory.create_topic("a", 1, {})
     data.append("a", 1)
-    files.fail("pwrite", errno.ENOSPC, name="checkpoint.tmp")
+    files.fail("pwrite", errno.ENOSPC, name="checkpoint.tmp", times=2)
     with pytest.raises(StorageError, match="No space left"):
         data.close()
     assert MARKER not in data.names()

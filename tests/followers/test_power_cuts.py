@@ -64,11 +64,11 @@ class Life:
     def __post_init__(self) -> None:
         self.path.mkdir()
         self.data = DataDirectory(self.path / "data")
-        self.data.replicated = True
+        self.data.member = True
         self.recording = RecordingFiles(QuickFiles(), self.path, without=self.without)
         self.data.files = self.recording
         self.note()
-        self.data.open().create_topic(TOPIC, 1, SMALL)
+        self.data.opened_with_topic(TOPIC, 1, SMALL)
         self.leader = self.new_leader()
 
     @property
@@ -209,7 +209,7 @@ def check(life: Life, state: CutState, path: Path) -> None:
     """Start on what is left; go on with what a leader has; start again."""
     state.make(path)
     data = DataDirectory(path / "data")
-    data.replicated = True
+    data.member = True
     data.files = QuickFiles()
     if TOPIC not in data.open().topics():
         return

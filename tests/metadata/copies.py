@@ -145,7 +145,7 @@ class Copy:
 
     def __init__(self, path: Path, *, files: Any = None) -> None:
         self.data = DataDirectory(path, file_delete_delay_ms=0)
-        self.data.replicated = True
+        self.data.member = True
         self.data.files = files or QuickFiles()
         self.metadata: MetadataLog
         self.began_anew = 0

@@ -128,7 +128,7 @@ class Cluster:
         follower = self.follower(number)
         if follower not in self.in_sync:
             follower.data = self.new().data
-            follower.metadata = follower.data.directory.metadata  # type: ignore[assignment]
+            follower.metadata = follower.data.directory.metadata
             self._came_back(follower)
 
     def _came_back(self, one: Copy) -> None:

@@ -197,7 +197,7 @@ async def test_only_validated(serving: Serving) -> None:
         assert [each.error_code for each in answer.entries] == [0, InvalidRequest.code]
         assert await describe(client) == {}
         assert broker.dispatcher.meter is None
-        assert not (broker.settings.data_dir / "quotas.json").exists()
+        assert broker.directory.metadata.log.log_end_offset == 0
 
 
 async def test_changes_are_told_to_the_audit(serving: Serving) -> None:

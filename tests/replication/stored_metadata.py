@@ -131,7 +131,7 @@ class StoredMetadataToo(StoredToo):
         self.cut_at: int | None = None
         """What the power cut has left, if there was one since the last start."""
         self.data = DataDirectory(place, file_delete_delay_ms=0)
-        self.data.replicated = True
+        self.data.member = True
         self._open()
 
     def _open(self) -> None:

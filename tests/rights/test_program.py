@@ -114,7 +114,7 @@ def test_wrong_usage(tmp_path: Path, arguments: tuple[str, ...], says: str) -> N
     refused = Program()("acl", *arguments, "--data-dir", tmp_path / "data")
     assert refused.code == 2
     assert says in refused.err
-    assert not (tmp_path / "data" / "acls.json").exists()
+    assert not (tmp_path / "data" / "metadata-log").exists()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from horolog.storage.check.verify import verify
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.files import SystemFiles
 from horolog.storage.read import reader
 from horolog.testing.directories import DataDirectory
@@ -50,7 +50,7 @@ def fill(data: DataDirectory, clean: bool) -> None:
     directory.create_topic("t", 1, {"segment.bytes": "90", "index.interval.bytes": "0"})
     for ms in TIMES:
         data.append("t", ms)
-    directory.positions.commit("job", [StoredPosition("t", 0, 3, -1, 5, "")])
+    data.commit("job", StoredPosition("t", 0, 3, -1, 5, ""))
     directory.log("t", 0).flusher.flush()
     directory.write_checkpoints()
     if clean:

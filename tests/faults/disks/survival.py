@@ -26,8 +26,9 @@ NEVER_TOLD = {
     "folder_adopted",
     "log_open_failed",
     "partition_folder_missing",
-    "positions_compaction_failed",
-    "positions_damaged",
+    "metadata_log_missing",
+    "metadata_log_set_aside",
+    "metadata_unreadable",
     "segment_damaged",
     "topics_file_broken",
 }
@@ -92,7 +93,7 @@ def _check_topics(directory: LogDirectory, promise: Promise) -> None:
 
 def _check_positions(directory: LogDirectory, promise: Promise) -> None:
     for (name, topic, partition), allowed in promise.positions.items():
-        position = directory.positions.get(name, topic, partition)
+        position = directory.committed.get(name, topic, partition)
         if position is None and topic in directory.topics():
             # It goes with its topic, not before it.
             assert None in allowed[:1]
