@@ -149,6 +149,8 @@ def _opened(folder: MetadataFolder, seams: Seams, noted: int) -> LocalMetadata:
         reason = ""
     except MalformedState as error:
         reason = f"the stored state: {error}"
+    except OSError as error:
+        raise StorageError(f"the state in {folder.path} cannot be read: {error}") from error
     known = MetadataState() if snapshot is None else snapshot.state
     try:
         log = folder.open(leads=True)
@@ -173,6 +175,8 @@ def _replayed(
         snapshot = Snapshot(0, MetadataState())
         if log.log_start_offset > 0:
             raise _Unreadable(reason, snapshot.state)
+        # The log has all that the state had.
+        folder.replace_state(encode_state(0, ()))
     current = CurrentState(log)
     if snapshot.offset < log.log_start_offset:
         reason = f"the stored state ends at {snapshot.offset}, below {log.log_start_offset}"

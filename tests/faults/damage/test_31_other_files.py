@@ -16,7 +16,7 @@ LOG_START = "log-start-offset-checkpoint"
 TOPICS = "topics.json"
 MARKER = ".kafka_cleanshutdown"
 CHECKSUMS = "t-0/index-checksums"
-POSITIONS = "positions"
+STATE = "metadata-log/state"
 
 CONTENTS = {
     "empty": b"",
@@ -58,7 +58,7 @@ def fill(data: DataDirectory, clean: bool) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "killed"])
-@pytest.mark.parametrize("name", [RECOVERY, LOG_START, TOPICS, MARKER, CHECKSUMS, POSITIONS])
+@pytest.mark.parametrize("name", [RECOVERY, LOG_START, TOPICS, MARKER, CHECKSUMS, STATE])
 def test_31_every_content_of_every_file(
     data: DataDirectory, place: Path, name: str, clean: bool
 ) -> None:
@@ -107,15 +107,15 @@ def test_31_a_topics_file_that_is_not_believed_is_kept(data: DataDirectory) -> N
     directory = data.open()
     assert (data.path / f"{TOPICS}.broken").read_bytes() == b"{"
     assert dict(directory.topics()["t"].overrides) == {
-        "retention.bytes": "-1",
-        "retention.ms": "-1",
+        "index.interval.bytes": "0",
+        "segment.bytes": "90",
     }
     assert data.times("t") == TIMES
     data.close()
     assert json.loads((data.path / TOPICS).read_bytes())["topics"]["t"]["gaps"] is True
 
 
-@pytest.mark.parametrize("name", [TOPICS, MARKER, POSITIONS, "t-0/index-checksums"])
+@pytest.mark.parametrize("name", [TOPICS, MARKER, STATE, "t-0/index-checksums"])
 def test_31_a_folder_in_the_place_of_a_file_is_refused_by_name(
     data: DataDirectory, name: str
 ) -> None:
