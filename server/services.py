@@ -193,14 +193,9 @@ def _metadata_store(
         inputs.figures.forget(topic)
         logs.went_away(topic, partitions)
 
+    leadership, security = SingleNodeLeadership(), inputs.security
     store = MetadataStore(
-        inputs.directory,
-        work,
-        commits,
-        inputs.observe,
-        SingleNodeLeadership(),
-        inputs.security,
-        gone,
+        inputs.directory, work, commits, inputs.observe, leadership, security, gone
     )
     logs.settle, logs.create_now = store.settle, store.create_now
     return store

@@ -344,7 +344,7 @@ class BelievesOldState(ClusterNode):
 class _KeepsItsMessages(Follower):
     """Who led in an epoch is not looked at."""
 
-    def _go_by_owners(self, message: ReplicateResponse) -> None:
+    def _use_owners(self, message: ReplicateResponse) -> None:
         pass
 
 
