@@ -81,7 +81,7 @@ client needs for each.
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join(_lines()) + "\n"
 
 
@@ -106,7 +106,7 @@ def _lines() -> Iterator[str]:
 
 
 def _cells(api: Api) -> Iterator[str]:
-    """What the table of requests says of one."""
+    """Yield the cells of a request's row."""
     yield str(api.key)
     yield f"[{api.name}](#{api.name})" if api.versions(native=True) else api.name
     for native in (True, False):
