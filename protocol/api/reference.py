@@ -17,8 +17,8 @@ _INTRODUCTION = f"""\
 Generated from the declarations in `protocol/api/` by `make docs`.
 
 To write a client, begin with the [worked examples](#worked-examples): the bytes of whole frames. To
-see a request at work, start a broker (`make run`) and run, for example,
-`horolog consume demo-load --from @-1m`, which uses [fetch](#fetch).
+try it, start a broker with `make run`. `horolog topic list` then shows, with [metadata](#metadata),
+the topics that your client should find.
 
 A client connects over TCP (port 7070 by default) and sends requests. The broker answers the
 requests of one connection in their order. Any number of requests may be in flight. The client
