@@ -28,7 +28,7 @@ from ..storage.directory.position_records import StoredPosition
 from ..storage.directory.position_rules import check_entry, check_name
 from ..storage.directory.topics import TopicEntry
 from ..storage.events import Observer
-from ..storage.log.flush import GroupCommit
+from ..storage.log.flush import FlushWork, GroupCommit
 from ..storage.log.log import Log
 from ..storage.metadata.access_records import AccessRecord
 from ..storage.metadata.metadata_log import MetadataLog
@@ -115,6 +115,33 @@ class Waiting:
             self.done.set_exception(type(error)(error.message))
 
 
+class _MetadataSync:
+    """The metadata log in a group commit.
+
+    `not_begun` is called when a sync could not begin, because no file handle was free. A sync that
+    fails in another way fails the log.
+    """
+
+    def __init__(self, log: Log, not_begun: Callable[[], None]) -> None:
+        self._log = log
+        self._not_begun = not_begun
+
+    def begin_flush(self, *, closed_only: bool = False) -> FlushWork | None:
+        log = self._log
+        work = log.flusher.begin_flush(closed_only=closed_only)
+        if work is None and log.failure is None and log.flusher.synced_offset < log.log_end_offset:
+            self._not_begun()
+        return work
+
+    def messages_synced(self, work: FlushWork) -> None:
+        self._log.flusher.messages_synced(work)
+
+    def end_flush(self, work: FlushWork, error: OSError | None = None) -> None:
+        self._log.flusher.end_flush(work, error)
+        if error is not None and self._log.failure is None:
+            self._not_begun()
+
+
 class MetadataStore:
     """What handlers change topics, positions, users, rules and quotas with. What is answered is on
     stable storage, here and wherever else it has to be."""
@@ -134,6 +161,7 @@ class MetadataStore:
         self._work = work
         self._commits = commits
         self._observe = observe
+        self._sync = _MetadataSync(directory.metadata.log, self._sync_not_begun)
         self.leadership = leadership
         self._security = security
         self._access = self.metadata.state.access
@@ -144,6 +172,7 @@ class MetadataStore:
         self._asked: deque[tuple[str, TopicChange]] = deque()
         """Topics and changes that are not done, in the order in which they were asked for."""
         self._trying_again: asyncio.Task[None] | None = None
+        self._syncing_again: asyncio.Task[None] | None = None
         self._waiting: deque[Waiting] = deque()
         self._pending: tuple[int, int] = (0, 0)
         """Positions, and their bytes, in commits on their way."""
@@ -285,7 +314,7 @@ class MetadataStore:
     def _settle(self) -> None:
         """All is applied that may be: see that more may, and that the log stays short."""
         if self.metadata.unsynced:
-            self._commits.request(self.metadata.log.flusher)
+            self._commits.request(self._sync)
         if self._writing is None and self.metadata.state_due:
             write = self.metadata.writing_state()
             self._writing = self._work.start(self._write_state(write))
@@ -320,13 +349,32 @@ class MetadataStore:
         if self._waiting and self._waiting[0].offset <= self.metadata.applied:
             self._waiting.popleft().fail(error)
 
+    def _sync_not_begun(self) -> None:
+        """At a single broker: fail the waits whose records are not synced, and sync them later."""
+        if not self.leadership.alone:
+            return
+        log = self.metadata.log
+        error = StorageError(
+            f"{log.path}: the change is recorded, but was not synced, because no file handle is "
+            "free; it is made when one is (raise the limit of open files: ulimit -n)"
+        )
+        while self._waiting and self._waiting[-1].offset >= log.flusher.synced_offset:
+            self._waiting.pop().fail(error)
+        if self._syncing_again is None:
+            self._syncing_again = self._work.start(self._sync_again())
+
+    async def _sync_again(self) -> None:
+        await asyncio.sleep(RETRY_SECONDS)
+        self._syncing_again = None
+        self._commits.request(self._sync)
+
     def _append(self, record: MetadataRecord) -> Waiting:
         """Append a record; the wait for it."""
         self.leadership.begin_append()
         waiting = Waiting(self.metadata.append(record))
         self._waiting.append(waiting)
         self.leadership.appended(waiting.offset, partial(self._settled, waiting))
-        self._commits.request(self.metadata.log.flusher)
+        self._commits.request(self._sync)
         return waiting
 
     def _settled(self, waiting: Waiting, error: CodedError | None) -> None:
@@ -415,7 +463,7 @@ class MetadataStore:
         if self.metadata.applied < self._changes_to:
             waiting = Waiting(self._changes_to - 1, settled=True)
             self._waiting.append(waiting)
-            self._commits.request(self.metadata.log.flusher)
+            self._commits.request(self._sync)
             try:
                 await self._within(TOPIC_SECONDS, waiting)
             except CodedError:
