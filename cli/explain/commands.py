@@ -23,8 +23,11 @@ from ..output import (
 )
 from .compaction import compaction
 from .offset import offset
+from .topic import topic
 
-explain = group("Say why messages are still there, and how an offset was found.")
+explain = group(
+    "Say why messages are still there, how an offset was found, and how a name is read."
+)
 
 _OFF = -1
 """Value of a retention setting that is off."""
@@ -96,6 +99,7 @@ def outlooks(log: DescribeLogPartitionResult, limits: RetentionLimits) -> list[R
 
 explain.command()(compaction)
 explain.command()(offset)
+explain.command()(topic)
 
 
 @explain.command()

@@ -65,12 +65,14 @@ from ...protocol.api.topics.describe_configs import (
 )
 from ...protocol.api.topics.metadata import MetadataTopicResult
 from ...protocol.errors import NO_ERROR, UnknownTopicOrPartition
+from ...protocol.window_topics import WindowName
 from ..arguments import check_int, check_place, check_settings, check_topic
 from ..client import Client
 from ..cluster.kafka_cluster import KafkaCluster
 from ..cluster.targets import NodeById, PartitionLeader, Some, Target
 from ..cluster.topic_metadata import partition_counts, topic_metadata
 from ..consume.time_bounds import CREATE, WindowBy
+from ..consume.window_names import find_window
 from ..instants import epoch_ms
 from ..responses import check, partition_result, topic_result
 from ..results import (
@@ -158,6 +160,11 @@ class Admin(Client):
         """How many partitions a topic has. Raises UnknownTopicOrPartition. The right to read a
         topic is enough for that, other than for its settings (`describe_topic`)."""
         return (await partition_counts(self._cluster, [name]))[name]
+
+    async def find_window(self, name: str) -> WindowName | None:
+        """The window that a topic's name means (`clicks..20161114T14Z..1h`); None where it is a
+        topic's own name. Raises UnknownTopicOrPartition for a window that no time is in."""
+        return await find_window(self._cluster, name)
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """Raises UnknownTopicOrPartition."""
