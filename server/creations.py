@@ -13,6 +13,7 @@ from ..storage.stepped_change import Steps
 from .changes import TopicChange
 from .metadata_store import MetadataStore
 from .security.audit import DONE, Audit
+from .window_topics import is_reserved
 
 
 class CreationContext(Protocol):
@@ -53,7 +54,9 @@ class Creations:
         if self.allowed is not None and not self.allowed():
             return ()
         there = self._directory.topics()
-        missing = dict.fromkeys(topic for topic in topics if topic not in there)
+        missing = dict.fromkeys(
+            topic for topic in topics if topic not in there and not is_reserved(there, topic)
+        )
         return missing if self._settings.auto_create_topics_enable else ()
 
     def first_partitions(self) -> range:

@@ -62,6 +62,8 @@ class Selected:
     """Behind all that was looked at."""
     kept_offset: int
     """Behind the last message kept; -1 without any."""
+    is_full: bool
+    """Whether it ended because the next set had no room."""
 
 
 def selection(
@@ -95,7 +97,7 @@ def selection(
             position = piece.end
             yield None
     except _Full:
-        pass
+        made.is_full = True
     except Exception:
         if not made.used_bytes:
             raise
@@ -129,6 +131,7 @@ class _Selection:
         """Control batches that go in front of the next set that is kept, if there is one."""
         self._messages = 0
         self.used_bytes = 0
+        self.is_full = False
         self._next_offset = from_offset
         self._kept_offset = self._candidate_offset = -1
         """Behind the last message that is kept, and that of the set at hand."""
@@ -136,7 +139,12 @@ class _Selection:
     @property
     def result(self) -> Selected:
         return Selected(
-            self._out, self._messages, self.used_bytes, self._next_offset, self._kept_offset
+            self._out,
+            self._messages,
+            self.used_bytes,
+            self._next_offset,
+            self._kept_offset,
+            self.is_full,
         )
 
     def add_piece(self, start: int, piece: Walk) -> Steps[None]:

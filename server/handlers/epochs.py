@@ -18,6 +18,7 @@ from ...protocol.api.log.offset_for_leader_epoch import (
 from ...protocol.cluster_errors import FencedLeaderEpoch, UnknownLeaderEpoch
 from ...storage.log.log import Log
 from ..requests import PendingAnswer
+from ..window_topics import base_of
 from .base import Call, Services
 from .registration import handles
 from .repeats import refusing_repeats
@@ -85,7 +86,7 @@ def _look_up(
     result: OffsetForLeaderEpochPartitionResult,
 ) -> None:
     check_epoch(services, wanted.current_leader_epoch)
-    log = services.logs.find(topic, wanted.partition)
+    log = services.logs.find(base_of(services.directory.topics(), topic), wanted.partition)
     end_offset = log.log_end_offset
     history = log.epochs.history
     current = current_epoch(services)

@@ -63,10 +63,12 @@ from ..groups.group import Group
 from ..groups.states import State
 from ..groups.subscription import CONSUMER, NoSubscription, topics_of
 from ..requests import PendingAnswer
+from ..window_topics import base_of, find_window
 from ..work import Turns
 from .base import Call, Services, in_turns
 from .registration import handles
 from .repeats import answering_once
+from .window_reads import window_lag
 
 FIRST_VERSION_WITH_ALL = 2
 """Of offset-fetch: null instead of topics asks for every position."""
@@ -119,7 +121,8 @@ def _committing(
                 result.error_code, result.error_message = outcome
         else:
             for position in positions:
-                services.lags.committed(request.group_id, position)
+                if find_window(services.directory.topics(), position.topic) is None:
+                    services.lags.committed(request.group_id, position)
                 yield
         return response
 
@@ -136,7 +139,8 @@ def _retention_ms(request: OffsetCommitRequest, call: Call) -> int:
 def _position(
     services: Services, topic: str, partition: OffsetCommitPartition, retention_ms: int
 ) -> StoredPosition:
-    services.logs.check_partition(topic, partition.partition)
+    base = base_of(services.directory.topics(), topic)
+    services.logs.check_partition(base, partition.partition)
     metadata = partition.committed_metadata or ""
     limit = services.settings.offset_metadata_max_bytes
     size = len(metadata.encode())
@@ -271,9 +275,15 @@ async def _add_lags(
             if result.committed_offset < 0:
                 continue
             try:
-                lag = await services.lags.of(
-                    topic.name, result.partition, result.committed_offset, name
-                )
+                window = find_window(services.directory.topics(), topic.name)
+                if window is None:
+                    lag = await services.lags.of(
+                        topic.name, result.partition, result.committed_offset, name
+                    )
+                else:
+                    lag = await window_lag(
+                        services, window, result.partition, result.committed_offset
+                    )
             except Exception as error:
                 outcome = services.outcomes.of(error, api="offset-fetch")
                 result.error_code, result.error_message = outcome
@@ -339,7 +349,8 @@ async def _delete(services: Services, request: OffsetDeleteRequest) -> OffsetDel
             result = OffsetDeletePartitionResult(partition=partition)
             results.append(result)
             try:
-                services.logs.check_partition(topic_name, partition)
+                base = base_of(services.directory.topics(), topic_name)
+                services.logs.check_partition(base, partition)
                 if subscribed is None or topic_name in subscribed:
                     raise GroupSubscribedToTopic(
                         f"a member of group {name!r} subscribes to topic {topic_name!r}"

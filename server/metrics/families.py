@@ -6,7 +6,7 @@ lag of named positions have a line for each partition.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
 from ...protocol.lag import Lag
@@ -16,7 +16,7 @@ from .exposition import Family, Labels, Sample, text_lines
 from .figures import FSYNC_BUCKETS_SECONDS, Figures, TopicFigures
 from .replica_families import ReplicaFigures, replica_families
 from .security_families import security_families
-from .topic_counters import TOPIC_COUNTERS, TOPIC_COUNTERS_BY
+from .topic_counters import FETCHED_BYTES, TOPIC_COUNTERS, TOPIC_COUNTERS_BY
 
 if TYPE_CHECKING:
     from ...storage.log.log import Log
@@ -156,7 +156,10 @@ def _connections(figures: Figures, gauges: Gauges) -> Iterator[Family]:
 def _topics(figures: Figures) -> Iterator[Family]:
     for name, text, value in TOPIC_COUNTERS:
         samples = _by_topic(figures, value)
-        yield Family(f"{name}_total", "counter", text, ("topic",), samples)
+        labels: tuple[str, ...] = ("topic",)
+        if name == FETCHED_BYTES:
+            samples, labels = chain(samples, _of_windows(figures)), (*labels, "window")
+        yield Family(f"{name}_total", "counter", text, labels, samples)
     for name, text, label, values in TOPIC_COUNTERS_BY:
         split = _by_topic_and(label, figures, values)
         yield Family(f"{name}_total", "counter", text, ("topic", label), split)
@@ -166,6 +169,13 @@ def _by_topic(figures: Figures, value: Callable[[TopicFigures], float]) -> Itera
     # A copy, because topics come and go while the text is made.
     for topic, counted in list(figures.topics.items()):
         yield Sample(_of(topic), value(counted))
+
+
+def _of_windows(figures: Figures) -> Iterator[Sample]:
+    """What readers of windows got, under the name of the topic whose messages these are."""
+    for topic, counted in list(figures.topics.items()):
+        if counted.window_bytes_out:
+            yield Sample((*_of(topic), ("window", "yes")), counted.window_bytes_out)
 
 
 def _by_topic_and(

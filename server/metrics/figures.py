@@ -83,6 +83,8 @@ class TopicFigures:
     messages: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
+    window_bytes_out: int = 0
+    """Bytes of message sets sent to readers of windows of the topic, by their names."""
     clock_behind: int = 0
     """Appends whose stamp is the one before them, because the clock was behind it."""
     rejected: dict[str, int] = field(default_factory=dict)

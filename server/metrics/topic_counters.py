@@ -1,8 +1,11 @@
 """What is counted for each topic, under the names that Prometheus sees."""
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from .figures import TopicFigures
+
+FETCHED_BYTES: Final = "horolog_fetched_bytes"
 
 TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
     (
@@ -11,7 +14,12 @@ TOPIC_COUNTERS: tuple[tuple[str, str, Callable[[TopicFigures], int]], ...] = (
         lambda topic: topic.messages,
     ),
     ("horolog_appended_bytes", "Bytes of them, as stored.", lambda topic: topic.bytes_in),
-    ("horolog_fetched_bytes", "Bytes of message sets sent.", lambda topic: topic.bytes_out),
+    (
+        FETCHED_BYTES,
+        'Bytes of message sets sent; with window="yes" to readers of windows by their names '
+        "(clicks..20161114T14Z..1h), under the name of the topic.",
+        lambda topic: topic.bytes_out,
+    ),
     (
         "horolog_clock_skew",
         "Messages whose create time was later than their append time.",

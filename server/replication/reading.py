@@ -17,6 +17,7 @@ from ...protocol.cluster_errors import ReplicaNotAvailable
 from ...replication.follower import Follower
 from ...replication.partition_log import Partition
 from ..handlers.base import then
+from ..window_topics import base_of
 from .stored_log import StoredLog
 
 if TYPE_CHECKING:
@@ -45,8 +46,10 @@ class FollowerReads:
         assert follower is not None
         self.check_rules()
         read = []
-        for one in _asked(request):
-            read.append(self._read(follower, *one))
+        topics = self._cluster.directory.topics()
+        for (topic, number), seen_offset in _asked(request):
+            partition = base_of(topics, topic), number
+            read.append(self._read(follower, partition, seen_offset))
             yield
 
         def end(body: Any) -> Any:

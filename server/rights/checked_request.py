@@ -16,6 +16,7 @@ from ...protocol.errors import (
 )
 from ..handlers.base import Call, Services
 from ..security.acls import Resource
+from ..window_topics import guarded_name
 
 ERRORS: Final[Mapping[ResourceType, type[CodedError]]] = MappingProxyType(
     {
@@ -49,7 +50,7 @@ class CheckedRequest:
             if right.some:
                 if rights.may_any(right.operation, kind):
                     return True
-            elif rights.may(right.operation, kind, _named(kind, name)):
+            elif rights.may(right.operation, kind, self._named(kind, name)):
                 return True
         return False
 
@@ -80,7 +81,8 @@ class CheckedRequest:
         """The error of a need that is not met, which is taken note of. Nothing in it depends on
         whether there is something of that name."""
         right = need.any_of[0]
-        resource = Resource(right.resource_type, _named(right.resource_type, name)[:300])
+        named = self._named(right.resource_type, name)
+        resource = Resource(right.resource_type, named[:300])
         operation = operation_title(right.operation)
         principal, host = self.call.principal, self.call.client_host
         self._authorizer.refused(principal, host, self.api.name, operation, str(resource))
@@ -90,6 +92,10 @@ class CheckedRequest:
             "(horolog acl test)"
         )
 
-
-def _named(kind: ResourceType, name: str) -> str:
-    return CLUSTER_NAME if kind is ResourceType.CLUSTER else name
+    def _named(self, kind: ResourceType, name: str) -> str:
+        """The name of the resource; for a window that of the topic whose messages it shows."""
+        if kind is ResourceType.CLUSTER:
+            return CLUSTER_NAME
+        if kind is ResourceType.TOPIC:
+            return guarded_name(self.services.creations.exists, name)
+        return name

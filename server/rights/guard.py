@@ -15,6 +15,7 @@ from ...protocol.api.topics.metadata import METADATA
 from ..handlers.base import Handler, Services
 from ..network.endpoint import Caller
 from ..security.authorizer import Rights
+from ..window_topics import guarded_name
 from .guards import guarded
 from .lists import list_groups, metadata, positions
 
@@ -71,24 +72,27 @@ def _produce(rights: Rights, exists: Callable[[str], bool]) -> Allows:
     return allows
 
 
-def _fetch(rights: Rights, _: Callable[[str], bool]) -> Allows:
+def _fetch(rights: Rights, exists: Callable[[str], bool]) -> Allows:
     may, known = rights.may, rights.readable
 
     def allows(request: Any) -> bool:
         for topic in request.topics:
             name = topic.name
-            if name not in known and not may(Operation.READ, ResourceType.TOPIC, name):
+            if name in known and exists(name):
+                continue
+            if not may(Operation.READ, ResourceType.TOPIC, guarded_name(exists, name)):
                 return False
         return bool(request.replica_id == _CONSUMER)
 
     return allows
 
 
-def _list_offsets(rights: Rights, _: Callable[[str], bool]) -> Allows:
+def _list_offsets(rights: Rights, exists: Callable[[str], bool]) -> Allows:
     def allows(request: Any) -> bool:
         may = rights.may
         return all(
-            may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name) for topic in request.topics
+            may(Operation.DESCRIBE, ResourceType.TOPIC, guarded_name(exists, topic.name))
+            for topic in request.topics
         )
 
     return allows

@@ -158,6 +158,9 @@ class LogState:
         """What `trimmed` knows of the segment in which the log begins."""
         self.window_runs: OrderedDict[tuple[tuple[int, int], tuple[int, int]], Runs] | None = None
         """What time maps answered lately, by version of the map and window; see `read.windows`."""
+        self.window_knowledge: OrderedDict[tuple[int, int, bool, bool], Any] | None = None
+        """What was found out lately about window topics, until the log is cut off; see
+        `read.window_sets`."""
         self.appended_at: float | None = None
         """When something was appended last, on the monotonic clock; `None` before that is known."""
         self.unflushed_since: float | None = None
