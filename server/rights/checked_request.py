@@ -63,6 +63,7 @@ class CheckedRequest:
                     services.settings.auto_create_topics_enable
                     and getattr(self.request, "allow_auto_topic_creation", True)
                     and not services.creations.exists(name)
+                    and not services.logs.is_window(name)
                 )
             case When.CONSUMER:
                 return bool(self.request.replica_id == _CONSUMER)
