@@ -73,7 +73,7 @@ def selection(
     from_offset: int,
     max_bytes: int,
     max_content_bytes: int,
-    with_control: bool = False,
+    left_out: Callable[[BatchHeader], bool] | None = None,
 ) -> Steps[Selected]:
     """The messages of a slice that are chosen, in sets, each with its own offset.
 
@@ -81,9 +81,9 @@ def selection(
     a set that would make the result larger than `max_bytes`, which only the first may be, and
     before one that is wrong; when that is the first one, it raises `DamagedSlice`, `CorruptMessage`
     for wrong content, `MessageTooLarge` for more than `max_content_bytes` of it. Control batches
-    are left out, or `with_control` kept in front of a set that is.
+    are left out, and batches of which `left_out` is true.
     """
-    made = _Selection(data, choose, from_offset, max_bytes, max_content_bytes, with_control)
+    made = _Selection(data, choose, from_offset, max_bytes, max_content_bytes, left_out)
     position = 0
     try:
         while position < len(data):
@@ -118,17 +118,15 @@ class _Selection:
         from_offset: int,
         max_bytes: int,
         max_content_bytes: int,
-        with_control: bool,
+        left_out: Callable[[BatchHeader], bool] | None,
     ) -> None:
         self._data = data
         self._choose = choose
         self._from_offset = from_offset
         self._max_bytes = max_bytes
         self._max_content_bytes = max_content_bytes
-        self._with_control = with_control
+        self._left_out = left_out
         self._out = bytearray()
-        self._control = bytearray()
-        """Control batches that go in front of the next set that is kept, if there is one."""
         self._messages = 0
         self.used_bytes = 0
         self.is_full = False
@@ -175,12 +173,8 @@ class _Selection:
         return marks, count
 
     def _keep(self, made: Buffer, count: int) -> None:
-        size = len(self._control) + len(made)
-        if self._out and len(self._out) + size > self._max_bytes:
+        if self._out and len(self._out) + len(made) > self._max_bytes:
             raise _Full
-        if self._control:
-            self._out += self._control
-            self._control.clear()
         self._out += made
         self._messages += count
         self._kept_offset = self._candidate_offset
@@ -188,9 +182,7 @@ class _Selection:
     def _add_batch(self, position: int, end: int) -> Steps[None]:
         data = self._data
         header = read_header(data, position)
-        if header.is_control:
-            if self._with_control:
-                self._control += memoryview(data)[position:end]
+        if header.is_control or (self._left_out is not None and self._left_out(header)):
             return
         if header.last_offset < self._from_offset or not header.record_count:
             return
@@ -241,7 +233,7 @@ class _Selection:
         marks[:below] = bytes(below)
         made = bytearray()
         kept = keep_messages(made, data, start, end, marks)
-        room = self._max_bytes - len(self._out) - len(self._control)
+        room = self._max_bytes - len(self._out)
         if len(made) <= room:
             self._keep(made, kept.messages)
             return

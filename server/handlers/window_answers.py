@@ -6,12 +6,12 @@ for: there a reader finds the end. Only where the time is over before the end of
 is it the log's own, and the next fetch at that offset goes on where this one ended.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
 from ...protocol.api.log.fetch import (
     READ_COMMITTED,
-    AbortedTransaction,
     FetchPartition,
     FetchPartitionResult,
     FetchRequest,
@@ -38,7 +38,7 @@ from ...storage.read.window_sets import LogWindow
 from ...storage.read.windows import ReadWindow
 from ..conversions import Limits
 from ..network.file_sending import MAX_FILE_RANGES
-from ..parking import Partition
+from ..parking import Partition, Wait
 from ..requests import PendingAnswer
 from ..window_topics import find_window, log_window
 from .base import HandlerOfMany, Services
@@ -152,11 +152,11 @@ class _WindowListing:
         if target == EARLIEST:
             found = FoundMessage(log.log_start_offset, -1)
         elif target == LATEST:
-            await prepare(services, log)
+            await prepare(services, log, log.log_start_offset)
             latest = await latest_offset(services, log, self._window, committed=self._committed)
             found = FoundMessage(latest, -1)
         else:
-            await prepare(services, log)
+            await prepare(services, log, log.log_start_offset)
             found = await self._search(log, target)
         if self._version == 0:
             offsets = [] if found is None else [found.offset]
@@ -177,10 +177,12 @@ class _WindowListing:
         window = self._window
         end = log.last_stable_offset if self._committed else log.high_watermark
         if target == LARGEST:
-            return await largest_message(self._services, log, window, end=end)
+            return await largest_message(
+                self._services, log, window, end=end, committed=self._committed
+            )
         first_ms, last_ms = window.window
         later = LogWindow(ReadWindow(max(first_ms, target), last_ms), window.by_append)
-        return await first_message(self._services, log, later, end=end)
+        return await first_message(self._services, log, later, end=end, committed=self._committed)
 
 
 # fetch
@@ -198,7 +200,29 @@ def fetch(
     client knows no later format of messages than `newest_magic`."""
     fetching = _WindowFetch(services, request, version, others, newest_magic)
     task = services.work.start(fetching.answer())
-    return PendingAnswer(task, task.result, turns=fetching.turns)
+
+    def make() -> FetchResponse | PendingAnswer:
+        if task.done():
+            return task.result()
+        fetching.hurry()
+        return PendingAnswer(task, task.result, turns=fetching.turns)
+
+    return PendingAnswer(_HurriedTask(task), make, may_hurry=True, turns=fetching.turns)
+
+
+class _HurriedTask(Wait):
+    """Over when a task is, or earlier, when a later request waits for its answer."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, task: "asyncio.Task[FetchResponse]") -> None:
+        super().__init__()
+        self._task = task
+        task.add_done_callback(lambda _: self.set_result(None))
+
+    def cancel(self) -> None:
+        self._task.cancel()
+        super().cancel()
 
 
 class _WindowPart:
@@ -252,8 +276,15 @@ class _WindowFetch:
         self._rest_moved = bool(self._rest.topics)
         self._rest_ends: dict[Partition, int] = {}
         """High watermarks of the other topics when they were read."""
+        self._parked: Wait | None = None
         self.turns = services.work.turns()
         """Counts what it takes of the event loop."""
+
+    def hurry(self) -> None:
+        """Answer with what there is."""
+        self._until = 0.0
+        if self._parked is not None:
+            self._parked.set_result(None)
 
     async def answer(self) -> FetchResponse:
         for part in self._parts:
@@ -276,7 +307,7 @@ class _WindowFetch:
             log = services.logs.find(*part.key)
             if log.follows and wanted.fetch_offset > log.log_end_offset:
                 return  # The offset may come from the leader.
-            await prepare(services, log)
+            await prepare(services, log, wanted.fetch_offset)
             log = services.logs.find(*part.key)
             part.read = WindowRead(
                 services, log, part.window, wanted.fetch_offset, committed=self._committed
@@ -374,7 +405,9 @@ class _WindowFetch:
             return  # It moved since it was searched.
         left_ms = max(round((self._until - self._services.work.time()) * 1000), 0)
         self.turns.end()
-        await fetches.park(keys, self._may_have, left_ms, named_partitions=len(keys))
+        self._parked = fetches.park(keys, self._may_have, left_ms, named_partitions=len(keys))
+        await self._parked
+        self._parked = None
         self.turns.begin()
 
     def _end_of(self, key: Partition) -> int:
@@ -441,13 +474,7 @@ class _WindowFetch:
             end = max(latest, part.wanted.fetch_offset)
             result.high_watermark = result.last_stable_offset = end
         if self._committed:
-            behind = max(read.position, part.wanted.fetch_offset + 1)
-            if not isinstance(read.records, bytearray):
-                behind = read.end_offset
-            result.aborted_transactions = [
-                AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-                for one in log.producers.states.aborted_between(part.wanted.fetch_offset, behind)
-            ]
+            result.aborted_transactions = []  # What was aborted is left out here.
         records = read.records
         if read.magic > self._newest_magic and isinstance(records, bytearray) and records:
             records = bytearray(await self._converted(part, log, records))

@@ -9,6 +9,7 @@ from ...protocol.api.log.count_by_time import CountByTimeRequest
 from ...protocol.api.log.list_offsets import BY_APPEND
 from ...protocol.errors import CodedError, OffsetOutOfRange
 from ...protocol.lag import Lag
+from ...protocol.records.batches.batch import BatchHeader
 from ...protocol.records.kernel import walk
 from ...protocol.records.layout import Buffer
 from ...protocol.records.messages.conversion_steps import DamagedSlice, Steps
@@ -23,11 +24,12 @@ from ...storage.read.time_lookup import FoundMessage
 from ...storage.read.window_sets import (
     LogWindow,
     WindowSearch,
+    aborted_batches,
     knowledge_of,
     pieces_back,
     stretches_back,
 )
-from ...storage.read.windows import ReadWindow
+from ...storage.read.windows import ReadWindow, WindowPosition
 from ...storage.segment.segment import Segment
 from ...times import INT64_MAX
 from ..network.file_sending import MIN_FILE_RANGE_BYTES
@@ -54,15 +56,22 @@ async def make_ready(services: Services, log: Log, window: LogWindow, segment: S
         await turns.give_way()
 
 
-async def prepare(services: Services, log: Log) -> None:
-    """Have the log prepared, and it known where its high watermark is."""
+async def prepare(services: Services, log: Log, offset: int) -> None:
+    """Have the log prepared, and it known where an offset and its high watermark are."""
     if not log.prepared:
         await services.logs.prepare([log])
         if not log.prepared:
             log.prepare()  # Raises what kept it from being prepared.
     turns = services.work.turns()
-    while not reader.located(log, log.log_start_offset):
+    while not reader.located(log, max(offset, log.log_start_offset)):
         await turns.give_way()
+
+
+def stop_of(position: WindowPosition, end: int) -> int:
+    """Where the stretch ends in which messages of a window may be. Of a segment whose time map
+    could not be made that is all of it."""
+    unready = position.unready
+    return min(position.end_offset if unready is None else unready.next_offset, end)
 
 
 async def latest_offset(
@@ -74,13 +83,13 @@ async def latest_offset(
     start = log.log_start_offset
     if known.searched_offset < end:
         begin = max(known.searched_offset, start)
-        found = await _find_last(services, log, window, begin, end)
+        found = await _find_last(services, log, window, begin, end, committed=committed)
         known.note_last(-1 if found is None else found.offset, end)
     return max(known.last_offset + 1, log.log_start_offset)
 
 
 async def _find_last(
-    services: Services, log: Log, window: LogWindow, begin: int, end: int
+    services: Services, log: Log, window: LogWindow, begin: int, end: int, *, committed: bool
 ) -> FoundMessage | None:
     turns = services.work.turns()
     for stretch in stretches_back(log, window, begin, end):
@@ -93,7 +102,7 @@ async def _find_last(
         for first, stop in pieces_back(stretch.begin, stretch.end):
             if stretch.segment.dropped:
                 break
-            search = WindowSearch(log, window, stretch.segment, first, stop)
+            search = WindowSearch(log, window, stretch.segment, first, stop, committed=committed)
             found = await _in_thread(services, stretch.segment, search.last)
             if found is not None:
                 return found
@@ -114,23 +123,31 @@ async def _in_thread(
 
 
 async def first_message(
-    services: Services, log: Log, window: LogWindow, *, end: int, begin: int = 0
+    services: Services,
+    log: Log,
+    window: LogWindow,
+    *,
+    end: int,
+    begin: int = 0,
+    committed: bool = False,
 ) -> FoundMessage | None:
     """The first message of the window, in offset order, from `begin` on and below `end`."""
     turns = services.work.turns()
     offset = max(begin, log.log_start_offset)
+    made: Segment | None = None
     while offset < end:
         await turns.give_way()
         offset = max(offset, log.log_start_offset)
         position = window.find(log, offset, end)
-        if position.unready is not None:
-            await make_ready(services, log, window, position.unready)
+        if position.unready is not None and position.unready is not made:
+            made = position.unready
+            await make_ready(services, log, window, made)
             continue
-        offset, stop = position.offset, min(position.end_offset, end)
+        offset, stop = position.offset, stop_of(position, end)
         while offset < stop:
             segment = log.segment_list.holding(offset)
             upto = min(stop, offset + 65_536)
-            search = WindowSearch(log, window, segment, offset, upto)
+            search = WindowSearch(log, window, segment, offset, upto, committed=committed)
             found = await _in_thread(services, segment, search.first)
             if found is not None:
                 return found
@@ -139,18 +156,19 @@ async def first_message(
 
 
 async def largest_message(
-    services: Services, log: Log, window: LogWindow, *, end: int
+    services: Services, log: Log, window: LogWindow, *, end: int, committed: bool
 ) -> FoundMessage | None:
     """The first message that has the largest time in the window, below `end`."""
     if window.by_append:
-        return await _find_last(services, log, window, log.log_start_offset, end)
+        begin = log.log_start_offset
+        return await _find_last(services, log, window, begin, end, committed=committed)
     best: FoundMessage | None = None
     low, high = window.window
     while low <= high:
         # Half of the times that are left are ruled out each time.
         middle = low if best is None else low + (high - low) // 2
         later = LogWindow(ReadWindow(middle, high), by_append=False)
-        found = await first_message(services, log, later, end=end)
+        found = await first_message(services, log, later, end=end, committed=committed)
         if found is not None:
             best, low = found, found.timestamp_ms + 1
         elif best is None:
@@ -160,14 +178,15 @@ async def largest_message(
     if best is None:
         return None
     exact = ReadWindow(best.timestamp_ms, best.timestamp_ms)
-    return await first_message(services, log, LogWindow(exact, by_append=False), end=end)
+    of_that_time = LogWindow(exact, by_append=False)
+    return await first_message(services, log, of_that_time, end=end, committed=committed)
 
 
 async def window_lag(services: Services, window: WindowName, partition: int, offset: int) -> Lag:
     """How far a position in a window is behind its end: in messages of the window, and by the time
     of the first of them. Raises as `Lags.of`."""
     log = services.logs.find(window.base, partition)
-    await prepare(services, log)
+    await prepare(services, log, offset)
     begin, end = max(offset, log.log_start_offset), log.high_watermark
     until_ms = INT64_MAX if window.until_ms is None else window.until_ms
     messages, at = 0, begin
@@ -221,6 +240,8 @@ class WindowRead:
         """Whether no more may be added."""
         self._kept_offset = offset
         self._may_send_file = True
+        self._made: Segment | None = None
+        """The segment whose time map was made last for this."""
 
     @property
     def end_offset(self) -> int:
@@ -257,17 +278,22 @@ class WindowRead:
         if self.position >= end:
             return
         found = self._window.find(log, self.position, end)
-        if found.unready is not None:
+        if found.unready is not None and found.unready is not self._made:
+            self._made = found.unready
             await make_ready(self._services, log, self._window, found.unready)
             return
-        begin, stop = found.offset, min(found.end_offset, end)
+        begin, stop = found.offset, stop_of(found, end)
         self.position = begin
         if begin < stop:
-            whole = self._window.whole_until(log, begin, stop)
+            whole, left_out = begin, None
+            if self._committed:
+                left_out = aborted_batches(log, begin, stop)
+            if found.unready is None and left_out is None:
+                whole = self._window.whole_until(log, begin, stop)
             if whole > begin:
                 await self._add_stored(begin, whole, room_bytes)
             else:
-                await self._add_chosen(begin, stop, room_bytes, turns)
+                await self._add_chosen(begin, stop, room_bytes, turns, left_out)
         self._note()
 
     def _note(self) -> None:
@@ -319,7 +345,14 @@ class WindowRead:
         self.position = self._kept_offset = walked.last_offset + 1
         self.is_full = walked.end < len(data) or self.size >= room_bytes
 
-    async def _add_chosen(self, begin: int, stop: int, room_bytes: int, turns: Turns) -> None:
+    async def _add_chosen(
+        self,
+        begin: int,
+        stop: int,
+        room_bytes: int,
+        turns: Turns,
+        left_out: Callable[[BatchHeader], bool] | None,
+    ) -> None:
         """Add the messages in the window of sets that may have others, too."""
         services = self._services
         left = room_bytes - self.size
@@ -343,7 +376,7 @@ class WindowRead:
                         from_offset=max(begin, self.offset),
                         max_bytes=max(left, 0),
                         max_content_bytes=self.log.settings.max_decompressed_bytes,
-                        with_control=self._committed and bool(self.log.producers.states.aborted),
+                        left_out=left_out,
                     ),
                 )
             except DamagedSlice as error:

@@ -4,12 +4,13 @@ and what was found out about it lately."""
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Final
 
+from ...protocol.records.batches.batch import BatchHeader, read_header
 from ...protocol.records.columns import Columns
 from ...protocol.records.kernel import rows_between
-from ...protocol.records.layout import NO_TIMESTAMP, Buffer
+from ...protocol.records.layout import BATCH_MAGIC, MAGIC_AT, NO_TIMESTAMP, SIZE_AT, Buffer
 from ...protocol.records.selection import Choose
 from ...times import INT64_MAX
 from ...values import value_class
@@ -208,8 +209,18 @@ def _may_hold(segment: Segment, window: LogWindow) -> bool:
 class WindowSearch:
     """Looks for messages of a window in a stretch of one segment; `run` may be in any thread."""
 
-    def __init__(self, log: Log, window: LogWindow, segment: Segment, begin: int, end: int) -> None:
+    def __init__(
+        self,
+        log: Log,
+        window: LogWindow,
+        segment: Segment,
+        begin: int,
+        end: int,
+        *,
+        committed: bool,
+    ) -> None:
         """Raises `OSError`, `StorageError`."""
+        self._left_out = aborted_batches(log, begin, end) if committed else None
         self._stored: StoredTimes = windows.stored_times(log, segment)
         self._window = window.window
         self._begin, self._end = begin, end
@@ -245,6 +256,8 @@ class WindowSearch:
     def _messages(self) -> Iterator[tuple["array[int]", "array[int]"]]:
         """Offsets and times of those from the begin to the end."""
         for position, data in self._stored.pieces(self._start, self._stop):
+            if self._left_out is not None:
+                data = memoryview(_without(data, self._left_out))
             for columns in self._stored.columns(data, position):
                 yield self._inside(columns)
 
@@ -254,6 +267,36 @@ class WindowSearch:
             times = append_times_at(self._spans, offsets)
         begin, end = bisect_left(offsets, self._begin), bisect_left(offsets, self._end)
         return offsets[begin:end], times[begin:end]
+
+
+def aborted_batches(log: Log, begin: int, end: int) -> Callable[[BatchHeader], bool] | None:
+    """Says of a batch between two offsets whether its transaction was aborted; `None` where none
+    was."""
+    spans = log.producers.states.aborted_between(begin, end)
+    if not spans:
+        return None
+
+    def is_aborted(header: BatchHeader) -> bool:
+        return header.is_transactional and any(
+            span.producer_id == header.producer_id
+            and span.first_offset <= header.base_offset <= span.last_offset
+            for span in spans
+        )
+
+    return is_aborted
+
+
+def _without(data: memoryview, left_out: Callable[[BatchHeader], bool]) -> bytearray:
+    """Whole entries, without some of the batches among them."""
+    kept, position = bytearray(), 0
+    while position < len(data):
+        size_at = position + SIZE_AT
+        end = size_at + 4 + int.from_bytes(data[size_at : size_at + 4], "big")
+        is_batch = data[position + MAGIC_AT] == BATCH_MAGIC
+        if not (is_batch and left_out(read_header(data, position))):
+            kept += data[position:end]
+        position = end
+    return kept
 
 
 def pieces_back(begin: int, end: int) -> Iterator[tuple[int, int]]:

@@ -20,6 +20,10 @@ from horolog.protocol.api.topics.delete_records import (
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.protocol.window_topics import WindowName, window_name
+from horolog.server.handlers import window_reads
+from horolog.storage.index import time_map, time_mapping
+from horolog.storage.log import admission
+from horolog.storage.read import windows as storage_windows
 from horolog.testing.broker_thread import BrokerThread
 from horolog.testing.requests import create_topic, produce, result
 from horolog.testing.wire import Wire, wire
@@ -87,6 +91,17 @@ windows = st.tuples(
     st.integers(T0 - 5, T0 + 35) | st.just(T0 - 86_400_000),
     st.none() | st.integers(T0, T0 + 36) | st.just(T0 + 86_400_001),
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_blocks() -> Iterator[None]:
+    """Small logs have time maps too, and sets are sent from their files."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (time_map, time_mapping, admission):
+            patch.setattr(module, "BLOCK_BYTES", 600)
+        patch.setattr(storage_windows, "UNMAPPED_BYTES", 600)
+        patch.setattr(window_reads, "MIN_FILE_RANGE_BYTES", 400)
+        yield
 
 
 @pytest.fixture(scope="module")
