@@ -3,16 +3,16 @@ is. All work is in turns of the loop; what is large is opened in a thread."""
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final
 
 from ...protocol.api.log.count_by_time import CountByTimeRequest
 from ...protocol.api.log.list_offsets import BY_APPEND
-from ...protocol.errors import CodedError, OffsetOutOfRange
+from ...protocol.errors import OffsetOutOfRange
 from ...protocol.lag import Lag
 from ...protocol.records.batches.batch import BatchHeader
 from ...protocol.records.kernel import walk
-from ...protocol.records.layout import Buffer
-from ...protocol.records.messages.conversion_steps import DamagedSlice, Steps
+from ...protocol.records.layout import Buffer, Codec
+from ...protocol.records.messages.conversion_steps import DamagedSlice, Steps, run
 from ...protocol.records.selection import Selected, selection
 from ...protocol.window_topics import WindowName
 from ...storage.index.time_mapping import UnreadableTimes
@@ -37,8 +37,6 @@ from ..window_topics import log_window
 from ..work import Turns
 from .base import Services
 from .counting import counted
-
-T = TypeVar("T")
 
 _READ_BYTES: Final = 256 << 10
 """What is read at once to choose from: a few blocks of a time map."""
@@ -366,21 +364,20 @@ class WindowRead:
                 return
             data = await self._read(found)
             choose = self._window.chooser(found.segment, begin, stop)
+            steps = selection(
+                data,
+                choose,
+                from_offset=max(begin, self.offset),
+                max_bytes=max(left, 0),
+                max_content_bytes=self.log.settings.max_decompressed_bytes,
+                left_out=left_out,
+            )
             try:
-                chosen: Selected = await _run(
-                    services,
-                    turns,
-                    selection(
-                        data,
-                        choose,
-                        from_offset=max(begin, self.offset),
-                        max_bytes=max(left, 0),
-                        max_content_bytes=self.log.settings.max_decompressed_bytes,
-                        left_out=left_out,
-                    ),
-                )
+                chosen = await _run(services, turns, steps, in_thread=_is_heavy(data))
             except DamagedSlice as error:
                 raise found.segment.damage(found.position) from error
+        if not chosen.is_full and chosen.next_offset <= begin:
+            raise found.segment.damage(found.position)  # There is no whole set at all.
         self.read_bytes += chosen.used_bytes
         if chosen.messages and self.messages and len(chosen.data) > left:
             self.is_full = True
@@ -390,8 +387,6 @@ class WindowRead:
             self._kept_offset = chosen.kept_offset
         self.is_full = chosen.is_full or self.size >= room_bytes > 0
         self.position = max(chosen.next_offset, begin)
-        if not chosen.messages and chosen.next_offset <= begin and not chosen.is_full:
-            self.position = stop  # There are offsets without a message.
 
     def _add(self, data: Buffer, magic: int, messages: int) -> None:
         assert isinstance(self.records, bytearray)
@@ -401,7 +396,7 @@ class WindowRead:
 
     async def _read(self, found: Slice) -> bytes:
         """The bytes of a slice, read in a thread where that waits for the disk."""
-        data = found.read_now()
+        data = found.read_now() if found.size <= 2 * _READ_BYTES else None
         if data is None:
             lent = found.stretch()
             if lent is None:
@@ -414,21 +409,25 @@ class WindowRead:
         return bytes(data)
 
 
-async def _run(services: Services, turns: Turns, steps: Steps[T]) -> T:
-    """Do steps of work on sets, what opens or compresses in a thread."""
+def _is_heavy(data: bytes) -> bool:
+    """Whether to choose among messages takes more than a turn of the loop: sets that have to be
+    opened, or a large one."""
+    if len(data) > 2 * _READ_BYTES:
+        return True
+    return walk(data, 0, len(data), check_crc=False).codecs > 1 << Codec.NONE
+
+
+async def _run(
+    services: Services, turns: Turns, steps: Steps[Selected], *, in_thread: bool
+) -> Selected:
+    """Choose among messages, in turns of the loop, or all at once in a thread."""
+    if in_thread:
+        return await services.work.in_conversion_thread(lambda: run(steps))
     try:
-        call = next(steps)
         while True:
-            made: Buffer | None = None
-            error: CodedError | None = None
-            if call is None:
-                await turns.give_way()
-            else:
-                try:
-                    made = await services.work.in_conversion_thread(call)
-                except CodedError as raised:
-                    error = raised
-            call = steps.send(made) if error is None else steps.throw(error)
+            call = next(steps)
+            assert call is None, "nothing has to be opened"
+            await turns.give_way()
     except StopIteration as stop:
-        found: T = stop.value
+        found: Selected = stop.value
         return found
