@@ -3,7 +3,7 @@ late messages as they come."""
 
 import asyncio
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +63,23 @@ EXPECTED = [9 * number + inside for number in range(SETS) for inside in INSIDE]
 """The offsets of the window's messages."""
 
 
-def kcat(server: BrokerThread, *options: str) -> list[int]:
+Kcat = Callable[..., list[int]]
+
+
+@pytest.fixture
+def kcat(require_program: Callable[[str], str]) -> Kcat:
+    """`kcat(server, *options)` is the offsets that it prints."""
+    program = require_program("kcat")
+
+    def run(server: BrokerThread, *options: str) -> list[int]:
+        return printed_offsets([program, "-b", str(server.kafka_address), *options])
+
+    return run
+
+
+def printed_offsets(command: list[str]) -> list[int]:
     said = subprocess.run(
-        ["kcat", "-b", str(server.kafka_address), "-q", "-f", "%o\n", *options],
+        [*command, "-q", "-f", "%o\n"],
         capture_output=True,
         text=True,
         timeout=WITHIN_S,
@@ -74,11 +88,13 @@ def kcat(server: BrokerThread, *options: str) -> list[int]:
     return [int(line) for line in said.stdout.splitlines()]
 
 
-def test_kcat_reads_a_window_to_its_end(server: BrokerThread, clicks: str) -> None:
+def test_kcat_reads_a_window_to_its_end(server: BrokerThread, clicks: str, kcat: Kcat) -> None:
     assert kcat(server, "-C", "-t", clicks, "-e") == EXPECTED
 
 
-def test_kcat_reads_between_times_of_a_window(server: BrokerThread, clicks: str) -> None:
+def test_kcat_reads_between_times_of_a_window(
+    server: BrokerThread, clicks: str, kcat: Kcat
+) -> None:
     options = ("-C", "-t", clicks, "-e", "-o", f"s@{AT_14 + 1}")
     assert kcat(server, *options) == EXPECTED[0:]
     options = ("-C", "-t", clicks, "-e", "-o", "40")
@@ -89,7 +105,7 @@ def test_kcat_reads_between_times_of_a_window(server: BrokerThread, clicks: str)
     ]
 
 
-def test_kcat_as_a_group(server: BrokerThread, clicks: str) -> None:
+def test_kcat_as_a_group(server: BrokerThread, clicks: str, kcat: Kcat) -> None:
     options = ("-X", "auto.offset.reset=earliest", "-e", "-G", "by-kcat", clicks)
     assert sorted(kcat(server, *options)) == EXPECTED
     assert kcat(server, *options) == []
