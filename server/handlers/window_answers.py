@@ -211,7 +211,7 @@ def fetch(
 
 
 class _HurriedTask(Wait):
-    """Over when a task is, or earlier, when a later request waits for its answer."""
+    """Over when a task is, or earlier, when the client waits for nothing but its answers."""
 
     __slots__ = ("_task",)
 
@@ -287,24 +287,31 @@ class _WindowFetch:
             self._parked.set_result(None)
 
     async def answer(self) -> FetchResponse:
-        for part in self._parts:
-            await self._begin(part)
         while True:
+            for part in self._parts:
+                await self._begin(part)
             if self._rest_moved:
                 await self._read_rest()
             await self._search()
             if self._is_over():
                 break
             await self._wait()
+            await self.turns.give_way()
         response = await self._response()
         self.turns.end()
         return response
 
     async def _begin(self, part: _WindowPart) -> None:
+        """Find the log of a partition, unless that is done and it is the same one still."""
         services, wanted = self._services, part.wanted
+        if part.error is not None:
+            return
         try:
             check_epoch(services, wanted.current_leader_epoch)
             log = services.logs.find(*part.key)
+            if part.read is not None:
+                self._check_same(part, log)
+                return
             if log.follows and wanted.fetch_offset > log.log_end_offset:
                 return  # The offset may come from the leader.
             await prepare(services, log, wanted.fetch_offset)
@@ -314,6 +321,12 @@ class _WindowFetch:
             )
         except Exception as error:
             part.error = error
+
+    @staticmethod
+    def _check_same(part: _WindowPart, log: Log) -> None:
+        """Raise `UnknownTopicOrPartition` for a log that is another one than it was."""
+        if part.read is not None and part.read.log is not log:
+            raise UnknownTopicOrPartition(f"the base of {part.topic} was deleted")
 
     async def _read_rest(self) -> None:
         """The other topics, as they are now."""
@@ -348,8 +361,7 @@ class _WindowFetch:
             return
         files = sum(not isinstance(one.read.records, bytearray) for one in self._parts if one.read)
         try:
-            if self._services.logs.find(*part.key) is not read.log:
-                raise UnknownTopicOrPartition(f"the base of {part.topic} was deleted")
+            self._check_same(part, self._services.logs.find(*part.key))
             await read.step(
                 min(room, CHOSEN_BYTES) if self._newest_magic < 2 else room,
                 self.turns,
@@ -425,17 +437,15 @@ class _WindowFetch:
             return True
         for part in own:
             read = part.read
-            if read is None:
-                if part.error is None:
-                    return True
-                continue
             try:
-                if self._services.logs.find(*key) is not read.log or read.log.failure is not None:
-                    return True
-                if not read.at_end and not read.pass_appended():
+                log = self._services.logs.find(*key)
+                if read is None:
+                    if log.log_end_offset >= part.wanted.fetch_offset:
+                        return True
+                elif log is not read.log or not (read.at_end or read.pass_appended()):
                     return True
             except (HorologError, OSError):
-                return True
+                return True  # To begin again meets the same.
         return False
 
     async def _response(self) -> FetchResponse:

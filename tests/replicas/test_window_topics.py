@@ -48,6 +48,7 @@ async def test_a_follower_that_has_everything_answers_as_the_leader(place: Path)
         )
         assert [topic.error_code for topic in found.topics] == [0, 0, 0]
         assert {topic.name for topic in found.topics} == set(NAMES)
+        assert all_[1].broker is not None
         assert set(all_[1].broker.services.directory.topics()) == {TOPIC}
         leader.close()
         follower.close()

@@ -10,6 +10,7 @@ import pytest
 from horolog import Admin, Consumer, UnknownTopicOrPartition
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.security.acl_terms import Operation, ResourceType
+from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.errors import OffsetOutOfRange, TopicAuthorizationFailed
 from horolog.protocol.records.layout import Codec
@@ -100,6 +101,21 @@ async def test_a_log_that_is_cut_off(broker: Broker, client: Wire) -> None:
     assert [one.offset for one in await read(client, name)] == [5, 6]
     answer = result(await client.call(fetch(name, (0, 8)), 10))
     assert answer.error_code == OffsetOutOfRange.code
+
+
+async def test_a_topic_that_is_deleted_while_a_reader_waits(broker: Broker, client: Wire) -> None:
+    await append(client, "t", timed(range(AT_14, AT_14 + 1)))
+    waiting = asyncio.create_task(
+        client.call(fetch(f"t..{HOUR}", (0, 1), max_wait_ms=20_000, min_bytes=1), 10)
+    )
+    async with wire(str(broker.addresses.kafka), kafka) as other:
+        for _ in range(1_000):
+            if len(broker.services.fetches):
+                break
+            await asyncio.sleep(0.01)
+        await other.call(DeleteTopicsRequest(topic_names=["t"]))
+        async with asyncio.timeout(10):
+            assert result(await waiting).error_code == UnknownTopicOrPartition.code
 
 
 async def test_positions_between_the_log_start_and_the_log_end(
