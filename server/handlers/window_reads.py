@@ -283,13 +283,12 @@ class WindowRead:
         begin, stop = found.offset, stop_of(found, end)
         self.position = begin
         if begin < stop:
-            whole, left_out = begin, None
-            if self._committed:
-                left_out = aborted_batches(log, begin, stop)
-            if found.unready is None and left_out is None:
-                whole = self._window.whole_until(log, begin, stop)
-            if whole > begin:
-                await self._add_stored(begin, whole, room_bytes)
+            left_out = aborted_batches(log, begin, stop) if self._committed else None
+            whole = False
+            if found.unready is None:
+                stop, whole = self._window.like_stretch(log, begin, stop)
+            if whole and left_out is None:
+                await self._add_stored(begin, stop, room_bytes)
             else:
                 await self._add_chosen(begin, stop, room_bytes, turns, left_out)
         self._note()

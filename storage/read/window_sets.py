@@ -52,12 +52,12 @@ class LogWindow:
             return windows.find_append_position(log, offset, self.window, end_offset)
         return windows.find_position(log, offset, self.window, end_offset)
 
-    def whole_until(self, log: Log, begin: int, end: int) -> int:
-        """Up to which offset, from `begin` to `end` in one segment, it is known that every message
-        is in the window."""
+    def like_stretch(self, log: Log, begin: int, end: int) -> tuple[int, bool]:
+        """Up to which offset, from `begin` to `end` in one segment, the same is known of all
+        messages: that they are in the window, or, second, that there may be others."""
         if self.by_append:
-            return begin
-        return windows.whole_until(log, begin, end, self.window)
+            return end, False
+        return windows.like_stretch(log, begin, end, self.window)
 
     def chooser(self, segment: Segment, begin: int, end: int) -> Choose:
         """Chooses among messages of a segment from `begin` up to `end`. Raises `OSError`."""

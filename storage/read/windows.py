@@ -173,9 +173,9 @@ def runs_in(log: Log, segment: Segment, window: ReadWindow) -> list[tuple[int, i
     return [*runs, (mapped_offset, segment.next_offset)]
 
 
-def whole_until(log: Log, begin: int, end: int, window: ReadWindow) -> int:
-    """Up to which offset, from `begin` to `end` in one segment, its time map says of every message
-    that it is in a window; `begin` where it does not."""
+def like_stretch(log: Log, begin: int, end: int, window: ReadWindow) -> tuple[int, bool]:
+    """Up to which offset, from `begin` to `end` in one segment, its time map says the same of all
+    messages: that they are in a window, which comes second, or that there may be others."""
     segment = log.segment_list.holding(begin)
     sides = (
         ReadWindow(0, window.first_ms - 1),
@@ -183,15 +183,18 @@ def whole_until(log: Log, begin: int, end: int, window: ReadWindow) -> int:
     )
     runs = [_runs(log, segment, side) for side in sides if side.first_ms <= side.last_ms]
     time_map = segment.time_map
-    if time_map.untimed or segment.damaged is not None or window.last_ms < window.first_ms:
-        return begin
-    end = min(end, time_map.next_offset)
+    if time_map.untimed or segment.damaged is not None or begin >= time_map.next_offset:
+        return end, False
+    whole_end, mixed_end = min(end, time_map.next_offset), begin
     for side_runs in runs:
         for _, _, first, behind in side_runs:
             if behind > begin:
-                end = min(end, first)
+                if first <= begin:
+                    mixed_end = max(mixed_end, behind)
+                else:
+                    whole_end = min(whole_end, first)
                 break
-    return max(begin, end)
+    return (whole_end, True) if mixed_end == begin else (min(mixed_end, end), False)
 
 
 def _runs(log: Log, segment: Segment, window: ReadWindow) -> Runs:
