@@ -248,6 +248,25 @@ async def test_a_window_without_a_time_or_a_base_does_not_exist(
     assert broker.services.directory.topics() == before
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("..", "...", "....", "a..", "..a", "..20161114T14Z", f"..{HOUR}", "clicks..append"),
+        *("clicks....1h", f"clicks..{HOUR}..", f"clicks..{HOUR}\n", f"clicks/..{HOUR}"),
+        *("clicks..yesterday..1h", "clicks.." * 30, "c" * 300 + f"..{HOUR}", "\0..\0"),
+        *("clicks..99999999999999999999", f"clicks..{2**63}..1h", "clicks..20161114T14Z..-1h"),
+    ],
+)
+async def test_names_that_mean_harm(broker: Broker, client: Wire, clicks: str, name: str) -> None:
+    asked = MetadataRequest(topics=[MetadataTopic(name=name)], allow_auto_topic_creation=False)
+    for request in (asked, fetch(name, (0, 0)), list_offsets(name, (0, -1))):
+        assert first_error(await client.call(request)) in (
+            InvalidTopic.code,
+            UnknownTopicOrPartition.code,
+        )
+    assert list(broker.services.directory.topics()) == ["clicks"]
+
+
 async def test_a_fetch_of_windows_and_topics_together(client: Wire, clicks: str) -> None:
     both = FetchRequest(
         min_bytes=1,
