@@ -16,7 +16,7 @@ from horolog.pipeline.jobs.latency_page import report_svg
 from horolog.pipeline.jobs.ranges import plan_by_append_time
 from horolog.testing.broker_thread import BrokerThread
 
-FOLDER: Final = Path(__file__).resolve().parent
+FOLDER: Final = Path(__file__).resolve().parents[1]
 START_MS: Final = 1_479_132_000_000
 MINUTES: Final = 120
 SLOW: Final = range(52, 64)

@@ -14,7 +14,7 @@ from rich.text import Text
 from horolog.testing.program import Program, serving
 from horolog.times import parse_time
 
-PICTURE: Final = Path(__file__).resolve().parent / "terminal.svg"
+PICTURE: Final = Path(__file__).resolve().parents[1] / "terminal.svg"
 MINUTES: Final = ("01", "03", "02", "09", "04", "05", "08")
 COMMANDS: Final = (
     "horolog consume clicks",

@@ -25,7 +25,7 @@ from horolog.testing.moving_clock import MovingClock
 
 T = TypeVar("T")
 
-FOLDER: Final = Path(__file__).resolve().parent
+FOLDER: Final = Path(__file__).resolve().parents[1]
 POLLS: Final = 150
 HOURS: Final = 24
 HOSTS: Final = (b"kitchen", b"cellar", b"roof")
