@@ -105,9 +105,9 @@ docs: $(DEV_READY) ## write the generated pages of docs/
 	@mv build/page.md docs/security/clients.md
 
 pictures: $(DEV_READY) $(KERNEL_READY) ## take the pictures in docs/ anew; those of the page need chromium
-	@$(BIN)/python docs/drawing/terminal.py
-	@$(BIN)/python docs/drawing/page.py
-	@$(BIN)/python docs/drawing/latency.py
+	@$(BIN)/python docs/terminal.py
+	@$(BIN)/python docs/pictures.py
+	@$(BIN)/python docs/latency_picture.py
 
 lock: $(RUN_READY) ## choose dependency versions again: requirements/*.txt
 	@.ci/lock $(BIN)/python

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .client.administer.admin import Admin
     from .client.consume.consumer import Consumer
     from .client.consume.time_window import TimeWindow
-    from .client.errors import ClientClosed, ConnectionFailed, PartlySent
+    from .client.errors import ClientClosed, ConnectionFailed, PartlySent, SecurityError, TlsFailed
     from .client.produce.producer import Producer
     from .client.results import (
         AfterEnd,
@@ -34,33 +34,25 @@ if TYPE_CHECKING:
         TopicSetting,
         TopicSummary,
     )
-    from .client.security.errors import SecurityError, TlsFailed
-    from .client.security.secret import SecretCommand, SecretFile, SecretVariable
-    from .client.security.security import Mechanism, Security
+    from .client.security.security import (
+        Mechanism,
+        SecretCommand,
+        SecretFile,
+        SecretVariable,
+        Security,
+    )
     from .protocol.api.framing import ProtocolError
     from .protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
-    from .protocol.cluster_errors import (
-        CoordinatorLoading,
-        CoordinatorNotAvailable,
-        FencedLeaderEpoch,
-        InconsistentClusterId,
-        NotController,
-        NotEnoughReplicas,
-        NotEnoughReplicasAfterAppend,
-        NotLeader,
-        OffsetNotAvailable,
-        ReplicaNotAvailable,
-        ThrottlingQuotaExceeded,
-        UnknownLeaderEpoch,
-        UnknownProducerId,
-    )
     from .protocol.errors import (
         ClusterAuthorizationFailed,
         CodedError,
+        CoordinatorLoading,
+        CoordinatorNotAvailable,
         CorruptMessage,
         DuplicateResource,
         DuplicateSequenceNumber,
         FencedInstanceId,
+        FencedLeaderEpoch,
         GroupAuthorizationFailed,
         GroupIdNotFound,
         GroupMaxSizeReached,
@@ -68,6 +60,7 @@ if TYPE_CHECKING:
         HorologError,
         IllegalGeneration,
         IllegalSaslState,
+        InconsistentClusterId,
         InconsistentGroupProtocol,
         InvalidCommitOffsetSize,
         InvalidConfig,
@@ -87,23 +80,32 @@ if TYPE_CHECKING:
         MessageTooLarge,
         MismatchedEndpointType,
         NonEmptyGroup,
+        NotController,
         NotCoordinator,
+        NotEnoughReplicas,
+        NotEnoughReplicasAfterAppend,
+        NotLeader,
         OffsetMetadataTooLarge,
+        OffsetNotAvailable,
         OffsetOutOfRange,
         OutOfOrderSequenceNumber,
         PolicyViolation,
         RebalanceInProgress,
         RecordListTooLarge,
+        ReplicaNotAvailable,
         RequestTimedOut,
         ResourceNotFound,
         SaslAuthenticationFailed,
         SecurityDisabled,
         StorageError,
+        ThrottlingQuotaExceeded,
         TopicAlreadyExists,
         TopicAuthorizationFailed,
         UnacceptableCredential,
         UnknownFetchSession,
+        UnknownLeaderEpoch,
         UnknownMemberId,
+        UnknownProducerId,
         UnknownServerError,
         UnknownTopicOrPartition,
         UnsupportedForMessageFormat,
@@ -235,7 +237,13 @@ _HOMES = {
     ".client.administer.admin": ("Admin",),
     ".client.consume.consumer": ("Consumer",),
     ".client.consume.time_window": ("TimeWindow",),
-    ".client.errors": ("ClientClosed", "ConnectionFailed", "PartlySent"),
+    ".client.errors": (
+        "ClientClosed",
+        "ConnectionFailed",
+        "PartlySent",
+        "SecurityError",
+        "TlsFailed",
+    ),
     ".client.produce.producer": ("Producer",),
     ".client.results": (
         "AfterEnd",
@@ -257,26 +265,15 @@ _HOMES = {
         "TopicSetting",
         "TopicSummary",
     ),
-    ".client.security.errors": ("SecurityError", "TlsFailed"),
-    ".client.security.secret": ("SecretCommand", "SecretFile", "SecretVariable"),
-    ".client.security.security": ("Mechanism", "Security"),
+    ".client.security.security": (
+        "Mechanism",
+        "SecretCommand",
+        "SecretFile",
+        "SecretVariable",
+        "Security",
+    ),
     ".protocol.api.framing": ("ProtocolError",),
     ".protocol.api.log.list_offsets": ("EARLIEST", "LARGEST", "LATEST"),
-    ".protocol.cluster_errors": (
-        "CoordinatorLoading",
-        "CoordinatorNotAvailable",
-        "FencedLeaderEpoch",
-        "InconsistentClusterId",
-        "NotController",
-        "NotEnoughReplicas",
-        "NotEnoughReplicasAfterAppend",
-        "NotLeader",
-        "OffsetNotAvailable",
-        "ReplicaNotAvailable",
-        "ThrottlingQuotaExceeded",
-        "UnknownLeaderEpoch",
-        "UnknownProducerId",
-    ),
     ".protocol.lag": ("Lag",),
     ".protocol.records.binary": ("BinaryColumn",),
     ".protocol.records.layout": ("TimestampType",),

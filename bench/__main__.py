@@ -4,9 +4,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from .figure import Figure
+from .figure import Figure, measure
 from .figures import MEASUREMENTS, NAMES
-from .results import measure
 
 RESULTS = Path("build") / "bench.json"
 

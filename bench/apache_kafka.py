@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Final
 
-from ..testing.free_ports import free_ports
+from ..testing.ports import free_ports
 
 POM: Final = Path(__file__).with_suffix(".pom.xml")
 CACHE: Final = Path(__file__).resolve().parents[1] / "build" / "apache-kafka"

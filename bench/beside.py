@@ -1,23 +1,119 @@
-"""The slowest answers to a fast producer, alone and beside clients that are hard work."""
+"""The slowest answers to a fast producer, alone and beside clients that are hard work, each in a
+process of its own."""
 
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from statistics import median
 from typing import Final
 
+from ..config.address import split_address
 from ..protocol.records.messages.sets import NewRecord, build_set
-from ..testing.requests import create_topic, produce
+from ..testing.requests import create_topic, fetch, list_offsets, produce
 from .brokers import MIB, RETENTION_LIMIT, broker, sets
 from .figure import Figure, quantile
-from .neighbours import BULK, FIRST_MS, KINDS, MESSAGES, SCANNED_TOPIC, TOPIC
 from .raw_client import RawClient, check_end, encoded
+
+TOPIC: Final = "beside"
+"""A topic of `MESSAGES` messages, 64 MiB in one segment."""
+
+SCANNED_TOPIC: Final = "scanned"
+"""The same, but the index has no entries to help a search."""
+
+MESSAGES: Final = 500_000
+FIRST_MS: Final = 1_479_144_272_509
+"""Time of its first message; each is a millisecond later than the one before."""
+
+_SLOW_CONNECTIONS: Final = 8
+_SETS_IN_FLIGHT: Final = 8
+_OLD_FETCH: Final = 1
+"""A version of fetch that gives messages of format v0: all have to be converted."""
 
 _ROUNDS: Final = 5
 _REQUESTS: Final = 1_000
 _IN_A_SET: Final = 1_000
+
+
+def slow_client(address: str) -> None:
+    """Connections that ask for 8 MiB each and read a few bytes at a time, and one that sends a
+    request byte by byte."""
+    wanted = encoded(fetch(TOPIC, (0, 0), partition_max_bytes=MIB)) * 8
+    trickled = encoded(produce(TOPIC, bytes(1000), acks=1))
+    readers = [_connected(address) for _ in range(_SLOW_CONNECTIONS)]
+    for reader in readers:
+        reader.sendall(wanted)
+    sender = _connected(address)
+    _say_running()
+    sent = 0
+    while True:
+        for number, reader in enumerate(readers):
+            if not reader.recv(4096):
+                readers[number] = _connected(address)
+                readers[number].sendall(wanted)
+        sender.sendall(trickled[sent : sent + 1])
+        sent = min(sent + 1, len(trickled) - 1)
+        if sent == len(trickled) - 1:
+            sender.close()
+            sender, sent = _connected(address), 0
+        time.sleep(0.005)
+
+
+def time_scan(address: str) -> None:
+    """Searches by time, one at a time, that each read the whole log."""
+    client = RawClient(address)
+    request = encoded(list_offsets(SCANNED_TOPIC, (0, FIRST_MS + MESSAGES - 1)))
+    client.exchange(request)
+    _say_running()
+    while True:
+        client.exchange(request)
+
+
+def converting_reader(address: str) -> None:
+    """Fetches of 1 MiB, one at a time, by a reader that only knows message format v0."""
+    client = RawClient(address)
+    requests = [
+        encoded(fetch(TOPIC, (0, offset), partition_max_bytes=MIB), _OLD_FETCH)
+        for offset in range(0, MESSAGES, MESSAGES // 64)
+    ]
+    client.exchange(requests[0])
+    _say_running()
+    while True:
+        for request in requests:
+            client.exchange(request)
+
+
+def bulk_producer(address: str) -> None:
+    """Sets of 900 KiB, of which so many are in flight that the broker never waits for one."""
+    client = RawClient(address)
+    request = encoded(produce(TOPIC, sets(100, 900 << 10)[0], acks=1))
+    client.exchange(request)
+    _say_running()
+    while True:
+        client.pipeline(request, 1, 100 * _SETS_IN_FLIGHT, _SETS_IN_FLIGHT)
+
+
+KINDS: Final[Mapping[str, Callable[[str], None]]] = {
+    "slow_client": slow_client,
+    "time_scan": time_scan,
+    "converting_reader": converting_reader,
+}
+
+BULK: Final = "bulk_producer"
+
+
+def _connected(address: str) -> socket.socket:
+    connected = socket.socket()
+    # Little room, so that it is the broker that has to hold what is not read.
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 10)
+    connected.connect(split_address(address))
+    return connected
+
+
+def _say_running() -> None:
+    print("running", flush=True)
 
 
 def fast_beside_slow() -> Iterator[Figure]:
@@ -89,7 +185,7 @@ def _fill(client: RawClient) -> None:
 
 @contextmanager
 def _running(kind: str, address: str) -> Iterator[None]:
-    command = [sys.executable, "-m", "horolog.bench.neighbours", kind, address]
+    command = [sys.executable, "-m", "horolog.bench.beside", kind, address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -100,3 +196,7 @@ def _running(kind: str, address: str) -> Iterator[None]:
                 raise RuntimeError(f"{kind} ended early")
         finally:
             process.kill()
+
+
+if __name__ == "__main__":
+    {**KINDS, BULK: bulk_producer}[sys.argv[1]](sys.argv[2])

@@ -15,24 +15,26 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from confluent_kafka import Consumer, Producer, TopicPartition
+
 from ..protocol.api.log.fetch import FETCH
-from ..protocol.records.batches.batch import build_batch
+from ..protocol.records.batch import build_batch
 from ..protocol.records.record import NewRecord
 from ..testing.requests import fetch, list_offsets, result
 from .apache_kafka import Unavailable
 from .brokers import MIB, ONE_TURN_BYTES, batch, wait_until_idle
-from .fetching import fetch_all
-from .figure import median_ratio, times_in_turns
+from .figure import check_known, median_ratio, times_in_turns
 from .kafka_sides import Side, Sides, both, bounded, check_answer, found_offset
-from .librdkafka import consumed, produced
+from .producing import fetch_all
 from .raw_client import RefusedRequest
-from .results import check_known
 
+_AT_ONCE: Final = 1_000
+_WAIT_SECONDS: Final = 60
 RESULTS: Final = Path("build") / "bench-kafka.json"
-
 _ROUNDS: Final = 3
 _PRODUCE_ROUNDS: Final = 5
 _SECONDS: Final = 0.5
+
 _LEAD_IN_SECONDS: Final = 1.2
 """How long a broker runs before its turn is measured, so that it writes to memory that it has just
 freed, by a check of retention that both do once a second. Memory that has been free for longer may
@@ -336,6 +338,63 @@ def _row(figure: ComparedSides) -> str:
         f"{figure.name:<26} {figure.kafka:>12,.5g} {figure.horolog:>12,.5g} "
         f"{figure.ratio:>7.2f} {fsync:>12} {figure.unit}"
     )
+
+
+def produced(address: str, topic: str, value_bytes: int, count: int) -> float:
+    """Seconds until so many messages are acknowledged by all; connecting is not counted."""
+    producer = Producer(
+        {
+            "bootstrap.servers": address,
+            "acks": "all",
+            "linger.ms": 5,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    producer.list_topics(topic, _WAIT_SECONDS)
+    value = b"v" * value_bytes
+    began = time.perf_counter()
+    for number in range(count):
+        producer.produce(topic, value, partition=0)
+        if number % _AT_ONCE == 0:
+            producer.poll(0)
+    if producer.flush(_WAIT_SECONDS):
+        raise RefusedRequest(f"{topic}: not everything was acknowledged")
+    return time.perf_counter() - began
+
+
+def consumed(address: str, topic: str, value_bytes: int, count: int) -> float:
+    """Seconds from the first message to the last of so many.
+
+    A client that has `queued.min.messages` waiting asks for no more during a second
+    (`fetch.queue.backoff.ms`): with the defaults, the longest of these waits are what is measured,
+    and a broker that is quick to fill the queue meets more of them.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "fetch.queue.backoff.ms": 1,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    read, size_bytes, began = 0, 0, 0.0
+    while read < count:
+        some = consumer.consume(_AT_ONCE, _WAIT_SECONDS)
+        began = began or time.perf_counter()
+        if not some:
+            raise RefusedRequest(f"{topic}: {read} of {count} messages came")
+        for message in some:
+            value = message.value()
+            if value is None:
+                raise RefusedRequest(f"{topic}: {message.error()}")
+            size_bytes += len(value)
+        read += len(some)
+    seconds = time.perf_counter() - began
+    consumer.close()
+    if size_bytes != count * value_bytes:
+        raise RefusedRequest(f"{topic}: {size_bytes} bytes came")
+    return seconds
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Final
 
 from ..compiled import VARIABLE
 from ..protocol.api.broker.api_versions import ApiVersionsRequest
-from ..protocol.records.batches.batch import build_batch
+from ..protocol.records.batch import build_batch
 from ..protocol.records.layout import Codec
 from ..protocol.records.messages.sets import NewRecord, build_set
 from ..testing.program import WITH_HTTP, ServerProcess, serving

@@ -8,22 +8,16 @@ from typing import Final
 from .beside import fast_beside_bulk, fast_beside_slow
 from .brokers import MIB
 from .client import client_columns, client_send, client_send_batch
-from .counting import latency_count_cost
-from .durable import durable_acks
+from .disk import durable_acks, growth
 from .event_loop.longest_turn import longest_turn
-from .fetching import fetch_rate
 from .figure import Figure
-from .growing import growth
-from .guard.deciding import acl_cost
-from .guard.encrypting import tls_cost
-from .guard.holding import quota_held
-from .producing import batch_rate, produce_rate
-from .recovering import recovery
+from .guard.costs import acl_cost, quota_held, tls_cost
+from .producing import batch_rate, fetch_rate, latency_count_cost, produce_rate
 from .round_trips import echo, find_time, produce_one, produce_one_pipelined
-from .starting import empty, of_3500
-from .windows.hour import window_hour
+from .starting import empty, of_3500, recovery
 from .windows.index_memory import index_memory
 from .windows.map_cost import time_map_cost
+from .windows.shapes import window_hour
 
 _KIB: Final = 1024
 

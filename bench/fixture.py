@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ..testing.broker_thread import BrokerThread
+from ..testing.broker import BrokerThread
 from .figure import Figure, quantile
 
 

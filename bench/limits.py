@@ -3,7 +3,7 @@
 Sets of 64 KiB, in turns: a growing log of the broker; a process that gets the same sets from a
 socket and writes them to a new file (`socket_to_file`); one that also checks and numbers them with
 the broker's own kernel, which is all that a log has to do; and one with the broker's event loop
-that besides decodes each request, notes its append time and answers it (`least/loops.py`). The
+that besides decodes each request, notes its append time and answers it (`least.py`). The
 client is one process beside them, as in `make bench`. Messages a second, and their share of the
 second column: what the last one does not reach is out of reach for a broker.
 
@@ -12,25 +12,25 @@ begins, syncs and removes files as the broker does segments: messages a second, 
 share.
 
 Then single requests and fetches, as `make bench` measures them, in turns with the same client and a
-process that gives each request its answer and does nothing else (`least/answers.py`): it takes all
+process that gives each request its answer and does nothing else (`least.py`, `files`): it takes all
 that came at once, writes it to a file where the broker has to, and answers. The median of one
 request at a time in seconds, else requests or bytes a second; the last column is how much of that
 the broker reaches. The echo is the smallest request, of which nothing is kept. Sets that are synced
-before they are answered, from 64 connections, have a process of their own (`least/syncs.py`), which
-does what no broker can leave out, begins no segment and removes none; how much of the disk's own
-loop (`durable.py`) both reach is in the row below.
+before they are answered, from 64 connections, have a process of their own (`least.py`, `syncs`),
+which does what no broker can leave out, begins no segment and removes none; how much of the disk's
+own loop (`disk.py`) both reach is in the row below.
 
 A start stands beside a process that imports the libraries of the broker and listens
-(`least/starting.py`).
+(`least_start.py`).
 
 Then the same requests beside processes with the event loop of the broker, uvloop, that do the least
-for them (`least/loops.py`): this separates the loop, what cannot be left out, and the rest.
+for them (`least.py`): this separates the loop, what cannot be left out, and the rest.
 
-Then the client library beside clients that do only what cannot be left out (`least/clients.py`):
+Then the client library beside clients that do only what cannot be left out (`beside_least.py`):
 messages a second.
 
 `python -m horolog.bench.limits kafka` measures something else: Apache Kafka beside the broker and
-least processes (`least/beside_kafka.py`).
+least processes (`beside_least.py`).
 """
 
 import sys
@@ -42,19 +42,15 @@ from typing import Final
 
 from ..testing.program import ServerProcess
 from ..testing.requests import create_topic, produce
+from . import beside_least
 from .brokers import MIB, RETENTION_LIMIT, batch, broker, data_folder, echo_request, sets
-from .durable import DURABLE, PRODUCERS, SETS_A_SYNC, produce_each, sync_each
-from .fetching import LOG_BYTES, fetch_all, filled
-from .figure import median_ratio, quantile, times_in_turns
-from .growing import seconds_in_turns
-from .least import beside_kafka, beside_loops, clients
-from .least.answers import answering
-from .least.loops import looping
-from .least.starting import libraries
-from .least.starting import start_seconds as least_start_seconds
-from .least.syncs import syncing
+from .disk import DURABLE, PRODUCERS, SETS_A_SYNC, produce_each, seconds_in_turns, sync_each
+from .figure import check_known, median_ratio, quantile, times_in_turns
+from .least import answering, looping, syncing
+from .least_start import libraries
+from .least_start import start_seconds as least_start_seconds
+from .producing import LOG_BYTES, fetch_all, filled
 from .raw_client import RawClient, check_end, encoded
-from .results import check_known
 from .socket_to_file import writing
 from .starting import start_seconds
 
@@ -83,7 +79,7 @@ def main(names: Sequence[str] = ()) -> int:
     if not check_known(list(names), {_KAFKA: None}):
         return 2
     if names:
-        return beside_kafka.main()
+        return beside_least.main()
     columns = ("broker", "received", "and checked", "and answered")
     print(f"{'sets':<12}" + "".join(f"{column:>14}{'':>6}" for column in columns))
     for name, made, value_bytes in _SETS:
@@ -108,10 +104,10 @@ def main(names: Sequence[str] = ()) -> int:
         for row in measured():
             _show(row)
     print()
-    for line in beside_loops.lines():
+    for line in beside_least.loop_lines():
         print(line, flush=True)
     print(f"\n{'':<24}{'client':>14}{'least':>14}{'share':>8}")
-    for row in clients.rows():
+    for row in beside_least.client_rows():
         _show(row)
     return 0
 

@@ -1,18 +1,35 @@
-"""Messages a second into topics at their retention limit."""
+"""Messages a second into topics at their retention limit, and what counting the latency of every
+message takes of the time; bytes a second out of a log that is in memory."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from statistics import median
 from typing import Final
 
+from ..clock import SystemClock
 from ..protocol.api.encodings import Encoding
 from ..protocol.api.kafka import frames as kafka
+from ..protocol.api.log.fetch import FETCH
 from ..protocol.api.native import frames as native
-from ..testing.requests import create_topic, produce
-from .brokers import ONE_TURN_BYTES, RETENTION_LIMIT, batch, broker, sets
-from .figure import Figure, median_ratio, rates
-from .raw_client import RawClient, check_end, encoded
+from ..protocol.records.kernel import walk
+from ..protocol.records.kernel.terms import Offsets
+from ..server.metrics.figures import Figures
+from ..testing.requests import create_topic, fetch, produce, result
+from .brokers import MIB, ONE_TURN_BYTES, RETENTION_LIMIT, batch, broker, sets
+from .figure import Figure, median_ratio, rates, times_in_turns
+from .raw_client import RawClient, RefusedRequest, check_end, decoded, encoded
 
+LOG_BYTES: Final = 128 * MIB
+PLACES: Final = 64
+
+_TRIES: Final = 300
+_SET_BYTES: Final = 64 << 10
+_WINDOW_MS: Final = 60_000
+
+_SETS: Final = 64
+"""As many are added up for one figure, because not each takes the same time."""
 _IN_FLIGHT: Final = 8
 _ROUNDS: Final = 7
 _SECONDS: Final = 0.4
@@ -95,3 +112,76 @@ def batch_rate(
 def _kafka_address(address: str | None) -> str:
     assert address is not None
     return address
+
+
+def latency_count_cost() -> Iterator[Figure]:
+    """Share of the time that a set of 64 KiB takes: the walk that counts over the one that does
+    not, and adding the counts up; measured in this process, with the kernel that is used."""
+    data, count = sets(100, _SET_BYTES)
+    buffer = bytearray(data)
+    now_ms = int(time.time() * 1000)
+    figures = Figures(SystemClock(), _WINDOW_MS).topic("bench")
+    latency = walk(buffer, 0, len(buffer), now_ms=now_ms).latency
+    assert latency is not None
+
+    def walking(now_ms: int) -> Callable[[], object]:
+        return lambda: walk(buffer, 0, len(buffer), offsets=Offsets.ASSIGN, now_ms=now_ms)
+
+    def adding_up() -> None:
+        for _ in range(_SETS):
+            figures.appended(count, len(data), latency)
+
+    works: tuple[Callable[[], object], ...] = (walking(-1), walking(now_ms), adding_up)
+    without, with_counts, adding = times_in_turns(works, rounds=_TRIES, each=1)
+    adding /= _SETS
+    (produced,) = produce_rate("produce_100B_64KiB", 100, _SET_BYTES)
+    set_seconds = count / produced.value
+    cost = max(with_counts - without, 0.0) + adding
+    yield Figure("latency_count_cost", cost / set_seconds, "share", "produce_100B_64KiB")
+
+
+def fetch_rate(
+    name: str,
+    fetch_bytes: int,
+    in_flight: int,
+    *,
+    log_bytes: int = LOG_BYTES,
+    rounds: int = _ROUNDS,
+    seconds: float = _SECONDS,
+) -> Iterator[Figure]:
+    """Fetches of so many bytes from places all over the log."""
+    with broker() as (_, client):
+        requests = filled(client, fetch_bytes, log_bytes)
+        work = partial(fetch_all, client, requests, in_flight)
+        found = rates(work, rounds=rounds, seconds=seconds)
+        yield Figure(name, median(found), "bytes/s")
+
+
+def filled(client: RawClient, fetch_bytes: int, log_bytes: int) -> list[bytes]:
+    """Fill a log; requests that are each answered with `fetch_bytes`, checked once."""
+    client.call(create_topic("bench", retention_ms=-1))
+    data, count = sets(100, 256 << 10)
+    times = log_bytes // len(data)
+    client.pipeline(encoded(produce("bench", data, acks=1)), 1, times, 8)
+    check_end(client, "bench", times * count)
+    last = times * count - fetch_bytes // 100
+    requests = [
+        encoded(fetch("bench", (0, last * place // PLACES), partition_max_bytes=fetch_bytes))
+        for place in range(PLACES)
+    ]
+    for request in requests:
+        answer = result(decoded(FETCH, FETCH.last_version(native=True), client.exchange(request)))
+        if len(answer.records) != fetch_bytes:
+            raise RefusedRequest(f"a fetch of {fetch_bytes} bytes got {len(answer.records)}")
+    return requests
+
+
+def fetch_all(client: RawClient, requests: list[bytes], in_flight: int) -> int:
+    """Send each of the requests once, so many ahead of the answers; bytes of all answers."""
+    fetched = 0
+    for number in range(len(requests) + in_flight):
+        if number < len(requests):
+            client.send(requests[number])
+        if number >= in_flight:
+            fetched += len(client.answer())
+    return fetched

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from ..config.address import split_address
-from .least.listening import listen_on, process
-from .least.numbering import numbered
+from .least import listen_on, numbered, process
 
 _CHECKED: Final = "checked"
 
@@ -33,7 +32,7 @@ def writing(
     if checked:
         arguments.append(_CHECKED)
     with (
-        process(__name__, arguments) as it,
+        process(arguments, __name__) as it,
         socket.create_connection(split_address(it.address)) as connection,
     ):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,20 +1,33 @@
-"""Time to the ready line, and memory, of brokers with nothing and with 3,500 partitions."""
+"""Starts: time to the ready line, and memory, of brokers with nothing and with 3,500 partitions;
+how fast a start reads what an unclean stop left."""
 
+import json
 import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Any, Final
 from urllib.request import urlopen
 
 from ..protocol.records.messages.sets import NewRecord, build_set
 from ..testing.program import WITH_HTTP, ServerProcess, serving
 from ..testing.requests import create_topic, produce
-from .brokers import broker, data_folder, kernel_choice, processor_seconds, resident_bytes
+from .brokers import (
+    MIB,
+    broker,
+    data_folder,
+    kernel_choice,
+    processor_seconds,
+    resident_bytes,
+    sets,
+)
 from .figure import Figure
 from .raw_client import RefusedRequest, check_end, encoded
 
+_LOG_BYTES: Final = 512 * MIB
+_ROUNDS: Final = 3
+_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 _STARTS: Final = 5
 _PARTITIONS: Final = 3_500
 _MINUTES: Final = 1_440
@@ -90,3 +103,34 @@ def _stop(server: ServerProcess) -> None:
     server.process.terminate()
     if server.process.wait() != 0:
         raise RefusedRequest(f"the stop was not clean: {server.log.read_text()}")
+
+
+def recovery() -> Iterator[Figure]:
+    """A killed broker's log of 512 MiB, of which no checkpoint says that it is safe."""
+    with data_folder() as data:
+        log_format = ("--set", "log.format=json")
+        rates: list[float] = []
+        with broker(*log_format, data=data) as (server, client):
+            client.call(create_topic("bench", retention_ms=-1, segment_bytes=128 * MIB))
+            some, count = sets(100, 64 << 10)
+            times = _LOG_BYTES // len(some)
+            client.pipeline(encoded(produce("bench", some, acks=1)), 1, times, 8)
+            check_end(client, "bench", times * count)
+        for _ in range(_ROUNDS):
+            (data / _CHECKPOINT).unlink(missing_ok=True)
+            with broker(*log_format, data=data) as (server, client):
+                check_end(client, "bench", times * count)
+                event = _recovered(server)
+                server.log.unlink()
+            rates.append(event["bytes"] / (event["ms"] / 1000))
+        yield Figure("recovery", median(rates), "bytes/s")
+
+
+def _recovered(server: ServerProcess) -> dict[str, Any]:
+    """What the broker says of its recovery; it is written a moment after the ready line."""
+    while True:
+        for line in server.log.read_text().splitlines():
+            event: dict[str, Any] = json.loads(line)
+            if event.get("event") == "recovery_finished":
+                return event
+        time.sleep(0.01)

@@ -26,8 +26,8 @@ from typing import Final
 
 from ..protocol.records.kernel import FORM
 from ..values import value_class
+from .figure import check_known
 from .figures import NAMES
-from .results import check_known
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 

@@ -43,7 +43,7 @@ import uvloop
 from ..protocol.api.encodings import Encoding
 from ..protocol.api.kafka import frames as kafka
 from ..protocol.api.native import frames as native
-from ..protocol.records.batches.batch import build_batch
+from ..protocol.records.batch import build_batch
 from ..protocol.records.kernel import FORM
 from ..protocol.records.messages.sets import build_set
 from ..protocol.records.record import NewRecord

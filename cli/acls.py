@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from ..client.administer.acls import AclAdmin
+from ..client.administer.access import AclAdmin
 from ..client.cluster.servers import Servers
 from ..protocol.api.security.acl_terms import (
     CLUSTER_NAME,
@@ -26,7 +26,7 @@ from ..protocol.api.security.acls import AclFilter
 from ..server.security.acl_filters import Filter, as_creation, asked_acl
 from ..server.security.acl_store import Acls, problem_of, problem_of_host, written
 from ..server.security.acls import Acl, AclTable, Decision, Reason, Resource
-from ..server.security.documents import AccessDocuments
+from ..storage.metadata.local_metadata import LocalMetadata
 from .broker_requests import ask
 from .errors import CommandFailed, WrongUsage
 from .options import DEFAULT_SERVER, Json, Server, check_text, check_texts, group
@@ -314,21 +314,21 @@ class _StoredAcls(OfflineDirectory):
     """Those in the data directory of a broker that does not run."""
 
     def acls(self) -> Sequence[Acl]:
-        return self.use(lambda documents: Acls(documents.state.rules).table.acls)
+        return self.use(lambda metadata: Acls(metadata.state.access.rules).table.acls)
 
     def add(self, acls: Sequence[Acl]) -> None:
-        def change(documents: AccessDocuments) -> None:
-            stored = Acls(documents.state.rules)
-            documents.change(lambda: stored.plan_adding(acls))
+        def change(metadata: LocalMetadata) -> None:
+            stored = Acls(metadata.state.access.rules)
+            metadata.change_access(lambda: stored.plan_adding(acls))
 
         self.use(change)
 
     def remove(self, filters: Sequence[AclFilter]) -> Sequence[Acl]:
         wanted = [Filter(each) for each in filters]
 
-        def change(documents: AccessDocuments) -> Sequence[Acl]:
-            stored = Acls(documents.state.rules)
-            return documents.change(
+        def change(metadata: LocalMetadata) -> Sequence[Acl]:
+            stored = Acls(metadata.state.access.rules)
+            return metadata.change_access(
                 lambda: stored.plan_removing(lambda acl: any(each.means(acl) for each in wanted))
             )
 

@@ -1,20 +1,99 @@
-"""The commands, put together."""
+"""The commands, put together, as typer makes them and put right where their help and completion
+would mislead."""
 
+import os
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, Final, cast
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from .. import __version__
 from ..memory import no_collection
 from ..protocol.records.kernel import FORM
 from ..values import value_class
-from .broker_options import ENVIRONMENT
-from .commands import BrokerCommand, with_plain_usage
-from .demo.options import HISTORY
+from .broker_options import BROKER_OPTIONS, HISTORY, BrokerOption
+from .broker_options import ENVIRONMENT as BROKER_ENVIRONMENT
+from .errors import WrongUsage
 from .output import emit
+from .security.options import (
+    ENVIRONMENT,
+    OPTION,
+    OPTIONS,
+    added,
+    flags_of,
+    is_security,
+    profiles_path,
+)
+
+
+class Command(TyperCommand):
+    """A command whose usage says `TOPIC`, not `{TOPIC}`. One that takes `--server` takes the
+    options that go with it, too, and gets a `server` with what they say."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params = super().get_params(ctx)
+        if not any(param.name == "server" for param in params):
+            return params
+        return [*params, *added(params)]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        connected(ctx)
+        return rest
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """What says how to be let in stands behind the command's own options."""
+        sections: dict[str, list[Any]] = {"Arguments": [], "Options": [], "Security": []}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                argument = param.param_type_name == "argument"
+                title = "Security" if is_security(param) else "Options"
+                sections["Arguments" if argument else title].append(record)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+class BrokerCommand(Command):
+    """A command that starts a broker: what it is given is parsed elsewhere, without typer, which
+    has to know its options for completion and for the reference page."""
+
+    options: tuple[BrokerOption, ...] = BROKER_OPTIONS
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return [
+            TyperOption(
+                param_decls=[one.flag],
+                metavar=one.metavar or None,
+                help=one.help,
+                is_flag=one.is_flag,
+            )
+            for one in self.options
+        ]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.args = list(args)
+        return args
+
+
+def with_plain_usage(app: typer.Typer) -> typer.Typer:
+    """The same, with `Command` wherever nothing else was asked for."""
+    for command in app.registered_commands:
+        if command.cls is TyperCommand:
+            command.cls = Command
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        with_plain_usage(group.typer_instance)
+    return app
 
 
 @value_class
@@ -37,6 +116,39 @@ class CommandEntry:
         return typer.main.get_group(with_plain_usage(app)).commands[self.name]
 
 
+def connected(context: Any) -> None:
+    """Put what options, environment and profile say into `server`. Raises WrongUsage."""
+    chosen = {option.parameter: context.params.pop(option.parameter, None) for option in OPTIONS}
+    given = context.params.get("server")
+    if given is None or not (_is_any_given(chosen) or _has_profiles()):
+        return
+    from .security.settings import GivenOptions, servers_of
+
+    sources = {name: _source(context, name) for name in (*chosen, "server")}
+    own = flags_of(context.command.params)
+    flags = {option.name: option.flag_beside(own) for option in OPTIONS}
+    places = GivenOptions(chosen, sources, os.environ, flags)
+    # While a line is completed, what is wrong with it is not the matter.
+    with suppress(*(WrongUsage,) if context.resilient_parsing else ()):
+        context.params["server"] = servers_of(
+            given, is_chosen=sources["server"] in (OPTION, ENVIRONMENT), layers=places.layers
+        )
+
+
+def _is_any_given(chosen: Mapping[str, str | None]) -> bool:
+    return any(chosen.values()) or any(os.environ.get(option.variable) for option in OPTIONS)
+
+
+def _has_profiles() -> bool:
+    path = profiles_path(os.environ)
+    return path is not None and os.path.lexists(path)
+
+
+def _source(context: Any, name: str) -> str:
+    source = context.get_parameter_source(name)
+    return "" if source is None else str(source.name)
+
+
 ENTRIES: Final = (
     CommandEntry("produce", ".produce", "produce", "Send standard input, a message a line."),
     CommandEntry(
@@ -50,7 +162,7 @@ ENTRIES: Final = (
     CommandEntry("lag", ".lag", "lag", "Say how far readers are behind."),
     CommandEntry("dump", ".stored", "dump", "Print what is in a stored file."),
     CommandEntry("verify", ".stored", "verify", "Check stored files."),
-    CommandEntry("repair", ".repair", "repair", "Put damaged stored files right."),
+    CommandEntry("repair", ".stored", "repair", "Put damaged stored files right."),
     CommandEntry(
         "doctor", ".doctor", "doctor", "Look for what is wrong, and say what to do about it."
     ),
@@ -69,13 +181,13 @@ ENTRIES: Final = (
     ),
     CommandEntry(
         "cluster",
-        ".cluster.commands",
+        ".cluster",
         "cluster",
         "Show who leads and who follows, and let another broker lead.",
     ),
     CommandEntry(
         "explain",
-        ".explain.commands",
+        ".explain",
         "explain",
         "Say why messages are still there, how an offset was found, and how a name is read.",
     ),
@@ -126,7 +238,7 @@ _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 _BROKER: dict[str, Any] = {
     "add_help_option": False,
     "context_settings": _PASSED_ON,
-    "epilog": ENVIRONMENT,
+    "epilog": BROKER_ENVIRONMENT,
 }
 
 

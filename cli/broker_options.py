@@ -21,6 +21,13 @@ class BrokerOption:
     is_flag: bool = False
 
 
+HISTORY: Final = BrokerOption(
+    "--history",
+    "PATH",
+    "take the history from this folder: its commits when it is a git repository with more than "
+    "1,000 of them, else its files",
+)
+
 SET: Final = BrokerOption("--set", "NAME=VALUE", "any setting; may be repeated")
 
 BROKER_OPTIONS: Final = (

@@ -8,7 +8,7 @@ from ..client.administer.admin import Admin
 from ..client.client import Client
 from ..client.cluster.retry import UNREACHABLE, retry
 from ..client.cluster.servers import Servers
-from .streams import note
+from .errors import note
 
 PARTITIONS_AGE_MS: Final = 2_000
 """So often the partitions of a topic that is followed are asked for: new ones may be added."""

@@ -17,23 +17,24 @@ from ..protocol.api.log.list_offsets import EARLIEST, LATEST
 from ..protocol.window_topics import parse_window_name
 from ..values import value_class
 from .broker_requests import PARTITIONS_AGE_MS, Connected, partitions_of
-from .errors import CommandFailed, WrongUsage
+from .errors import CommandFailed, WrongUsage, is_terminal, note
 from .options import (
     DEFAULT_SERVER,
+    POSITION_HELP,
     AnyUnit,
+    AtOffset,
+    AtTime,
     Json,
     Partition,
+    Position,
     ReadFrom,
     Server,
     TopicName,
     check_read_from,
+    parse_bounds,
 )
-from .output import emit
-from .positions import POSITION_HELP, AtOffset, AtTime, Position, parse_bounds
-from .progress import Advance, progress
-from .record_lines import RecordReading
-from .replay import Replay, ReplayWindow, WindowedBy, window_of
-from .streams import is_terminal, note
+from .output import Advance, emit, progress
+from .replay import RecordReading, Replay, ReplayWindow, WindowedBy, window_of
 
 Start = Annotated[
     str | None,

@@ -1,28 +1,39 @@
 """`horolog doctor`: looks for what is wrong around a broker, and says what to do about it."""
 
 import asyncio
+import os
+import ssl
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from .. import __version__
 from ..client.administer.admin import Admin
+from ..client.cluster.connecting import connect
+from ..client.cluster.connection import ClientConnection
 from ..client.cluster.servers import Servers
-from ..client.errors import ConnectionFailed
-from ..clock import SystemClock
+from ..client.errors import ConnectionFailed, SecurityError, TlsFailed
+from ..client.security.security import SecretFile
+from ..clock import Clock, SystemClock
 from ..compiled import PRICE, REMEDY
 from ..protocol.api.broker.describe_broker import DescribeBrokerResponse
-from ..protocol.errors import HorologError, RequestTimedOut, UnsupportedVersion
+from ..protocol.api.kafka import frames as kafka
+from ..protocol.api.native import frames as native
+from ..protocol.errors import CodedError, HorologError, RequestTimedOut, UnsupportedVersion
 from ..storage.check.findings import Finding as Stored
 from ..storage.check.verify import verify
 from ..storage.files import SystemFiles
 from .errors import WrongUsage
-from .findings import CheckFinding, Severity
 from .options import DEFAULT_SERVER, Json, Server
 from .output import emit, json_line, plural, shown_place, shown_size, shown_span, table
+
+EXPIRY_WARNING_DAYS: Final = 21
+"""Long enough before the end to renew it."""
 
 CLOCK_PROBLEM_SECONDS: Final = 1.0
 """Clocks further apart than this make times of messages useless for comparing machines."""
@@ -33,6 +44,25 @@ DISK_WARNING_SHARE: Final = 0.10
 
 _PROBES: Final = 5
 """Questions about the clock; the one that was answered fastest is the most exact."""
+
+
+class Severity(StrEnum):
+    """How serious a finding is. Only a problem makes the exit code 1."""
+
+    GOOD = "good"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFinding:
+    """What one check found."""
+
+    check: str
+    verdict: Severity
+    finding: str
+    fix: str = ""
+    """What to do; empty when there is nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +94,6 @@ def doctor(
         stored = None if data_dir is None else verify(SystemFiles(), data_dir)
     except ValueError as error:
         raise WrongUsage(f"--data-dir: {error}") from None
-    from .security.checks import security_findings
 
     findings = asyncio.run(security_findings(server, SystemClock()))
     if all(one.verdict is not Severity.PROBLEM for one in findings):
@@ -277,3 +306,95 @@ def _files(stored: Iterator[Stored], data_dir: Path | None) -> Iterator[CheckFin
             yield CheckFinding("files", Severity.PROBLEM, f"{place}: {found.rule}", found.advice)
     if not wrong:
         yield CheckFinding("files", Severity.GOOD, f"nothing is wrong in {data_dir}")
+
+
+async def security_findings(servers: Servers, clock: Clock) -> list[CheckFinding]:
+    """What is to be said of the way to each address; nothing of plain ones without users, and of
+    those that do not answer."""
+    try:
+        channel = servers.channel
+    except SecurityError as error:
+        return [CheckFinding("security", Severity.PROBLEM, str(error))]
+    if channel is None:
+        return []
+    found: list[CheckFinding] = []
+    for address in servers.addresses:
+        try:
+            connection = await connect(
+                address,
+                request_timeout_ms=5_000,
+                encoding=kafka if servers.kafka else native,
+                security=channel,
+            )
+        except ConnectionFailed:
+            continue  # that is another check's matter
+        except (TlsFailed, SecurityError, CodedError) as error:
+            found.append(_failed(error))
+            continue
+        try:
+            found += _of(address, connection, servers, clock)
+        finally:
+            await connection.close()
+    return found
+
+
+def _failed(error: HorologError) -> CheckFinding:
+    check = "encryption" if isinstance(error, TlsFailed) else "login"
+    return CheckFinding(check, Severity.PROBLEM, " ".join(str(error).split()))
+
+
+def _of(
+    address: str, connection: ClientConnection, servers: Servers, clock: Clock
+) -> Iterator[CheckFinding]:
+    channel = servers.channel
+    assert channel is not None
+    tls = connection.tls
+    if tls is not None:
+        cipher = tls.cipher()
+        name = cipher[0] if cipher else "no cipher"
+        yield CheckFinding("encryption", Severity.GOOD, f"{address}: {tls.version()}, {name}")
+        if channel.check_host_name:
+            yield _certificate(address, tls.getpeercert() or {}, clock)
+        else:
+            yield CheckFinding(
+                "certificate",
+                Severity.WARNING,
+                f"{address}: whose name is in the certificate is not looked at, so every owner of "
+                "a certificate of the same CA can take its place",
+                "let host names be checked",
+            )
+    elif channel.mechanism is not None:
+        yield CheckFinding(
+            "encryption",
+            Severity.WARNING,
+            f"{address}: everybody on the way can read and change what is sent",
+            "use a port with TLS, and write tls:// or kafka+tls:// before the address",
+        )
+    if channel.mechanism is not None:
+        who = f"as {channel.user} " if channel.user else ""
+        yield CheckFinding("login", Severity.GOOD, f"{address}: let in {who}by {channel.mechanism}")
+    yield from _password_file(channel.password)
+
+
+def _certificate(address: str, found: Any, clock: Clock) -> CheckFinding:
+    ends_s = ssl.cert_time_to_seconds(found["notAfter"])
+    left_days = int((ends_s - clock.now_ms() / 1000) // 86_400)
+    day = datetime.fromtimestamp(ends_s, UTC).date()
+    said = f"{address}: its certificate is good until {day}, for {left_days} days"
+    if left_days < EXPIRY_WARNING_DAYS:
+        return CheckFinding(
+            "certificate", Severity.WARNING, said, f"renew the certificate of {address}"
+        )
+    return CheckFinding("certificate", Severity.GOOD, said)
+
+
+def _password_file(password: object) -> Iterator[CheckFinding]:
+    if not isinstance(password, SecretFile):
+        return
+    if os.stat(password.path).st_mode & 0o077:
+        yield CheckFinding(
+            "password",
+            Severity.WARNING,
+            f"{password.path} can be read by others",
+            f"chmod 600 {password.path}",
+        )

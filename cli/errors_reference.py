@@ -4,14 +4,18 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from ..client.errors import ClientClosed, ConnectionFailed, PartlySent
-from ..client.security.errors import SecurityError, TlsFailed
+from ..client.errors import ClientClosed, ConnectionFailed, PartlySent, SecurityError, TlsFailed
 from ..pipeline.java import NoJava
 from ..pipeline.option_values import OptionError
 from ..pipeline.planning import DataLoss
 from ..protocol.api.framing import ProtocolError
-from ..protocol.cluster_errors import NotController, ThrottlingQuotaExceeded, UnknownProducerId
-from ..protocol.errors import ERRORS, HorologError
+from ..protocol.errors import (
+    ERRORS,
+    HorologError,
+    NotController,
+    ThrottlingQuotaExceeded,
+    UnknownProducerId,
+)
 from ..times import TimeError
 
 WITHOUT_CODE: Final[dict[str, tuple[type[HorologError], ...]]] = {
@@ -29,8 +33,7 @@ NOT_SENT: Final = (NotController, ThrottlingQuotaExceeded, UnknownProducerId)
 _INTRODUCTION = """\
 # Errors
 
-Generated from `protocol/errors.py`, `protocol/cluster_errors.py` and the errors of the client
-library by `make docs`.
+Generated from `protocol/errors.py` and the errors of the client library by `make docs`.
 
 Every error is a `horolog.HorologError`, and has a `message` and `retriable`: whether the same call
 may succeed later without being changed. Wrong arguments, such as an address that is none, raise

@@ -15,21 +15,22 @@ from ..client.cluster.servers import Servers
 from ..client.results import TimeCount, TimeCounts
 from ..clock import SystemClock
 from ..times import TimeError, parse_length
-from .errors import WrongUsage
+from .errors import WrongUsage, is_terminal, note
 from .options import (
     DEFAULT_SERVER,
     AnyUnit,
+    AtTime,
     Json,
     Partition,
+    Position,
     ReadFrom,
     Server,
     TopicName,
     check_read_from,
+    parse_bounds,
 )
 from .output import emit, json_line, plural, shown_size, shown_time, table
-from .positions import AtTime, Position, parse_bounds
 from .replay import WindowedBy
-from .streams import is_terminal, note
 
 _BAR_WIDTH: Final = 40
 """Of the longest bar where there is no terminal."""

@@ -7,11 +7,9 @@ import typer
 from ..client.administer.admin import Admin
 from ..client.administer.lagging import PositionLag
 from .broker_requests import ask
-from .completion import complete_position_name
-from .errors import CommandFailed
-from .options import DEFAULT_SERVER, Json, Server, check_text
+from .errors import CommandFailed, note
+from .options import DEFAULT_SERVER, Json, Server, check_text, complete_position_name
 from .output import NOTHING, emit, json_line, plural, shown_span, table
-from .streams import note
 
 
 def lag(

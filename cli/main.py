@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from ..compiled import KernelUnavailable
 from ..memory import no_collection
 from ..protocol.errors import HorologError, InvalidConfig, UnknownTopicOrPartition
-from .errors import INTERRUPTED, WRONG_USAGE, CommandFailed, OutputClosed, WrongUsage
-from .streams import note
+from .errors import INTERRUPTED, WRONG_USAGE, CommandFailed, OutputClosed, WrongUsage, note
 
 
 def main() -> None:
@@ -61,7 +60,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 
 def _code(error: Exception) -> int:
-    from ..client.security.errors import SecurityError
+    from ..client.errors import SecurityError
 
     return WRONG_USAGE if isinstance(error, SecurityError) else 1
 

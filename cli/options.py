@@ -1,18 +1,32 @@
-"""Options that several commands have."""
+"""Options that several commands have, the places in a partition that they name (a time, or
+`offset:N`), and what the shell offers for their values when the user presses Tab."""
 
+import asyncio
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from ..client.administer.admin import Admin
 from ..client.client import DEFAULT_ADDRESS
 from ..client.client import ReadFrom as ReadFromValue
 from ..client.cluster.servers import Servers, parse_servers
-from ..times import OtherUnit, TimeError
-from .completion import complete_topic
+from ..protocol.errors import HorologError
+from ..times import INT64_MAX, OtherUnit, TimeError, parse_time, parse_time_or_range
+from ..values import value_class
 from .errors import WrongUsage
+
+_OFFSET: Final = re.compile(r"offset:(\d{1,19})", re.ASCII)
+
+POSITION_HELP: Final = "a time (2016-11-14T17:24:32Z, now, @-1h, epoch milliseconds) or offset:N"
+
+_PLAIN: Final = frozenset("_-.,:/@%+=")
+_TIMEOUT_MS: Final = 1_000
+"""A user sits at a terminal and waits."""
 
 __all__ = [
     "DEFAULT_SERVER",
@@ -40,6 +54,62 @@ INT32_MAX: Final = 2**31 - 1
 
 
 DEFAULT_SERVER: Final = parse_servers(DEFAULT_ADDRESS)
+
+
+@value_class
+class AtOffset:
+    """The message with this offset."""
+
+    offset: int
+
+
+@value_class
+class AtTime:
+    """The first message, in offset order, whose time is this or later."""
+
+    timestamp_ms: int
+
+
+Position = AtOffset | AtTime
+
+
+def parse_position(text: str, option: str, now_ms: int, any_unit: bool) -> Position:
+    """One position. Wrong usage when `text` is none."""
+    if text.startswith("offset:"):
+        return _at_offset(text, option)
+    try:
+        return AtTime(parse_time(text, now_ms, any_unit))
+    except TimeError as error:
+        raise WrongUsage(f"{option}: {refused(error)}; or offset:N") from None
+
+
+def parse_bounds(
+    start: str | None, until: str | None, now_ms: int, any_unit: bool
+) -> tuple[Position | None, Position | None]:
+    """What `--from` and `--until` say; None is the beginning or the end. `--from` may be a range
+    `@A:B`, which sets both.
+    """
+    end = None if until is None else parse_position(until, "--until", now_ms, any_unit)
+    if start is None:
+        return None, end
+    if start.startswith("offset:"):
+        return _at_offset(start, "--from"), end
+    try:
+        start_ms, end_ms = parse_time_or_range(start, now_ms, any_unit)
+    except TimeError as error:
+        raise WrongUsage(f"--from: {refused(error)}") from None
+    if end_ms is not None:
+        if end is not None:
+            raise WrongUsage("--until: the range in --from sets the end already")
+        end = AtTime(end_ms)
+    return None if start_ms is None else AtTime(start_ms), end
+
+
+def _at_offset(text: str, option: str) -> AtOffset:
+    match = _OFFSET.fullmatch(text)
+    if match is None or int(match[1]) > INT64_MAX:
+        raise WrongUsage(f"{option}: {text!r} is not offset:N with N from 0 to {INT64_MAX}")
+    return AtOffset(int(match[1]))
 
 
 def group(help: str) -> typer.Typer:
@@ -114,6 +184,47 @@ Partition = Annotated[
     int | None,
     typer.Option("--partition", min=0, max=INT32_MAX, metavar="N", help="Only this partition."),
 ]
+
+
+def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
+    """The broker's topics that begin like that; none when it cannot be asked."""
+    return _that_begin_with(incomplete, _topics, context)
+
+
+def complete_position_name(context: typer.Context, incomplete: str) -> list[str]:
+    """The names that begin like that under which positions are stored; as `complete_topic`."""
+    return _that_begin_with(incomplete, Admin.position_names, context)
+
+
+def _that_begin_with(
+    incomplete: str,
+    ask: Callable[[Admin], Awaitable[Iterable[str]]],
+    context: typer.Context,
+) -> list[str]:
+    server = context.params.get("server") or DEFAULT_ADDRESS
+    with suppress(HorologError, OSError, ValueError):
+        found = asyncio.run(_asked(server, ask))
+        return [name for name in found if name.startswith(incomplete) and _is_plain(name)]
+    return []
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a shell takes a name as it stands: what is completed is not quoted, and a name that
+    another client chose shall not begin a second command."""
+    return all(letter.isalnum() or letter in _PLAIN for letter in name)
+
+
+async def _asked(
+    server: str | Servers, ask: Callable[[Admin], Awaitable[Iterable[str]]]
+) -> Iterable[str]:
+    async with Admin(server, request_timeout_ms=_TIMEOUT_MS) as admin:
+        return await ask(admin)
+
+
+async def _topics(admin: Admin) -> Iterable[str]:
+    return await admin.list_topics()
+
+
 TopicName = Annotated[
     str,
     typer.Argument(

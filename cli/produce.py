@@ -23,10 +23,9 @@ from ..protocol.errors import CodedError, RequestTimedOut
 from ..protocol.records.layout import BATCH_OVERHEAD, ENTRY_OVERHEAD, MESSAGE_OVERHEAD
 from ..protocol.records.messages.sets import NewRecord
 from .errors import INTERRUPTED, CommandFailed, OutputClosed, OutputFailed, WrongUsage
-from .lines import BadLine, Message, json_message, plain_message
+from .lines import BadLine, Message, StandardInput, json_message, plain_message
 from .options import DEFAULT_SERVER, INT32_MAX, AnyUnit, Server, TopicName
 from .output import emit, json_line, json_time
-from .standard_input import StandardInput
 
 STDIN: Final = 0
 

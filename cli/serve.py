@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ..config.broker import BrokerSettings
-from ..config.listeners import OFF
-from ..config.loading import ignored_variables, load
+from ..config.address import OFF
+from ..config.broker import BrokerSettings, ignored_variables, load
 from ..memory import no_collection
 from ..printable import printable
 from ..protocol.errors import InvalidConfig

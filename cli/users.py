@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 import typer
 
-from ..client.administer.users import UserAdmin
+from ..client.administer.access import UserAdmin
 from ..client.cluster.servers import Servers
 from ..protocol.api.security.scram_credentials import ScramUpsertion
 from ..protocol.errors import CodedError, DuplicateResource, ResourceNotFound
@@ -21,7 +21,6 @@ from ..protocol.limits import MAX_SCRAM_ITERATIONS, MIN_SCRAM_ITERATIONS
 from ..protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from ..protocol.sasl.plain import MAX_PASSWORD_BYTES
 from ..protocol.sasl.scram import credential_of, salted_password
-from ..server.security.documents import AccessDocuments
 from ..server.security.users import (
     DEFAULT_ITERATIONS,
     CredentialChange,
@@ -29,6 +28,7 @@ from ..server.security.users import (
     UserEntry,
     Users,
 )
+from ..storage.metadata.local_metadata import LocalMetadata
 from .broker_requests import ask
 from .errors import WrongUsage
 from .options import DEFAULT_SERVER, Json, Server, check_text, group, unreadable
@@ -151,9 +151,9 @@ class _StoredUsers(OfflineDirectory):
 
     def users(self) -> Found:
         return self.use(
-            lambda documents: {
+            lambda metadata: {
                 name: {SCRAM_MECHANISMS[each].number: its.iterations for each, its in held.items()}
-                for name, held in sorted(documents.state.users.items())
+                for name, held in sorted(metadata.state.access.users.items())
             }
         )
 
@@ -169,9 +169,9 @@ class _StoredUsers(OfflineDirectory):
             made = credential_of(mechanism, each.salted_password, each.salt, each.iterations)
             changes.append([UserEntry(each.name, made)])
 
-        def change(documents: AccessDocuments) -> Sequence[CodedError | None]:
-            users = Users(lambda: documents.state, os.urandom)
-            return documents.change(lambda: users.planned(changes))
+        def change(metadata: LocalMetadata) -> Sequence[CodedError | None]:
+            users = Users(lambda: metadata.state.access, os.urandom)
+            return metadata.change_access(lambda: users.planned(changes))
 
         outcomes = self.use(change)
         for outcome in outcomes:

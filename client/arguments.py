@@ -1,7 +1,14 @@
-"""Checks of what a program gives: before anything is sent, and with the argument's name."""
+"""What a program gives, checked before anything is sent and refused with the argument's name.
+Points in time are an aware datetime, or epoch milliseconds."""
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Final
+
+from ..times import EPOCH, EPOCH_MS_MAXIMUM, EPOCH_MS_MINIMUM, INT64_MAX, TimeError
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_NOTHING: Final = timedelta(0)
 
 PARTITION_MAX: Final = 2**31 - 1
 
@@ -41,3 +48,75 @@ def check_settings(settings: Mapping[str, str | None] | Mapping[str, str]) -> No
             raise TypeError(f"settings: the name of a setting is a str, not {type(name).__name__}")
         if not (value is None or isinstance(value, str)):
             raise TypeError(f"settings: the value of {name} is a str, not {type(value).__name__}")
+
+
+def epoch_ms(
+    when: datetime | None, timestamp_ms: int | None, *, check_units: bool, is_bound: bool = False
+) -> int | None:
+    """Milliseconds since the epoch of whichever is given; None when neither is.
+
+    Of a datetime that is finer it is the millisecond it is in, and with `is_bound`, for a time that
+    messages are compared with, the next one: the first that is not before it.
+
+    Raises TypeError when both are given or one is not of its type, and `TimeError` for a time
+    without a zone, one before 1970, and, unless `check_units` is off, a number that looks like
+    seconds, microseconds or nanoseconds.
+    """
+    if when is not None and timestamp_ms is not None:
+        raise TypeError("give a datetime or milliseconds, not both")
+    if when is not None:
+        return _of_datetime(when, up=is_bound)
+    if timestamp_ms is not None:
+        return _of_number(timestamp_ms, check_units)
+    return None
+
+
+def moment_ms(moment: datetime | int | None, name: str, *, check_units: bool) -> int | None:
+    """The same for the argument `name`, a bound, which takes a datetime or milliseconds."""
+    if moment is None:
+        return None
+    if isinstance(moment, datetime):
+        return _of_datetime(moment, up=True)
+    if not isinstance(moment, int) or isinstance(moment, bool):
+        raise TypeError(
+            f"{name} is a datetime or epoch milliseconds as an int, not {type(moment).__name__}"
+        )
+    return _of_number(moment, check_units, name)
+
+
+def _of_datetime(when: datetime, *, up: bool) -> int:
+    if not isinstance(when, datetime):
+        raise TypeError(
+            f"a time is a datetime, not {type(when).__name__}; numbers go into timestamp_ms"
+        )
+    if when.utcoffset() is None:
+        raise TimeError(
+            f"{when!r} has no time zone, so it could be any of a day's worth of times: add one, "
+            "for example tzinfo=datetime.UTC"
+        )
+    since = when - EPOCH
+    milliseconds = since // _MILLISECOND
+    if milliseconds < 0:
+        raise TimeError(f"{when!r} is before 1970-01-01T00:00:00Z, the earliest time there is")
+    return milliseconds + (up and since % _MILLISECOND > _NOTHING)
+
+
+def _of_number(timestamp_ms: int, check_units: bool, name: str = "timestamp_ms") -> int:
+    if not isinstance(timestamp_ms, int) or isinstance(timestamp_ms, bool):
+        raise TypeError(f"{name} is an int, not {type(timestamp_ms).__name__}")
+    if not 0 <= timestamp_ms <= INT64_MAX:
+        raise TimeError(f"{name} is from 0 to {INT64_MAX}, not {timestamp_ms}")
+    if not check_units or timestamp_ms == 0:
+        return timestamp_ms
+    if EPOCH_MS_MINIMUM <= timestamp_ms <= EPOCH_MS_MAXIMUM:
+        return timestamp_ms
+    if timestamp_ms < EPOCH_MS_MINIMUM:
+        guess = f"seconds; in milliseconds it is {timestamp_ms * 1000}"
+    elif timestamp_ms < EPOCH_MS_MAXIMUM * 1000:
+        guess = f"microseconds; in milliseconds it is {timestamp_ms // 1000}"
+    else:
+        guess = f"nanoseconds; in milliseconds it is {timestamp_ms // 1_000_000}"
+    raise TimeError(
+        f"{name}={timestamp_ms} looks like {guess}. Allowed are 0 and {EPOCH_MS_MINIMUM} "
+        f"to {EPOCH_MS_MAXIMUM}; check_units=False takes any number"
+    )

@@ -1,17 +1,15 @@
 """What producer, consumer and admin have in common."""
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import Final, Literal, Self
 
 from ..compiled import warn_of_reference
 from ..protocol.records.kernel import FORM
 from .cluster.cluster import ClusterConnections
 from .cluster.kafka_cluster import KafkaCluster
-from .cluster.one_broker import OneBroker
 from .cluster.servers import Servers, parse_servers, with_security
-
-if TYPE_CHECKING:
-    from .security.security import Security
+from .cluster.several_brokers import OneBroker
+from .security.security import Security
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7070"
 
@@ -29,7 +27,7 @@ class Client:
         client_id: str | None = "horolog",
         request_timeout_ms: int = 30_000,
         check_units: bool = True,
-        security: "Security | None" = None,
+        security: Security | None = None,
         read_from: ReadFrom = "leader",
     ) -> None:
         """`address` is that of a Horolog broker, `HOST:PORT`, or `kafka://HOST:PORT[,HOST:PORT...]`

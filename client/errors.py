@@ -1,13 +1,18 @@
-"""What can go wrong on the client's side of the connection.
-
-What the broker refuses is raised as the classes of `protocol.errors`. Each class here has a second
-base, the class of Python's that says the same, for programs that catch that.
-"""
+"""What can go wrong on the client's side of the connection, and what keeps a client from a broker
+that is guarded."""
 
 from typing import Any
 
 from ..protocol.errors import HorologError
 from .results import SentBatch
+
+
+class SecurityError(HorologError, ValueError):
+    """A setting of `Security`, or a file that it names, cannot be used."""
+
+
+class TlsFailed(HorologError, ConnectionError):
+    """The broker and the client do not trust each other, or one of them speaks no TLS."""
 
 
 class ConnectionFailed(HorologError, ConnectionError):

@@ -1,7 +1,15 @@
-"""`HOST:PORT`, and names of hosts, as settings and the command line write them."""
+"""Addresses: `HOST:PORT`, names of hosts, and addresses to listen at, each with what holds for
+connections to it."""
 
 import re
+from collections.abc import Iterator
+from enum import StrEnum
 from typing import Final
+
+from ..values import value_class
+
+OFF: Final = "off"
+"""What the addresses of a protocol may be instead, but for the native one's."""
 
 _ADDRESS: Final = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]+)):(\d{1,5})", re.ASCII)
 _LABEL_MAXIMUM: Final = 63
@@ -13,6 +21,73 @@ _LOOPBACK: Final = re.compile(rf"::1|127(?:\.{_OCTET}){{3}}", re.ASCII)
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST_NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*", re.ASCII)
 _HOST_NAME_MAX: Final = 253
+
+
+class Scheme(StrEnum):
+    """What stands before an address."""
+
+    BARE = ""
+    TLS = "tls://"
+    PLAINTEXT = "PLAINTEXT://"
+    SSL = "SSL://"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT://"
+    SASL_SSL = "SASL_SSL://"
+
+    @property
+    def encrypted(self) -> bool:
+        return self in (Scheme.TLS, Scheme.SSL, Scheme.SASL_SSL)
+
+    @property
+    def login(self) -> bool | None:
+        """Whether a login is required; `None`: as the setting `authentication` says."""
+        if self in (Scheme.BARE, Scheme.TLS):
+            return None
+        return self in (Scheme.SASL_PLAINTEXT, Scheme.SASL_SSL)
+
+
+@value_class
+class ListenAddress:
+    """One address of a protocol."""
+
+    scheme: Scheme
+    address: str
+    """`HOST:PORT`."""
+
+    def __str__(self) -> str:
+        return f"{self.scheme}{self.address}"
+
+
+def listen_addresses(text: str) -> tuple[ListenAddress, ...]:
+    """The addresses in `127.0.0.1:7070,tls://0.0.0.0:7443`; none for `off`.
+
+    Raises `ValueError` saying what is wrong.
+    """
+    return () if text == OFF else tuple(_split(text))
+
+
+def _split(text: str) -> Iterator[ListenAddress]:
+    seen = set()
+    for part in text.split(","):
+        found = _listen_address(part)
+        if str(found) in seen and not found.address.endswith(":0"):
+            raise ValueError(f"{found} is named twice")
+        seen.add(str(found))
+        yield found
+
+
+def _listen_address(text: str) -> ListenAddress:
+    check_no_login(text)
+    before, separator, address = text.rpartition("://")
+    scheme = Scheme.BARE
+    if separator:
+        by_name = {str(each).casefold(): each for each in Scheme}
+        found = by_name.get(f"{before}://".casefold())
+        if found is None:
+            known = ", ".join(str(each) for each in Scheme if each)
+            raise ValueError(f"{text!r} begins with none of {known}")
+        scheme = found
+    split_address(address)
+    return ListenAddress(scheme, address)
 
 
 def host_names(text: str) -> tuple[str, ...] | None:

@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Iterator, Mapping
 
+from .broker import environment_name
 from .broker_table import BROKER_NAMES_NOT_OFFERED, BROKER_SETTINGS
-from .loading import environment_name
 from .setting import INT32_MAX, INT64_MAX, Kind, Setting
 from .topic_table import TOPIC_NAMES_NOT_OFFERED, TOPIC_SETTINGS
 

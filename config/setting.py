@@ -1,16 +1,24 @@
-"""One setting: its names, what it may be, and the text that refuses everything else."""
+"""One setting: its names, what it may be, and the text that refuses everything else; how the tables
+declare one, and how one is found by any of its names."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, field
+from difflib import get_close_matches
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from ..protocol.errors import InvalidConfig
 from ..values import frozen_class
-from .address import host_names, without_login
-from .listeners import Scheme, listen_addresses
+from .address import Scheme, host_names, listen_addresses, without_login
+
+_CLOSE: Final = 0.75
+"""How alike (0 to 1) an unknown name must be to a known one to be suggested."""
+
+COUNTS_MAX_NAMES: Final = 1000
+COUNTS_MAX: Final = 1_000_000
+COUNTS_FORM: Final = f"NAME:COUNT by commas, each count from 0 to {COUNTS_MAX}"
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -282,6 +290,76 @@ class Setting:
         )
 
 
+class OptionValue(NamedTuple):
+    """A setting as someone gave it: `value` is text, or typed when it comes from a TOML file."""
+
+    name: str
+    value: object
+    is_text: bool = True
+    origin: str = ""
+
+
+class Names:
+    """Settings by name and alias. `elsewhere` are names that exist but not here: name -> why."""
+
+    def __init__(self, settings: Iterable[Setting], elsewhere: Mapping[str, str]) -> None:
+        self._by_name: dict[str, Setting] = {}
+        self._elsewhere = elsewhere
+        for setting in settings:
+            for name in setting.names():
+                if name in self._by_name or name in elsewhere:
+                    raise TypeError(f"setting name {name} is declared twice")
+                self._by_name[name] = setting
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def find(self, name: str) -> Setting:
+        """The setting that `name` is a name of; else `InvalidConfig`, with a suggestion."""
+        setting = self._by_name.get(name)
+        if setting is not None:
+            return setting
+        if name in self._elsewhere:
+            raise InvalidConfig(f"{name} {self._elsewhere[name]}")
+        suggestion = self.closest(name)
+        hint = f"; did you mean {suggestion}?" if suggestion else ""
+        raise InvalidConfig(f"{name[:100]!r} is not a setting{hint}")
+
+    def closest(self, name: str) -> str | None:
+        """The known name that an unknown one looks most like."""
+        return next(iter(get_close_matches(name[:100], self._by_name, 1, _CLOSE)), None)
+
+    def resolve(self, given: Iterable[OptionValue], at: Scope) -> dict[str, Value]:
+        """Checked values by canonical name. Raises `InvalidConfig` naming the origin.
+
+        Of several names of one setting the one in the smallest unit counts (ms over minutes over
+        hours); two of the same unit must agree.
+        """
+        chosen: dict[str, tuple[int, str, Value]] = {}
+        for name, raw, is_text, origin in given:
+            try:
+                setting = self.find(name)
+                value = (
+                    setting.parse(str(raw), name=name, at=at)
+                    if is_text
+                    else setting.check(raw, name=name, at=at)
+                )
+                factor = setting.factor(name)
+                before = chosen.get(setting.name)
+                if before is not None and before[0] == factor and before[2] != value:
+                    raise InvalidConfig(
+                        f"{name} = {value} contradicts {before[1]} = {before[2]}: they are two "
+                        "names of one setting"
+                    )
+            except InvalidConfig as error:
+                raise InvalidConfig(
+                    f"{origin}: {error.message}" if origin else error.message
+                ) from None
+            if before is None or factor < before[0]:
+                chosen[setting.name] = (factor, name, value)
+        return {canonical: value for canonical, (_, _, value) in chosen.items()}
+
+
 def _principals(text: str) -> list[str] | None:
     """Who is named, each once; `None` where something else is."""
     found = [part.strip() for part in text.split(";") if part.strip()]
@@ -295,3 +373,36 @@ def _shown(value: object) -> str:
         return str(value).lower()
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}... (cut)"
+
+
+def setting(name: str, kind: Kind, default: Value, doc: str, **more: Any) -> Setting:
+    """A setting of the broker; `more` as `Setting` has them."""
+    return Setting(name=name, scope=Scope.BROKER, kind=kind, default=default, doc=doc, **more)
+
+
+def integer(name: str, default: int, unit: str, doc: str, **more: Any) -> Setting:
+    """A whole number of at least 1 unless `more` says otherwise."""
+    return setting(name, Kind.INTEGER, default, doc, unit=unit, **{"minimum": 1} | more)
+
+
+def counts(text: str) -> Mapping[str, int]:
+    """The numbers by name. What is behind the last colon is the number; a name may have colons, and
+    one of an address of IPv6 may be in brackets.
+
+    Raises `ValueError` saying which part is wrong.
+    """
+    found: dict[str, int] = {}
+    for part in text.split(",") if text.strip() else ():
+        name, colon, number = part.strip().rpartition(":")
+        name = name.strip().removeprefix("[").removesuffix("]")
+        number = number.strip()
+        if not (colon and name and number.isascii() and number.isdecimal() and len(number) < 10):
+            raise ValueError(f"{part.strip()[:100]!r} is not NAME:COUNT")
+        if int(number) > COUNTS_MAX:
+            raise ValueError(f"{number} is more than {COUNTS_MAX}")
+        if name in found:
+            raise ValueError(f"{name[:100]!r} is there twice")
+        found[name] = int(number)
+    if len(found) > COUNTS_MAX_NAMES:
+        raise ValueError(f"there are more than {COUNTS_MAX_NAMES} names")
+    return found

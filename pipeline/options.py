@@ -1,4 +1,4 @@
-"""The options of a read, checked before anything is done.
+"""The options of a read and of a write, checked before anything is done.
 
 The names are those of Spark's Kafka source where it has one for the thing. Nothing here needs
 Spark.
@@ -7,14 +7,16 @@ Spark.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from itertools import starmap
 from typing import Final, Literal
 
 from ..client.client import ReadFrom
 from ..client.cluster.servers import Servers, parse_servers
+from ..client.errors import SecurityError
 from ..client.security import options as security
-from ..client.security.errors import SecurityError
 from ..config.address import check_no_login
+from ..protocol.records.layout import Codec
 from .logs import NO_LOGS, TopicLogs
 from .option_values import (
     SENTINELS,
@@ -32,7 +34,7 @@ from .option_values import (
     whole,
     yes_or_no,
 )
-from .windows import Window
+from .planning import Window
 
 SERVERS: Final = ("bootstrap.servers", "bootstrapServers", "kafka.bootstrap.servers")
 """The address, and the other names it may be given by."""
@@ -100,6 +102,83 @@ class BrokerOptions:
     def address(self) -> str:
         """As it is shown."""
         return str(self.servers)
+
+
+WRITE_NAMES: Final = (
+    *COMMON_NAMES,
+    "topic",
+    "timestampColumn",
+    "includeHeaders",
+    "acks",
+    "compression",
+    "idempotent",
+    "partitioner",
+    "jobId",
+    # Spark's own, which it hands on.
+    "checkpointLocation",
+    "queryName",
+    "outputMode",
+)
+_ACKS: Final = {"all": -1, "-1": -1, "1": 1}
+_CODECS: Final = {codec.label: codec for codec in Codec}
+
+
+class Partitioner(StrEnum):
+    """Which partition a row without a column `partition` goes to, by its key."""
+
+    MURMUR2 = "murmur2"
+    """As Kafka's Java client chooses."""
+    CRC32 = "crc32"
+    """As librdkafka chooses without a setting."""
+    NONE = "none"
+    """Keys do not matter: partitions get rows in turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """A write, of a batch or of a stream."""
+
+    broker: BrokerOptions
+    topic: str | None = None
+    """None takes the column `topic`."""
+    timestamp_column: str | None = None
+    """None takes the column `timestamp` if there is one, else the time of the write."""
+    headers: bool = True
+    """Whether a column `headers` is written."""
+    acks: int = -1
+    codec: Codec = Codec.NONE
+    idempotent: bool = True
+    job_id: str | None = None
+    """In a batch: what makes a second run of the same job write nothing twice."""
+    partitioner: Partitioner = Partitioner.MURMUR2
+
+
+def write_options(options: Mapping[str, str], *, overwrite: bool, streaming: bool) -> WriteOptions:
+    """The options of a write. Raises OptionError."""
+    given = OptionValues(options)
+    given.check(WRITE_NAMES, "a write")
+    if overwrite and not streaming:
+        raise OptionError('a topic can only be appended to: use mode("append")')
+    topic = given.text("topic")
+    if topic is not None and not topic.strip():
+        raise OptionError("topic is empty: name one, or leave it out and have a column topic")
+    job_id = given.text("jobId")
+    idempotent = given.flag("idempotent", True)
+    if job_id is not None and (streaming or not idempotent):
+        raise OptionError(
+            "jobId is for batches that are idempotent; a stream is known by its checkpoint"
+        )
+    return WriteOptions(
+        given.broker(),
+        topic,
+        given.text("timestampColumn"),
+        given.flag("includeHeaders", True),
+        _ACKS[given.choice("acks", "all", tuple(_ACKS))],
+        _CODECS[given.choice("compression", "none", tuple(_CODECS))],
+        idempotent,
+        job_id,
+        Partitioner(given.choice("partitioner", "murmur2", tuple(Partitioner))),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""What to read: pure functions over offsets.
+"""What to read: pure functions over offsets, and the windows of time of an exact read.
 
-A plan depends on its arguments alone, because Spark asks for the same one again: after a crash
-the batch that was not finished is planned anew and must be the same.
+A plan depends on its arguments alone, because Spark asks for the same one again: after a crash the
+batch that was not finished is planned anew and must be the same.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -26,6 +26,20 @@ BEGINS_ANEW: Final = (
     "With failOnDataLoss=false it is read from its beginning; a new checkpoint starts anew"
 )
 """What can be done about a topic that is another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The times from `from_ms` on and before `until_ms`. A message without a time is in none."""
+
+    from_ms: int = 0
+    until_ms: int | None = None
+    """None is no end."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether no time is in it."""
+        return self.until_ms is not None and self.until_ms <= self.from_ms
 
 
 class DataLoss(HorologError):

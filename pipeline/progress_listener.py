@@ -1,4 +1,4 @@
-"""Publishing the progress of streaming queries.
+"""Publishing the progress of streaming queries: how far each has come, as positions at the broker.
 
 Spark reports the end of a batch to a source only when the next batch begins, and never for the last
 one. A listener gets each report at once, but with offsets only. Where the offsets are to be stored
@@ -8,10 +8,12 @@ that plan, and names the queries instead.
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, cast
 from uuid import UUID
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     JStreamingQueryListener,
     QueryProgressEvent,
@@ -21,23 +23,129 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
     StreamingQueryProgress,
 )
+from pyspark.sql.streaming.query import StreamingQuery
 
 from ..client.cluster.servers import Servers
+from ..client.consume.consumer import Consumer
+from .connecting import CLIENT_ID
 from .option_values import OptionError
-from .options import BrokerOptions
-from .planning import Offsets, from_json
-from .progress import Publisher, destination, earliest, publisher_of
+from .options import READ_NAMES, BrokerOptions, OptionValues, group_id
+from .planning import Offsets, TopicPartition, from_json
+from .questions import LOOP
 from .source import NAME
 from .spark_session import AnySession, is_connect
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+_LONGEST_WAIT_MS: Final = 5_000
+"""Spark calls one listener after the other, so the others wait for a broker that does not answer.
+"""
 
 _PYTHON_SOURCE: Final = "PythonMicroBatchStream"
 """In the description of a source that is written in Python."""
 
 _log = logging.getLogger(__name__)
+
+
+class Publisher:
+    """Stores positions of one source under one name.
+
+    Nothing that goes wrong is raised: it is logged, and done again with the next positions.
+    """
+
+    def __init__(self, broker: BrokerOptions, name: str) -> None:
+        """`name` is the one that the positions get."""
+        LOOP.enter()
+        self._broker = broker
+        self._name = name
+        self._consumer: Consumer | None = None
+        self._wanted: Offsets = {}
+        self._stored: Offsets = {}
+        self._failure = ""
+
+    def publish(self, offsets: Offsets) -> None:
+        """Store the next offsets to read; returns when they are durable, or could not be stored."""
+        self._wanted = dict(offsets)
+        if self._wanted == self._stored:
+            return
+        try:
+            LOOP.run(self._store())
+        except Exception as error:
+            self._warn(str(error))
+            with suppress(Exception):
+                LOOP.run(self._drop())
+        else:
+            self._stored, self._failure = self._wanted, ""
+
+    def close(self) -> None:
+        """Try once more what could not be stored, and close the connection."""
+        self.publish(self._wanted)
+        with suppress(Exception):
+            LOOP.run(self._drop())
+        LOOP.leave()
+
+    async def _store(self) -> None:
+        if self._consumer is None:
+            self._consumer = Consumer(
+                self._broker.servers,
+                name=self._name,
+                client_id=CLIENT_ID,
+                request_timeout_ms=min(self._broker.request_timeout_ms, _LONGEST_WAIT_MS),
+                retry_timeout_ms=0,
+            )
+        consumer = self._consumer
+        assigned = set(consumer.assignment)
+        for key, offset in self._wanted.items():
+            if key in assigned:
+                consumer.seek(*key, offset)
+            else:
+                consumer.assign(*key, offset=offset)
+        await consumer.commit()
+
+    async def _drop(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            await consumer.close()
+
+    def _warn(self, failure: str) -> None:
+        """Log a failure, once while it stays the same."""
+        if failure != self._failure:
+            _log.warning(
+                "the progress of groupId=%s could not be stored at %s (%s); it is tried again with "
+                "the next batch",
+                self._name,
+                self._broker.address,
+                failure,
+            )
+        self._failure = failure
+
+
+def publisher_of(options: Mapping[str, str]) -> Publisher | None:
+    """For a stream with these options of a read; None when they do not ask for one."""
+    given = OptionValues(options)
+    name = group_id(given)
+    return None if name is None else Publisher(given.broker(), name)
+
+
+def destination(server: str | Servers | Mapping[str, str], group: str) -> tuple[BrokerOptions, str]:
+    """Where positions are stored, and under which name: `server` is an address, or the options of
+    a read. Raises OptionError."""
+    if isinstance(server, Servers):
+        broker = BrokerOptions(server)
+    else:
+        given = OptionValues({"bootstrap.servers": server} if isinstance(server, str) else server)
+        given.check(READ_NAMES, "publish_progress")
+        broker = given.broker()
+    name = group_id(OptionValues({"groupId": group}))
+    assert name is not None
+    return broker, name
+
+
+def earliest(ends: Iterable[Offsets]) -> Offsets:
+    """The offsets that all of several sources have reached, in what any of them reads."""
+    found: dict[TopicPartition, int] = {}
+    for offsets in ends:
+        for key, offset in offsets.items():
+            found[key] = min(offset, found.get(key, offset))
+    return found
 
 
 def publish_progress(
@@ -64,7 +172,7 @@ def publish_progress(
         listener = ProgressListener(lambda _: None, named)
         spark.streams.addListener(listener)
         return listener
-    streams = cast("SparkSession", spark).streams
+    streams = cast(SparkSession, spark).streams
     listener = ProgressListener(streams.get, named)
     streams.addListener(listener)
     for query in streams.active:
@@ -97,7 +205,7 @@ class ProgressListener(StreamingQueryListener):
 
     def __init__(
         self,
-        find: "Callable[[str], StreamingQuery | None]",
+        find: Callable[[str], StreamingQuery | None],
         named: Mapping[str, tuple[BrokerOptions, str]] | None = None,
     ) -> None:
         """`find` gives the query with an id, while it runs. `named` are queries whose options are
@@ -168,7 +276,7 @@ class ProgressListener(StreamingQueryListener):
         assert publisher is not None
         publisher.publish(earliest(ends))
 
-    def ask(self, query: "StreamingQuery") -> None:
+    def ask(self, query: StreamingQuery) -> None:
         """Find out under which names the progress of a query is stored, unless that is known."""
         if query.name in self._named or UUID(query.runId) in self._runs:
             return
@@ -196,7 +304,7 @@ def _our_end(source: SourceProgress) -> Offsets | None:
     return found if all(type(offset) is int for offset in found.values()) else None
 
 
-def source_options(query: "StreamingQuery") -> list[dict[str, str] | None]:
+def source_options(query: StreamingQuery) -> list[dict[str, str] | None]:
     """The options of each source of a query, in the order of its progress; None for one that is
     not ours."""
     found: list[dict[str, str] | None] = []

@@ -16,7 +16,7 @@ from ..protocol.records.binary import BinaryColumn
 from ..protocol.records.columns import Content
 from ..times import INT64_MAX
 from .option_values import OptionError
-from .windows import Window
+from .planning import Window
 
 SPARK_ROWS: Final = 32_768
 """Small batches are joined up to this: each costs Spark a millisecond or so."""

@@ -23,8 +23,8 @@ from ..protocol.records.kernel import RecordEncoder
 from ..protocol.records.kernel.terms import MOST_OVERHEAD, Headers
 from ..protocol.records.layout import NO_PRODUCER_ID, SELF_CHOSEN
 from .connecting import cluster_of
+from .options import Partitioner, WriteOptions
 from .storing import PackedBatch, PartitionLane, Storing, other_rows
-from .write_options import Partitioner, WriteOptions
 
 _BATCH_BYTES: Final = 512 * 1024
 """Below the default of `max.message.bytes`, so that most topics take a batch whole."""

@@ -1,7 +1,11 @@
-"""Writing rows into topics: the two writers of the data source."""
+"""Writing rows into topics: the two writers of the data source; and what a process of Spark's
+workers gets, and others do not."""
 
 import asyncio
 import logging
+import os
+import sys
+import traceback
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,13 +21,24 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from .. import memory
 from ..clock import SystemClock
 from ..protocol.records.binary import BinaryColumn
 from ..protocol.records.layout import NO_PRODUCER_ID
 from .option_values import OptionError, check_names
+from .options import WriteOptions
 from .sending import ColumnRows, RowTuple, Sending, producer_id
-from .worker import settle
-from .write_options import WriteOptions
+
+_USED_AGAIN: Final = "SPARK_REUSE_WORKER"
+"""Environment variable of a worker that gets one task after the other."""
+
+_DAEMON: Final = "pyspark.daemon"
+"""The program that workers are forked from."""
+
+_LET_GO: Final = (BrokenPipeError, ConnectionResetError)
+
+_settled: set[int] = set()
+"""The processes that `settle` has been called in."""
 
 _ROW_COLUMNS: Final = ("key", "value", "headers", "topic", "partition", "timestamp")
 _TYPES: Final = {
@@ -41,6 +56,41 @@ _INT32_BYTES: Final = 4
 _INT64_BYTES: Final = 8
 
 _log = logging.getLogger(__name__)
+
+
+def settle() -> None:
+    """Call `memory.settle` in a worker of Spark's; once.
+
+    Spark has such a worker collect garbage after each task. To look at all modules again and again
+    takes longer than many a task, and finds nothing.
+    """
+    if _USED_AGAIN in os.environ and os.getpid() not in _settled:
+        _settled.add(os.getpid())
+        memory.settle()
+
+
+def end_quietly() -> None:
+    """Have this process, if it is a worker of Spark's, print nothing when Spark lets go of it.
+
+    Spark closes the connection of a worker as soon as it needs it no more: it has the plan or the
+    rows that it wants, the job is cancelled, the session stops. What the worker says last cannot
+    be delivered then, and its program prints that with a traceback.
+    """
+    program: Any = sys.modules["__main__"]
+    if getattr(getattr(program, "__spec__", None), "name", None) == _DAEMON:
+        program.traceback = _Traceback()
+
+
+class _Traceback:
+    """The module `traceback` as that program uses it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(traceback, name)
+
+    def print_exc(self) -> None:
+        """As the function of the module, but of a connection that was closed."""
+        if not isinstance(sys.exception(), _LET_GO):
+            traceback.print_exc()
 
 
 @dataclass

@@ -2,10 +2,14 @@
 
 Spark makes these objects in processes of their own and pickles them on. The data source looks up
 what a batch is to read when it is made; the others do nothing but remember what they were given.
+
+Spark makes a data source for each `load()` and plans its read at the first action, which may be
+hours later. Spark does not say whether it loads a batch or a stream, or begins a write.
 """
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -29,16 +33,17 @@ from pyspark.sql.types import StructType
 from ..clock import SystemClock
 from ..compiled import warn_of_reference
 from ..protocol.records.kernel import FORM
-from . import bounds, fetch, loading, planning, segments
+from . import bounds, fetch, planning, segments
 from .logs import NO_LOGS, TopicLogs, logs_from_json
 from .option_values import OptionError
-from .options import ReadOptions, check_no_shown_secret, read_options
+from .options import ReadOptions, check_no_shown_secret, read_options, write_options
 from .planning import BEGINS_ANEW, DataLoss, Offsets, PlannedSpan
 from .questions import Questions, Topics, questions
 from .schema import arrow_schema, column_names, spark_schema
-from .sink import BatchWriter, StreamWriter
-from .worker import end_quietly, settle
-from .write_options import write_options
+from .sink import BatchWriter, StreamWriter, end_quietly, settle
+
+Pieces = tuple[PlannedSpan | segments.Packed, ...]
+"""One for each task."""
 
 NAME: Final = "horolog"
 
@@ -48,6 +53,38 @@ _NO_LIMIT: Final = 2**62
 """Rows of a limit that is none: it tells our own limits from an engine that asks for all."""
 
 Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What was found at `load()`."""
+
+    pieces: Pieces | None
+    why_none: str = ""
+    """What kept them from being looked up; empty when these are no options of a batch."""
+
+
+def load(given: Mapping[str, str], now_ms: int) -> Loaded:
+    """Look up what a batch with these options would read. Raises nothing: it may be none, and
+    what is wrong with one is raised when it is planned."""
+    try:
+        options = read_options(given, streaming=False, now_ms=now_ms)
+    except OptionError:
+        return Loaded(None)
+    # `load` does not wait for a broker that is away: reading does.
+    at_once = replace(options, broker=replace(options.broker, retry_budget_ms=0))
+    try:
+        return Loaded(plan(at_once))
+    except Exception as error:
+        return Loaded(None, str(error) or type(error).__name__)
+
+
+def plan(options: ReadOptions) -> Pieces:
+    """What a batch reads that is planned now. Raises DataLoss, OptionError, HorologError."""
+    if options.segments_path is not None:
+        return tuple(segments.plan(options.segments_path, options.window, options.min_partitions))
+    return tuple(bounds.plan(questions(options.broker), options))
+
 
 # Each process of Spark's that has to do with the format imports this first.
 end_quietly()
@@ -81,7 +118,7 @@ class HorologDataSource(DataSource):
         # Times such as @-1h mean the same in every process.
         self._now_ms = SystemClock().now_ms()
         # In `load()`; where columns are named, Spark makes a data source at the first action only.
-        self._loaded = loading.load(self._given, self._now_ms)
+        self._loaded = load(self._given, self._now_ms)
 
     @classmethod
     def name(cls) -> str:
@@ -155,16 +192,14 @@ class _SpanReader:
 class BatchReader(_SpanReader, DataSourceReader):
     """Reads what was between two bounds when it was loaded."""
 
-    def __init__(
-        self, schema: StructType, options: ReadOptions, pieces: loading.Pieces | None
-    ) -> None:
+    def __init__(self, schema: StructType, options: ReadOptions, pieces: Pieces | None) -> None:
         """`pieces` is None where they could not be looked up then."""
         super().__init__(schema, options)
         self._pieces = pieces
 
     def partitions(self) -> Sequence[InputPartition]:
         """A task for each partition, or more where the options ask for it."""
-        pieces = loading.plan(self._options) if self._pieces is None else self._pieces
+        pieces = plan(self._options) if self._pieces is None else self._pieces
         settle()
         return [
             OffsetRange(piece) if isinstance(piece, PlannedSpan) else SegmentRange(piece)

@@ -23,9 +23,8 @@ from ..protocol.api.log.fetch import (
 from ..protocol.records.columns import Content
 from .connecting import CLIENT_ID, cluster_of
 from .options import BrokerOptions
-from .planning import PlannedSpan, TopicPartition
+from .planning import PlannedSpan, TopicPartition, Window
 from .questions import LOOP
-from .windows import Window
 
 _MIB: Final = 1024 * 1024
 _FETCH_BYTES: Final = 4 * _MIB

@@ -71,8 +71,17 @@ class LeaderNotAvailable(CodedError, code=5, name="LEADER_NOT_AVAILABLE", retria
     """The partition cannot be served yet, or its topic is being made or changed; try again."""
 
 
+class NotLeader(CodedError, code=6, name="NOT_LEADER_OR_FOLLOWER", retriable=True):
+    """Another broker leads the partition now; nothing was done, or it is not known of messages that
+    waited for followers whether they stay."""
+
+
 class RequestTimedOut(CodedError, code=7, name="REQUEST_TIMED_OUT", retriable=True):
     """A wait, the request's or the broker's own, ended before the request was satisfied."""
+
+
+class ReplicaNotAvailable(CodedError, code=9, name="REPLICA_NOT_AVAILABLE", retriable=True):
+    """This copy of the partition cannot answer now; the leader can."""
 
 
 class MessageTooLarge(CodedError, code=10, name="MESSAGE_TOO_LARGE"):
@@ -81,6 +90,16 @@ class MessageTooLarge(CodedError, code=10, name="MESSAGE_TOO_LARGE"):
 
 class OffsetMetadataTooLarge(CodedError, code=12, name="OFFSET_METADATA_TOO_LARGE"):
     """The text stored beside a position is above the limit."""
+
+
+class CoordinatorLoading(CodedError, code=14, name="COORDINATOR_LOAD_IN_PROGRESS", retriable=True):
+    """The broker has just begun to look after the group, and still reads its positions."""
+
+
+class CoordinatorNotAvailable(
+    CodedError, code=15, name="COORDINATOR_NOT_AVAILABLE", retriable=True
+):
+    """No broker looks after the group yet, or too few are in sync to store positions."""
 
 
 class NotCoordinator(CodedError, code=16, name="NOT_COORDINATOR", retriable=True):
@@ -93,6 +112,16 @@ class InvalidTopic(CodedError, code=17, name="INVALID_TOPIC_EXCEPTION"):
 
 class RecordListTooLarge(CodedError, code=18, name="RECORD_LIST_TOO_LARGE"):
     """The message set is larger than a segment may be."""
+
+
+class NotEnoughReplicas(CodedError, code=19, name="NOT_ENOUGH_REPLICAS", retriable=True):
+    """Fewer brokers are in sync than `min.insync.replicas` asks for; nothing was appended."""
+
+
+class NotEnoughReplicasAfterAppend(
+    CodedError, code=20, name="NOT_ENOUGH_REPLICAS_AFTER_APPEND", retriable=True
+):
+    """It was appended, and then fewer brokers were in sync than `min.insync.replicas` asks for."""
 
 
 class InvalidRequiredAcks(CodedError, code=21, name="INVALID_REQUIRED_ACKS"):
@@ -175,6 +204,10 @@ class InvalidConfig(CodedError, code=40, name="INVALID_CONFIG"):
     """A setting is unknown, or its value is not allowed."""
 
 
+class NotController(CodedError, code=41, name="NOT_CONTROLLER", retriable=True):
+    """Another broker leads the cluster now; nothing was done."""
+
+
 class InvalidRequest(CodedError, code=42, name="INVALID_REQUEST"):
     """The request is well-formed bytes but makes no sense."""
 
@@ -211,12 +244,32 @@ class SaslAuthenticationFailed(CodedError, code=58, name="SASL_AUTHENTICATION_FA
     """The user, the password or the token is not taken, or the user has too many connections."""
 
 
+class UnknownProducerId(CodedError, code=59, name="UNKNOWN_PRODUCER_ID"):
+    """The broker has forgotten the producer, with the messages that it sent."""
+
+
 class NonEmptyGroup(CodedError, code=68, name="NON_EMPTY_GROUP"):
     """The group has members, so it cannot be deleted."""
 
 
 class GroupIdNotFound(CodedError, code=69, name="GROUP_ID_NOT_FOUND"):
     """There is no such group."""
+
+
+class UnknownFetchSession(CodedError, code=70, name="FETCH_SESSION_ID_NOT_FOUND", retriable=True):
+    """There are no sessions of fetches; without one, every fetch names all that it asks for."""
+
+
+class FencedLeaderEpoch(CodedError, code=74, name="FENCED_LEADER_EPOCH", retriable=True):
+    """The leader has changed since the client asked who it is."""
+
+
+class UnknownLeaderEpoch(CodedError, code=75, name="UNKNOWN_LEADER_EPOCH", retriable=True):
+    """The leader has changed, and the broker does not know the new epoch yet."""
+
+
+class OffsetNotAvailable(CodedError, code=78, name="OFFSET_NOT_AVAILABLE", retriable=True):
+    """The new leader does not know the end of the partition yet."""
 
 
 class MemberIdRequired(CodedError, code=79, name="MEMBER_ID_REQUIRED"):
@@ -235,12 +288,14 @@ class GroupSubscribedToTopic(CodedError, code=86, name="GROUP_SUBSCRIBED_TO_TOPI
     """A member of the group subscribes to the topic, so its positions there cannot be deleted."""
 
 
-class UnknownFetchSession(CodedError, code=70, name="FETCH_SESSION_ID_NOT_FOUND", retriable=True):
-    """There are no sessions of fetches; without one, every fetch names all that it asks for."""
-
-
 class InvalidRecord(CodedError, code=87, name="INVALID_RECORD"):
     """A message is well-formed but not allowed on this topic."""
+
+
+class ThrottlingQuotaExceeded(
+    CodedError, code=89, name="THROTTLING_QUOTA_EXCEEDED", retriable=True
+):
+    """The client changes more than its quota allows."""
 
 
 class ResourceNotFound(CodedError, code=91, name="RESOURCE_NOT_FOUND"):
@@ -253,6 +308,10 @@ class DuplicateResource(CodedError, code=92, name="DUPLICATE_RESOURCE"):
 
 class UnacceptableCredential(CodedError, code=93, name="UNACCEPTABLE_CREDENTIAL"):
     """The credential's iterations, name, salt or size are not allowed, or no more users are."""
+
+
+class InconsistentClusterId(CodedError, code=104, name="INCONSISTENT_CLUSTER_ID"):
+    """The data of the broker is that of another cluster."""
 
 
 class MismatchedEndpointType(CodedError, code=114, name="MISMATCHED_ENDPOINT_TYPE"):

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Final
 
-from ..storage.log.epoch_history import EpochStart
+from ..protocol.api.cluster.replicate import EpochBegin, ReplicatedPart
+from ..storage.log.epoch_history import EpochEnd, EpochStart
+from ..storage.replica.copy_facts import Stored
 from .led_partition import LedPartition
-from .messages import PartitionAnswer
-from .partition_log import Partition, Stored
+from .partition_log import Partition
 from .session import Session
 
 NOTHING: Final = -1
@@ -18,11 +19,11 @@ SYNC_AFTER_ANSWERS: Final = 16
 
 def next_parts(
     session: Session, partitions: Mapping[Partition, LedPartition], max_bytes: int, *, counted: bool
-) -> tuple[PartitionAnswer, ...]:
+) -> list[ReplicatedPart]:
     """The news for a follower, as far as `max_bytes` of messages go; the session knows then what is
     left. `counted`: the follower counts as in sync."""
     room = max_bytes
-    parts: list[PartitionAnswer] = []
+    parts: list[ReplicatedPart] = []
     left: set[Partition] = set()
     session.more = set()
     news = session.changed | session.moved
@@ -47,20 +48,27 @@ def next_parts(
             reached = end if stored is None else stored.next_offset
             wanted = _joins_with(session, part, reached, SYNC_AFTER_ANSWERS * max_bytes)
         begins_anew = end is None or end < first
-        parts.append(
-            PartitionAnswer(
-                partition,
-                session.diverging.pop(partition, None),
-                stored,
-                starts,
-                first,
-                NOTHING if end is None else log.high_watermark,
-                wanted,
-                log.producers_at_start() if begins_anew else None,
-            )
+        made = ReplicatedPart(
+            topic=partition[0],
+            partition=partition[1],
+            diverging=_sent(session.diverging.pop(partition, None)),
+            epochs=[EpochBegin(epoch=epoch, offset=offset) for epoch, offset in starts],
+            log_start_offset=first,
+            first_visible_offset=first,
+            high_watermark=NOTHING if end is None else log.high_watermark,
+            sync_to=wanted,
         )
+        made.stored = stored
+        made.producer_state = log.producers_at_start() if begins_anew else None
+        parts.append(made)
     session.changed = left
-    return tuple(parts)
+    return parts
+
+
+def _sent(diverging: EpochEnd | None) -> list[EpochBegin]:
+    if diverging is None:
+        return []
+    return [EpochBegin(epoch=diverging.epoch, offset=diverging.end_offset)]
 
 
 def _note_sent(

@@ -4,8 +4,9 @@ etcd may go back to an older state while a broker that knows a later epoch is do
 is then elected into that epoch, and its messages would pass for those of the first one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from ..protocol.api.cluster.replicate import EpochOwner
 from .partition_log import PartitionLog
 from .settings import Member
 
@@ -36,3 +37,16 @@ def cut_before(log: PartitionLog, epoch: int) -> bool:
     else:
         log.truncate_fully(log.log_start_offset, None)
     return True
+
+
+def listed(owners: Owners) -> list[EpochOwner]:
+    """The owners as brokers send them."""
+    return [
+        EpochOwner(epoch=epoch, broker_id=member.broker_id, nonce=member.nonce)
+        for epoch, member in owners.items()
+    ]
+
+
+def owners_of(sent: Iterable[EpochOwner]) -> Owners:
+    """The opposite of `listed`."""
+    return {one.epoch: Member(one.broker_id, one.nonce) for one in sent}

@@ -2,12 +2,19 @@
 
 from collections.abc import Callable
 
+from ..protocol.api.cluster.replicate import (
+    ReplicaPosition,
+    ReplicatedPart,
+    ReplicateRequest,
+    ReplicateResponse,
+    Says,
+)
 from ..protocol.limits import MAX_LEADER_EPOCHS
 from ..storage.log.epoch_history import NO_EPOCH, EpochEnd
 from .divergence import cut_to
 from .effects import Close, Connect, Connection, Effect, Send, SyncLog
-from .epoch_owners import cut_before, first_conflict, merged
-from .messages import Confirm, Fetch, Fetched, FollowerPosition, Hello, PartitionAnswer, Welcome
+from .epoch_owners import cut_before, first_conflict, merged, owners_of
+from .messages import hello_of, partition_of
 from .partition_log import Directory, Partition, PartitionLog
 from .settings import Member, ReplicationSettings
 
@@ -85,14 +92,15 @@ class Follower:
         self.connection = connection
         self._asked_s = now_s
         directory = self._directory
-        hello = Hello(self.member, self.epoch, directory.identity.highest_epoch, directory.owners)
+        highest_epoch, owners = directory.identity.highest_epoch, directory.owners
+        hello = hello_of(self.member, self.epoch, highest_epoch, owners)
         self._effects.append(Send(connection, hello))
 
     def leave(self) -> bool:
         """Tell the leader that this broker stops; whether there is a leader to tell."""
         if not self._welcomed or self.connection is None:
             return False
-        self._effects.append(Send(self.connection, Confirm(self.epoch, (), leaving=True)))
+        self._say(Says.CONFIRM, [], leaving=True)
         return True
 
     def drop(self) -> None:
@@ -108,7 +116,7 @@ class Follower:
         self._welcomed = self._fetching = self._ahead = self._stumbled = False
         self._checks.clear()
 
-    def welcomed(self, now_s: float, message: Welcome) -> None:
+    def welcomed(self, now_s: float, message: ReplicateResponse) -> None:
         """The leader is there. The directory knows its epoch by now; see `Node.learn`."""
         self.epoch = message.epoch
         for log in list(self._directory.logs.values()):
@@ -117,7 +125,7 @@ class Follower:
                 self._begins_anew()
                 log.truncate_fully(log.log_start_offset, None)
         self._give_up_damaged(message)
-        self._go_by_owners(message)
+        self._use_owners(message)
         self._welcomed = self._ever_welcomed = True
         self._changed = set(self._directory.logs)
         self._not_reached = set(self._directory.logs)
@@ -125,20 +133,22 @@ class Follower:
         self._was_cut = False
         self._fetch(now_s)
 
-    def _give_up_damaged(self, message: Welcome) -> None:
+    def _give_up_damaged(self, message: ReplicateResponse) -> None:
         """Cut damaged logs in front of their damage, to copy the rest from the leader. Where the
         leader's log is damaged, too, this one may have the only good copy of some messages."""
+        damaged = set(map(partition_of, message.damaged))
         for partition, log in list(self._directory.logs.items()):
-            if log.damaged_from is not None and partition not in message.damaged:
+            if log.damaged_from is not None and partition not in damaged:
                 self._begins_anew()
                 log.truncate(log.damaged_from)
 
-    def _go_by_owners(self, message: Welcome) -> None:
+    def _use_owners(self, message: ReplicateResponse) -> None:
         """Give up the messages of epochs in which another member led than the leader knows: a
         person has chosen the leader's."""
         directory = self._directory
-        owners = merged(directory.owners, message.owners, MAX_LEADER_EPOCHS)
-        lost = first_conflict(directory.owners, message.owners, NO_EPOCH)
+        leaders = owners_of(message.owners)
+        owners = merged(directory.owners, leaders, MAX_LEADER_EPOCHS)
+        lost = first_conflict(directory.owners, leaders, NO_EPOCH)
         if lost is not None:
             self._begins_anew()
             for log in list(directory.logs.values()):
@@ -164,7 +174,7 @@ class Follower:
         self._changed.discard(partition)
         self._damaged.discard(partition)
 
-    def ask_ahead(self, now_s: float, message: Fetched) -> None:
+    def ask_ahead(self, now_s: float, message: ReplicateResponse) -> None:
         """An answer came, and is to be appended next: what is behind it is asked for before that,
         where there is much of it."""
         if message.epoch != self.epoch or not self._fetching or self._ahead or self._stumbled:
@@ -179,7 +189,7 @@ class Follower:
         if self._asked_s is not None:
             self._asked_s = now_s
 
-    def fetched(self, now_s: float, message: Fetched) -> None:
+    def fetched(self, now_s: float, message: ReplicateResponse) -> None:
         """An answer came."""
         if message.epoch != self.epoch or not self._fetching:
             return
@@ -190,7 +200,7 @@ class Follower:
             if not self._welcomed:
                 return  # The connection was dropped because of a part before.
             # Partitions that the metadata do not name yet are asked for once they do.
-            log = self._directory.logs.get(part.partition)
+            log = self._directory.logs.get(partition_of(part))
             if log is not None:
                 self._take(log, part)
         if not ahead:
@@ -198,49 +208,50 @@ class Follower:
         elif self._changed and self.connection is not None:
             positions = self._positions(self._changed)
             self._changed = set()
-            self._effects.append(Send(self.connection, Confirm(self.epoch, positions)))
+            self._say(Says.CONFIRM, positions)
 
-    def _take(self, log: PartitionLog, part: PartitionAnswer) -> None:
-        before = log.log_end_offset
-        if part.diverging is not None:
+    def _take(self, log: PartitionLog, part: ReplicatedPart) -> None:
+        before, partition = log.log_end_offset, partition_of(part)
+        if part.diverging:
             self._was_cut = True
-            self.cut(log, part.diverging, part)
-            self._changed.add(part.partition)
+            diverging = EpochEnd(part.diverging[0].epoch, part.diverging[0].offset)
+            self.cut(log, diverging, part)
+            self._changed.add(partition)
         elif part.log_start_offset > before:
             self._was_cut = True
             self._begin_anew(log, part)
-            self._changed.add(part.partition)
+            self._changed.add(partition)
         else:
             self._append(log, part, before)
         end = log.log_end_offset
         if end != before:
-            self._changed.add(part.partition)
-            self._damaged.discard(part.partition)
+            self._changed.add(partition)
+            self._damaged.discard(partition)
         if part.log_start_offset > log.log_start_offset:
             log.raise_log_start(min(part.log_start_offset, end))
-            self._changed.add(part.partition)
+            self._changed.add(partition)
         watermark = min(part.high_watermark, end)
-        if part.diverging is None and watermark > log.high_watermark:
+        if not part.diverging and watermark > log.high_watermark:
             log.set_high_watermark(watermark)
         if 0 <= part.high_watermark <= end:
-            self._not_reached.discard(part.partition)
+            self._not_reached.discard(partition)
         wanted = min(part.sync_to, end)
         if wanted and wanted > log.synced_offset:
-            self._effects.append(SyncLog(part.partition))
+            self._effects.append(SyncLog(partition))
 
-    def _append(self, log: PartitionLog, part: PartitionAnswer, first: int) -> None:
+    def _append(self, log: PartitionLog, part: ReplicatedPart, first: int) -> None:
         """Append to a log that ends at `first`."""
         if part.stored is None:
             return
-        for epoch, offset in part.epoch_starts:
-            if epoch > log.epochs.last_epoch:
-                log.begin_epoch(epoch, max(offset, first))
+        for one in part.epochs:
+            if one.epoch > log.epochs.last_epoch:
+                log.begin_epoch(one.epoch, max(one.offset, first))
         if not log.append_stored(part.stored):
-            self._damaged.add(part.partition)
+            self._damaged.add(partition_of(part))
         if part.stored.size_bytes and log.log_end_offset == first:
             self._stumbled = True
 
-    def cut(self, log: PartitionLog, answer: EpochEnd, part: PartitionAnswer) -> None:
+    def cut(self, log: PartitionLog, answer: EpochEnd, part: ReplicatedPart) -> None:
         """Remove what the leader does not have, or everything where they have nothing in common.
 
         Nothing in common: the leader has no epoch as early as the follower's, or they part below
@@ -253,11 +264,11 @@ class Follower:
         else:
             log.truncate(offset)
 
-    def _begin_anew(self, log: PartitionLog, part: PartitionAnswer) -> None:
+    def _begin_anew(self, log: PartitionLog, part: ReplicatedPart) -> None:
         """Empty a log. What it had was perhaps answered, and is not here until it is copied."""
-        self._not_reached.add(part.partition)
+        self._not_reached.add(partition_of(part))
         self._begins_anew()
-        log.truncate_fully(part.log_start_offset, part.producers)
+        log.truncate_fully(part.log_start_offset, part.producer_state)
 
     def synced(self, partition: Partition) -> None:
         """A log was synced."""
@@ -268,8 +279,7 @@ class Follower:
         if not self._welcomed or self.connection is None:
             return
         if self._fetching:
-            positions = self._positions({partition})
-            self._effects.append(Send(self.connection, Confirm(self.epoch, positions)))
+            self._say(Says.CONFIRM, self._positions({partition}))
         else:
             self._changed.add(partition)
 
@@ -280,24 +290,47 @@ class Follower:
         checks = set() if self._ahead else self._damaged - self._checks
         self._checks |= checks
         positions = self._positions(self._changed | checks)
-        if checks:
-            positions = tuple([one._replace(check=one.partition in checks) for one in positions])
+        for one in positions:
+            one.check = partition_of(one) in checks
         self._changed = set()
         self._fetching = True
         self._asked_s = now_s
-        self._effects.append(Send(self.connection, Fetch(self.epoch, positions, self._ahead)))
+        self._say(Says.FETCH, positions, ahead=self._ahead)
 
-    def _positions(self, partitions: set[Partition]) -> tuple[FollowerPosition, ...]:
+    def _say(
+        self,
+        says: Says,
+        positions: list[ReplicaPosition],
+        *,
+        ahead: bool = False,
+        leaving: bool = False,
+    ) -> None:
+        assert self.connection is not None
+        request = ReplicateRequest(
+            says=says,
+            connection=0,
+            epoch=self.epoch,
+            positions=positions,
+            ahead=ahead,
+            leaving=leaving,
+        )
+        self._effects.append(Send(self.connection, request))
+
+    def _positions(self, partitions: set[Partition]) -> list[ReplicaPosition]:
         found = []
         for partition in sorted(partitions):
             log = self._directory.logs.get(partition)
             # Of a log that is damaged nothing is confirmed: a broker that lacks what was stored
             # once is not in sync.
             if log is not None and log.damaged_from is None:
-                end, last_epoch = log.log_end_offset, log.epochs.last_epoch
                 found.append(
-                    FollowerPosition(
-                        partition, end, last_epoch, log.synced_offset, log.log_start_offset
+                    ReplicaPosition(
+                        topic=partition[0],
+                        partition=partition[1],
+                        end_offset=log.log_end_offset,
+                        last_epoch=log.epochs.last_epoch,
+                        synced_offset=log.synced_offset,
+                        log_start_offset=log.log_start_offset,
                     )
                 )
-        return tuple(found)
+        return found

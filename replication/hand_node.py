@@ -7,11 +7,12 @@ promised is what all brokers have.
 from collections.abc import Callable
 from typing import Final
 
+from ..protocol.api.cluster.replicate import Answers, ReplicateResponse, Says
 from ..storage.log.epoch_history import NO_EPOCH
 from .cluster_state import ClusterState
 from .effects import Connection, Send, Transact
 from .in_sync import InSyncReplicas
-from .messages import FromFollower, FromLeader, HandedOver, Hello
+from .messages import FromFollower, FromLeader
 from .node import Node
 from .partition_log import Directory
 from .settings import Incarnation, Member, ReplicationSettings
@@ -127,11 +128,11 @@ class HandNode(Node):
             self.follow(followed.leader_id, NO_EPOCH)
 
     def from_follower(self, now_s: float, connection: Connection, message: FromFollower) -> None:
-        if self.leader is None and self.confirmed_by is not None and isinstance(message, Hello):
+        if self.leader is None and self.confirmed_by is not None and message.says == Says.HELLO:
             if message.highest_epoch > self.highest_epoch:
                 self.newer_epoch = True
             else:
-                self.confirmed_by.add(message.member.broker_id)
+                self.confirmed_by.add(message.broker_id)
         super().from_follower(now_s, connection, message)
         self._decide()
 
@@ -203,13 +204,15 @@ class HandNode(Node):
         """Stop, say so, and follow who leads from now on."""
         if self.leader is None:
             return
-        epoch = self.leader.epoch
         # The connection closes with `stop`; what was sent on it before arrives first.
-        self.effects.append(Send(connection, HandedOver(epoch)))
+        handed_over = ReplicateResponse(
+            answers=Answers.HANDED_OVER, epoch=self.leader.epoch, broker_id=self.broker_id
+        )
+        self.effects.append(Send(connection, handed_over))
         self.resign()
         self.follow(member.broker_id, NO_EPOCH)
 
-    def handed_over(self, now_s: float, message: HandedOver) -> None:
+    def handed_over(self, now_s: float, message: FromLeader) -> None:
         if message.epoch == self.highest_epoch:
             self.unfollow()
             self._begin(now_s, frozenset())

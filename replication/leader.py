@@ -2,15 +2,22 @@
 
 from collections.abc import Mapping
 
+from ..protocol.api.cluster.replicate import (
+    Answers,
+    DamagedPartition,
+    ReplicaPosition,
+    ReplicateRequest,
+    ReplicateResponse,
+)
 from ..storage.log.epoch_history import NO_EPOCH, EpochEnd
 from .answering import next_parts
 from .cluster_state import ClusterState
 from .divergence import agrees
 from .effects import Answer, Close, Connection, Effect, Outcome, Send, SyncLog, Token, Transact
-from .epoch_owners import Owners
+from .epoch_owners import Owners, listed
 from .in_sync import InSyncReplicas
 from .led_partition import LedPartition
-from .messages import Confirm, EpochRefusal, Fetch, Fetched, FollowerPosition, Hello, Welcome
+from .messages import member_of, partition_of, refusal
 from .partition_log import Partition, PartitionLog
 from .reminders import Reminders
 from .session import Session
@@ -182,28 +189,33 @@ class Leader:
 
     # What followers say.
 
-    def greeted(self, connection: Connection, hello: Hello, owners: Owners) -> None:
+    def greeted(self, connection: Connection, hello: ReplicateRequest, owners: Owners) -> None:
         """A follower connected. What it said on another connection does not count any more. It gets
         the owners of all epochs."""
         for session in list(self.sessions.values()):
-            if session.member.broker_id == hello.member.broker_id:
+            if session.member.broker_id == hello.broker_id:
                 self._effects.append(Close(session.connection))
                 del self.sessions[session.connection]
-        self.sessions[connection] = Session(connection, hello.member, set(self.partitions))
+        self.sessions[connection] = Session(connection, member_of(hello), set(self.partitions))
         self._recount()
-        damaged = frozenset(
-            partition
-            for partition, part in self.partitions.items()
+        damaged = [
+            DamagedPartition(topic=topic, partition=number)
+            for (topic, number), part in sorted(self.partitions.items())
             if part.log.damaged_from is not None
-        )
-        self._effects.append(Send(connection, Welcome(self.epoch, owners, damaged)))
+        ]
+        welcome = self._response(Answers.WELCOME)
+        welcome.owners, welcome.damaged = listed(owners), damaged
+        self._effects.append(Send(connection, welcome))
+
+    def _response(self, answers: Answers) -> ReplicateResponse:
+        return ReplicateResponse(answers=answers, epoch=self.epoch, broker_id=self.me.broker_id)
 
     def closed(self, connection: Connection) -> None:
         """A connection is gone."""
         if self.sessions.pop(connection, None) is not None:
             self._recount()
 
-    def fetched(self, now_s: float, connection: Connection, request: Fetch) -> None:
+    def fetched(self, now_s: float, connection: Connection, request: ReplicateRequest) -> None:
         """A follower asks for what follows its positions."""
         session = self._confirmed(connection, request)
         if session is None:
@@ -228,32 +240,33 @@ class Leader:
         if session.waits and session.moved:
             self._reminders.want()
 
-    def confirmed(self, connection: Connection, request: Confirm) -> None:
+    def confirmed(self, connection: Connection, request: ReplicateRequest) -> None:
         """A follower's positions changed."""
         session = self._confirmed(connection, request)
         if session is not None:
             session.leaving = session.leaving or request.leaving
             self._answer_followers()
 
-    def _confirmed(self, connection: Connection, request: Fetch | Confirm) -> Session | None:
+    def _confirmed(self, connection: Connection, request: ReplicateRequest) -> Session | None:
         session = self.sessions.get(connection)
         if session is None or request.epoch != self.epoch:
             return None
         for position in request.positions:
-            part = self.partitions.get(position.partition)
+            partition = partition_of(position)
+            part = self.partitions.get(partition)
             if part is None:
-                session.unplaced[position.partition] = position
+                session.unplaced[partition] = position
             else:
                 self._take(session, position)
-                self._advance(position.partition, part)
+                self._advance(partition, part)
         return session
 
-    def _take(self, session: Session, position: FollowerPosition) -> None:
+    def _take(self, session: Session, position: ReplicaPosition) -> None:
         """Believe a position if the follower's log is a beginning of this one."""
-        partition, end, last_epoch, synced, log_start_offset, _ = position
+        partition, end = partition_of(position), position.end_offset
         part = self.partitions[partition]
         log = part.log
-        diverging = self.divergence(log, end, last_epoch)
+        diverging = self.divergence(log, end, position.last_epoch)
         if diverging is not None or end > session.unsure.get(partition, end):
             session.unsure.pop(partition, None)
         # What was found of an earlier position is not so any more.
@@ -262,8 +275,8 @@ class Leader:
             if partition not in session.ends:
                 session.changed.add(partition)  # It may know nothing of the watermark.
             session.ends[partition] = end
-            session.synced[partition] = min(synced, end)
-            session.starts[partition] = log_start_offset
+            session.synced[partition] = min(position.synced_offset, end)
+            session.starts[partition] = position.log_start_offset
             if session.synced[partition] < part.sync_to:
                 session.unsynced.add(partition)
             else:
@@ -322,7 +335,9 @@ class Leader:
         )
         session.waits = False
         session.was_answered = True
-        self._effects.append(Send(session.connection, Fetched(self.epoch, parts)))
+        response = self._response(Answers.FETCHED)
+        response.parts = parts
+        self._effects.append(Send(session.connection, response))
 
     # Who is in sync.
 
@@ -413,6 +428,8 @@ class Leader:
                 self._effects.append(Answer(token, Outcome.NOT_LEADER))
         for session in self.sessions.values():
             if session.waits:
-                self._effects.append(Send(session.connection, EpochRefusal(self.epoch)))
+                self._effects.append(
+                    Send(session.connection, refusal(self.epoch, self.me.broker_id))
+                )
             self._effects.append(Close(session.connection))
         self.sessions.clear()

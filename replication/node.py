@@ -7,24 +7,15 @@ out what is in `effects` afterwards, in this order.
 from collections.abc import Callable
 from typing import ClassVar
 
+from ..protocol.api.cluster.replicate import Answers, ReplicateRequest, Says
 from ..protocol.limits import MAX_LEADER_EPOCHS
 from ..storage.log.epoch_history import NO_EPOCH
 from .effects import Connection, Effect, Outcome, Send, Token
-from .epoch_owners import Owners, first_conflict, merged
+from .epoch_owners import Owners, first_conflict, merged, owners_of
 from .follower import Follower
 from .in_sync import InSyncReplicas
 from .leader import Leader
-from .messages import (
-    Confirm,
-    EpochRefusal,
-    Fetch,
-    Fetched,
-    FromFollower,
-    FromLeader,
-    HandedOver,
-    Hello,
-    Welcome,
-)
+from .messages import FromFollower, FromLeader, refusal
 from .partition_log import Directory, Identity, Partition
 from .settings import Incarnation, Member, ReplicationSettings
 
@@ -224,14 +215,14 @@ class Node:
 
     def from_follower(self, now_s: float, connection: Connection, message: FromFollower) -> None:
         """A message on a connection that another broker opened."""
-        if isinstance(message, Hello):
+        if message.says == Says.HELLO:
             self.learn(message.highest_epoch)
         leader = self.serves(now_s)
         if leader is None:
             self._effect_refusal(connection)
-        elif isinstance(message, Fetch):
+        elif message.says == Says.FETCH:
             leader.fetched(now_s, connection, message)
-        elif isinstance(message, Confirm):
+        elif message.says == Says.CONFIRM:
             leader.confirmed(connection, message)
         elif message.epoch in (NO_EPOCH, leader.epoch):
             self._greet(leader, connection, message)
@@ -240,8 +231,8 @@ class Node:
         if self._handing_to is not None:
             self._hand_over_if_done(now_s)
 
-    def _greet(self, leader: Leader, connection: Connection, hello: Hello) -> None:
-        conflict = self.conflict(hello.owners)
+    def _greet(self, leader: Leader, connection: Connection, hello: ReplicateRequest) -> None:
+        conflict = self.conflict(owners_of(hello.owners))
         if conflict is None:
             leader.greeted(connection, hello, self.directory.owners)
         else:
@@ -249,7 +240,7 @@ class Node:
             self.contest(conflict)
 
     def _effect_refusal(self, connection: Connection) -> None:
-        self.effects.append(Send(connection, EpochRefusal(self.highest_epoch)))
+        self.effects.append(Send(connection, refusal(self.highest_epoch, self.broker_id)))
 
     def ask_ahead(self, now_s: float, connection: Connection, message: FromLeader) -> None:
         """To be called before `from_leader` with the same message, and what it wants done is to be
@@ -257,7 +248,7 @@ class Node:
         follower = self.follower
         if follower is None or follower.connection != connection:
             return
-        if isinstance(message, Fetched):
+        if message.answers == Answers.FETCHED:
             follower.ask_ahead(now_s, message)
 
     def from_leader(self, now_s: float, connection: Connection, message: FromLeader) -> None:
@@ -265,26 +256,26 @@ class Node:
         follower = self.follower
         if follower is None or follower.connection != connection:
             return
-        if isinstance(message, Fetched):
+        if message.answers == Answers.FETCHED:
             follower.fetched(now_s, message)
-        elif isinstance(message, Welcome):
+        elif message.answers == Answers.WELCOME:
             if message.epoch < self.highest_epoch:
                 # It is deposed and does not know it; the next hello says it.
                 follower.drop()
                 return
-            conflict = self.conflict(message.owners)
+            conflict = self.conflict(owners_of(message.owners))
             if conflict is not None:
                 self.contest(conflict)
                 return
             self.learn(message.epoch)
             follower.welcomed(now_s, message)
-        elif isinstance(message, EpochRefusal):
+        elif message.answers == Answers.REFUSAL:
             follower.drop()
-            self.learn(message.highest_epoch)
-        elif isinstance(message, HandedOver):
+            self.learn(message.epoch)
+        elif message.answers == Answers.HANDED_OVER:
             self.handed_over(now_s, message)
 
-    def handed_over(self, now_s: float, message: HandedOver) -> None:
+    def handed_over(self, now_s: float, message: FromLeader) -> None:
         """By hand: the leader has stopped for this one."""
 
     # Roles.

@@ -4,21 +4,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ..storage.log.epoch_history import NO_EPOCH, EpochHistory
+from ..storage.replica.copy_facts import Stored
 from .settings import Member
 
 Partition = tuple[str, int]
-
-
-class Stored(NamedTuple):
-    """Whole sets as they lie in a log."""
-
-    data: Any
-    """What `PartitionLog.append_stored` takes; it is opaque between the two logs."""
-    next_offset: int
-    """First offset behind them."""
-    size_bytes: int
-    exact: bool = True
-    """Whether the next message begins just at `next_offset`; else perhaps before it."""
 
 
 class PartitionLog(Protocol):

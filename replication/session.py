@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
+from ..protocol.api.cluster.replicate import ReplicaPosition
 from ..storage.log.epoch_history import EpochEnd
 from .effects import Connection
-from .messages import FollowerPosition
 from .partition_log import Partition
 from .settings import Member
 
@@ -54,7 +54,7 @@ class Session:
         self.diverging: dict[Partition, EpochEnd] = {}
         self.starts: dict[Partition, int] = {}
         """Its log starts."""
-        self.unplaced: dict[Partition, FollowerPosition] = {}
+        self.unplaced: dict[Partition, ReplicaPosition] = {}
         """Positions in partitions that the leader does not have yet."""
         self.behind = partitions
         """Partitions in which it is not at the leader's end."""

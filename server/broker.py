@@ -21,30 +21,28 @@ from ..protocol.records.kernel import FORM
 from ..storage.directory.directory_opening import open_directory
 from ..storage.files import Files, SystemFiles
 from ..storage.log.log import Log
+from .directory_role import make_room, open_replica_files
 from .dispatch import Dispatcher
 from .events import Events
 from .handlers import HANDLERS, HANDLERS_OF_MANY
 from .handlers.min_insync import warn_at_start
 from .listening import make_connections, make_listener, shares_of_files
 from .memory_limit import within_memory
-from .metrics.figures import Figures
-from .metrics.loop_lag import LoopLag
+from .metrics.figures import Figures, LoopLag
 from .network.connection_slots import address_counts
 from .network.listener import Shares
 from .network.ports import HTTP, KAFKA, NATIVE, Port, Ports
-from .opened_data import check_alone, make_room, open_replica_files
+from .quotas.meter import Meter
+from .replication.member_files import MemberFiles
 from .rights.audited import audited
 from .security.service import SecurityService
-from .services import make_services
+from .services import ServiceInputs, make_services
 from .trusted_time import TrustedTime
 from .web.port import HttpLimits, HttpPort
 from .web.server import HttpServer, HttpState
 
 if TYPE_CHECKING:
     from aiohttp import web
-
-    from .quotas.meter import Meter
-    from .replication.setting_up import ReplicaFiles
 
 HTTP_MODULES = (f"{__package__}.page.routes", f"{__package__}.web.connection")
 """Modules that bring aiohttp along."""
@@ -69,12 +67,10 @@ class Broker:
         clock: Clock | None = None,
         files: Files | None = None,
         log_stream: TextIO | None = None,
-        replicated: bool = False,
         settled: Callable[[], None] | None = None,
     ) -> None:
         """Nothing is opened yet. Without a `log_stream` events are only counted.
 
-        `replicated` keeps topics and positions in the metadata log, as brokers that are several do.
         `settled` is called once, when every log has been opened: what is in memory then stays.
         """
         self.settings = settings
@@ -89,12 +85,11 @@ class Broker:
         )
         self._log_stream = log_stream
         self._settled = settled
-        self._replicated = replicated
         self._files = files or SystemFiles(int(settings.data_file_mode, 8))
         self._cleanups = AsyncExitStack()
         self._serving = False
         self._meter: Meter | None = None
-        self._replica_files: ReplicaFiles | None = None
+        self._replica_files: MemberFiles | None = None
         """What the directory of a broker of a cluster knows of itself."""
         self._all_open = False
         """Whether every log was opened, or found to be one that cannot be."""
@@ -135,9 +130,8 @@ class Broker:
             cleanups.callback(self.services.groups.stop)
             self.directory.cluster_id()  # No request has to wait for the disk because of it later.
             self.security.start()
-            if self.services.cluster is not None:
-                cleanups.push_async_callback(self.services.cluster.stop)
-                await self.services.cluster.start()
+            cleanups.push_async_callback(self.services.replication.stop)
+            await self.services.replication.start()
             for port in ports.of(NATIVE):
                 self._listen(port, self.dispatcher, cleanups)
             for port in ports.of(KAFKA):
@@ -184,7 +178,7 @@ class Broker:
             self.figures.forget(name)
         from .metrics.families import Gauges, metrics_lines
 
-        services, cluster = self.services, self.services.cluster
+        services = self.services
         gauges = Gauges(
             logs=self.logs,
             retention_now_ms=self.trusted_time.now_ms(),
@@ -199,7 +193,7 @@ class Broker:
             groups=services.groups.figures(),
             positions_bytes=self.positions_bytes(),
             producer_states_bytes=self.producer_states_bytes(),
-            replicas=None if cluster is None else cluster.admin.figures(),
+            replicas=services.replication.figures(),
         )
         return metrics_lines(self.figures, gauges)
 
@@ -235,7 +229,6 @@ class Broker:
         """Open the data directory; returns how many connections there may be beside its files."""
         self.settings = within_memory(self.settings, self.observe)
         settings = self.settings
-        check_alone(settings, self._files)
         shares = shares_of_files(settings, self.observe)
         self.directory = open_directory(
             replace(settings, max_open_files=shares.files),
@@ -243,12 +236,10 @@ class Broker:
             files=self._files,
             observe=self.observe,
             random=Random(),
-            replicated=self._replicated or bool(settings.broker_id),
+            member=bool(settings.broker_id),
         )
         cleanups.callback(self.directory.close)
-        self._replica_files = open_replica_files(
-            self.directory, settings, self._files, self._replicated
-        )
+        self._replica_files = open_replica_files(self.directory, settings, self._files)
         self.trusted_time = TrustedTime(
             self.clock,
             self.observe,
@@ -266,9 +257,8 @@ class Broker:
             self.directory.seen(self.trusted_time.trusted_ms)
 
     def _make_services(self, cleanups: AsyncExitStack) -> None:
-        self.services, self.maintenance = make_services(
-            self.settings,
-            cleanups,
+        inputs = ServiceInputs(
+            settings=self.settings,
             directory=self.directory,
             files=self._files,
             security=self.security,
@@ -278,8 +268,9 @@ class Broker:
             observe=self.observe,
             kafka_address=self.addresses.kafka,
         )
+        self.services, self.maintenance = make_services(inputs, cleanups)
         if self._replica_files is not None:
-            from .replication.setting_up import join_cluster
+            from .replication.membership import join_cluster
 
             self.services = join_cluster(
                 self.services, self._replica_files, self.observe, self.addresses.native
@@ -290,8 +281,6 @@ class Broker:
         """Go by the quotas that there are now; without any, requests are not looked at."""
         quotas = self.security.quotas.table
         if self._meter is None and quotas:
-            from .quotas.meter import Meter
-
             self._meter = Meter(self.services)
         if self._meter is not None:
             self._meter.use(quotas)
@@ -299,10 +288,9 @@ class Broker:
             dispatcher.meter = self._meter if quotas else None
 
     def _make_dispatchers(self) -> None:
-        handlers, many, guard = audited(HANDLERS), HANDLERS_OF_MANY, None
-        cluster = self.services.cluster
-        if cluster is not None:
-            handlers, many = cluster.serving.gated(handlers), cluster.serving.gated_many(many)
+        replication, guard = self.services.replication, None
+        handlers = replication.gated(audited(HANDLERS))
+        many = replication.gated_many(HANDLERS_OF_MANY)
         if self.security.authorization:
             from .rights.guard import Guard
 
@@ -330,7 +318,7 @@ class Broker:
             *(port, self._scrape, self._state, self._add_page),
             security=self.security,
             open_paths=open_paths,
-            role=None if self.services.cluster is None else self.services.cluster.standing,
+            role=self.services.replication,
             damage=lambda: "; ".join(islice(self.services.scrubber.damages(), DAMAGES_MAX)),
         )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, groupby, islice, repeat, takewhile
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from ..protocol.api.broker.api_versions import API_VERSIONS
 from ..protocol.api.encodings import Encoding
@@ -23,7 +23,7 @@ from ..protocol.errors import NO_ERROR, CodedError, PolicyViolation, Unsupported
 from ..protocol.limits import LARGE_REQUEST_BYTES
 from .handlers import HANDLERS_OF_MANY, MOST_AT_A_TIME
 from .handlers.api_versions import unknown_version
-from .handlers.base import Call, Handler, HandlerOfMany, Services
+from .handlers.base import Services
 from .handlers.produce import handle_in_bulk
 from .network.endpoint import Caller, Frames, Source
 from .network.ready_connections import BULK_BYTES
@@ -36,12 +36,9 @@ from .outcomes import (
     fault_finder,
     first_error,
 )
-from .requests import PendingAnswer
+from .quotas.meter import Charge, Meter
+from .requests import Call, Handler, HandlerOfMany, PendingAnswer
 from .weights import LARGE_BYTES, Weight, weight_of
-
-if TYPE_CHECKING:
-    from .quotas.meter import Charge, Meter
-    from .rights.guard import Guard
 
 _SHORT_BYTES: Final = 1024
 """Answers of up to so many bytes to requests that were handled in bulk are sent as one."""
@@ -85,7 +82,7 @@ class _Exchange:
     began: float
     request: Any = None
     """Set when it is decoded, for as long as a refusal may have to name its items."""
-    charge: "Charge | None" = None
+    charge: Charge | None = None
     """Its charge to quotas, until its answer is made."""
     work_bytes: int = 0
     """Memory that it takes, with its answer, while it is worked on."""
@@ -147,6 +144,14 @@ class _Kind:
             self._answered(error_name(code), seconds, codes.count(code))
 
 
+class ChecksRights(Protocol):
+    """Looks at the rights of the principal of a request; `Guard`, where there are rules."""
+
+    def allows(self, api_key: int, caller: Caller) -> Callable[[Any], bool]:
+        """Whether a request may be answered in bulk, without a look at each thing that it names."""
+        ...
+
+
 class Dispatcher:
     """Answers the frames of every connection that speaks one encoding."""
 
@@ -156,7 +161,7 @@ class Dispatcher:
         handlers: Mapping[int, Handler],
         encoding: Encoding,
         handlers_of_many: Mapping[int, HandlerOfMany] = HANDLERS_OF_MANY,
-        guard: "Guard | None" = None,
+        guard: ChecksRights | None = None,
     ) -> None:
         """`guard` made these handlers; with one, requests are answered in bulk as long as the
         client has all rights that they need."""
@@ -416,7 +421,7 @@ class Dispatcher:
 
     def _charges(
         self, found: _Kind, requests: Sequence[Request], caller: Caller
-    ) -> "Sequence[Charge | None]":
+    ) -> Sequence[Charge | None]:
         """The charges of requests to quotas; empty if none of them has a quota."""
         assert self.meter is not None
         native = self._encoding.NATIVE
@@ -485,7 +490,7 @@ class Dispatcher:
         self,
         found: _Kind,
         requests: Sequence[Request],
-        charges: "Sequence[Charge | None]",
+        charges: Sequence[Charge | None],
         outcomes: Sequence[Any],
         began: float,
         seconds: float = 0,
@@ -604,7 +609,7 @@ class Dispatcher:
         self._services.figures.answered(name, code, 0.0)
         if api is API_VERSIONS:
             # A client with a version from the future learns which versions there are.
-            several = self._services.cluster is not None
+            several = self._services.replication.replicates
             unknown = unknown_version(native=encoding.NATIVE, several=several)
             return encoding.encode_response(head.correlation_id, api, api.min_version, unknown)
         error = unsupported(head.api_key, head.version, api, native=encoding.NATIVE)

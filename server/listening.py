@@ -4,10 +4,9 @@ all of them share."""
 import asyncio
 from functools import partial
 
-from ..config.address import split_address
+from ..config.address import OFF, Scheme, split_address
 from ..config.broker import BrokerSettings
 from ..config.broker_table import AS_REACHED
-from ..config.listeners import OFF, Scheme
 from ..protocol.api.kafka import frames as kafka
 from ..protocol.api.native import frames as native
 from ..storage.events import Observer

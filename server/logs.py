@@ -1,11 +1,11 @@
 """Partitions as the handlers use them: found, created when allowed, prepared, watched."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from ..config.broker import BrokerSettings
-from ..protocol.errors import HorologError, LeaderNotAvailable, UnknownTopicOrPartition
+from ..protocol.errors import HorologError, UnknownTopicOrPartition
 from ..storage.directory.log_directory import LogDirectory
 from ..storage.directory.topics import TopicEntry
 from ..storage.log.log import Log
@@ -34,6 +34,9 @@ class Logs:
         self._work = work
         self._lots = lots
         self._preparing: dict[Log, asyncio.Future[None]] = {}
+        self.settle: Callable[[str], None]
+        """`MetadataStore.settle` and `create_now`, once there is a store."""
+        self.create_now: Callable[[str, int], None]
 
     def topic(self, name: str) -> TopicEntry:
         """What is known of a topic. Raises `UnknownTopicOrPartition`; `InvalidTopic` for a window
@@ -79,7 +82,7 @@ class Logs:
             return self.find(topic, partition)
         except UnknownTopicOrPartition:
             # It may be in the making right now.
-            self._directory.changes.settle(topic)
+            self.settle(topic)
             exists = topic in self._directory.topics()
             if not exists and not 0 <= partition < self._settings.num_partitions:
                 raise
@@ -92,7 +95,7 @@ class Logs:
 
         Raises `UnknownTopicOrPartition` when they do not, `InvalidTopic` for a bad name.
         """
-        self._directory.changes.settle(topic)
+        self.settle(topic)
         if topic in self._directory.topics():
             return
         check_on_demand(self._directory.topics(), topic)
@@ -100,9 +103,7 @@ class Logs:
             raise UnknownTopicOrPartition(
                 f"topic {topic!r} does not exist, and auto.create.topics.enable is off"
             )
-        if self._directory.metadata is not None:
-            raise LeaderNotAvailable(f"topic {topic!r} is not made yet; try again")
-        self._directory.create_topic(topic, self._settings.num_partitions, {})
+        self.create_now(topic, self._settings.num_partitions)
 
     def is_current(self, log: Log) -> bool:
         """False when the topic of `log` was deleted, even if there is a new one of its name."""

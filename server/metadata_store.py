@@ -1,147 +1,560 @@
-"""Where topics and positions are changed: here at once, or by all brokers that are in sync."""
+"""Topics, positions, users, rules and quotas of a broker, as records of its metadata log.
+
+A change is appended, and answered once it is applied, which is after all brokers in sync have it;
+a single broker is all of them. What is applied follows the high watermark, which something else
+moves.
+"""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
+from ..protocol.errors import (
+    CodedError,
+    CoordinatorNotAvailable,
+    LeaderNotAvailable,
+    NotCoordinator,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeader,
+    RequestTimedOut,
+    StorageError,
+)
 from ..storage.directory.log_directory import LogDirectory
-from ..storage.directory.positions import StoredPosition
+from ..storage.directory.position_records import StoredPosition
+from ..storage.directory.position_rules import check_entry, check_name
 from ..storage.directory.topics import TopicEntry
+from ..storage.events import Observer
+from ..storage.log.flush import GroupCommit
 from ..storage.log.log import Log
 from ..storage.metadata.access_records import AccessRecord
-from ..storage.stepped_change import Steps
-from .changes import Changes, TopicChange
-from .security.documents import AccessDocuments
+from ..storage.metadata.metadata_log import MetadataLog
+from ..storage.metadata.proposals import Proposal, TopicProposals
+from ..storage.metadata.records import (
+    MetadataRecord,
+    PositionsCommitted,
+    PositionsForgotten,
+    PositionsUsed,
+    SomeForgotten,
+)
+from ..storage.metadata.state_write import StateWrite
+from ..storage.stepped_change import SteppedChange, Steps
 from .security.service import SecurityService
 from .work import Work
 
 R = TypeVar("R")
 
+TopicChange = SteppedChange[TopicEntry]
+
 AccessPlan = Callable[[], tuple[R, Sequence[AccessRecord]]]
 """Looks at users, rules or quotas: the outcome of a request, and the records that it needs. May
 raise a `CodedError` instead. Runs in a thread while no other change of them is made."""
 
+TOPIC_SECONDS: Final = 30.0
+"""How long a change of a topic is waited for; Kafka's default for a request."""
 
-class TopicSteps(Protocol):
-    """Changes of topics in steps, for `MetadataStore.make`; they raise as `TopicChanges` does."""
+POSITION_SECONDS: Final = 5.0
+"""How long a commit is waited for, as Kafka's `offsets.commit.timeout.ms`."""
 
-    def create(
-        self,
-        name: str,
-        partitions: int,
-        overrides: Mapping[str, str],
-        *,
-        validate_only: bool = False,
-    ) -> Steps[TopicEntry]: ...
-
-    def raise_partitions(
-        self, name: str, partitions: int, *, validate_only: bool = False
-    ) -> Steps[TopicEntry]: ...
-
-    def alter(self, name: str, overrides: Mapping[str, str]) -> Steps[TopicEntry]: ...
-
-    def delete(self, name: str, gone: Callable[[], None]) -> Steps[TopicEntry]: ...
+RETRY_SECONDS: Final = 1.0
+"""After this a change that the disk did not let be made is made again."""
 
 
-class MetadataStore(Protocol):
-    """What handlers change topics and positions with. What is answered is on stable storage, here
-    and wherever else it has to be."""
+class Leadership(Protocol):
+    """What is known of who leads."""
 
     @property
-    def topics(self) -> TopicSteps: ...
+    def alone(self) -> bool:
+        """Whether a record is committed once it is synced here: there is no other broker."""
+        ...
 
-    def make(
-        self, asked: Iterable[tuple[str, Steps[TopicEntry]]]
-    ) -> tuple[Sequence[TopicChange], asyncio.Task[None]]:
-        """As `Changes.make`."""
+    def check_topics(self) -> None:
+        """Raise a `CodedError` where this broker may not change topics now."""
         ...
 
     def check_coordinates(self) -> None:
-        """Raise `NotCoordinator` where positions cannot be answered now."""
+        """Raise a `CodedError` where this broker may not answer positions now."""
         ...
 
-    def commit(self, group: str, positions: Sequence[StoredPosition]) -> asyncio.Future[None]:
-        """As `Positions.commit`."""
+    def check_positions(self) -> None:
+        """Raise a `CodedError` where this broker may not take commits now."""
         ...
 
-    def forget(self, group: str) -> asyncio.Future[None]:
-        """As `Positions.forget`."""
+    def begin_append(self) -> None:
+        """To be called before a record is appended, behind one of these checks. Raises
+        `StorageError`."""
         ...
 
-    def forget_some(
-        self, group: str, partitions: Sequence[tuple[str, int]]
-    ) -> asyncio.Future[None]:
-        """As `Positions.forget_some`."""
-        ...
-
-    def used(self, group: str, at_ms: int) -> asyncio.Future[None]:
-        """As `Positions.used`."""
-        ...
-
-    def expire(self, group: str, retention_ms: int, now_ms: int) -> asyncio.Future[int]:
-        """As `Positions.expire`."""
-        ...
-
-    def change_access(self, plan: AccessPlan[R]) -> asyncio.Future[R]:
-        """Change users, rules or quotas as `plan` says. Done when the change holds, here and
-        wherever else it has to."""
+    def appended(self, offset: int, settled: Callable[[CodedError | None], None]) -> None:
+        """A record was appended at `offset`. `settled` is called, perhaps at once, when all brokers
+        in sync have it, or with the error where they will not, as far as is known."""
         ...
 
     async def trimmed(self, logs: Sequence[Log]) -> Mapping[Log, Exception]:
-        """Wait until others know too where `logs` begin now, which is on stable storage here; the
-        logs of which they do not, and why."""
+        """Wait until all brokers in sync begin `logs` where this one does; those of which that did
+        not come true, and why."""
         ...
 
 
-class DirectStore(Changes):
-    """The store of a broker by itself."""
+class Waiting:
+    """A wait until a record is committed, and applied here."""
+
+    __slots__ = ("done", "offset", "settled")
+
+    def __init__(self, offset: int, *, settled: bool = False) -> None:
+        self.offset = offset
+        self.settled = settled
+        """Whether it is known that all brokers in sync have it."""
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def fail(self, error: CodedError) -> None:
+        if not self.done.done():
+            self.done.set_exception(type(error)(error.message))
+
+
+class MetadataStore:
+    """What handlers change topics, positions, users, rules and quotas with. What is answered is on
+    stable storage, here and wherever else it has to be."""
 
     def __init__(
         self,
         directory: LogDirectory,
         work: Work,
-        documents: AccessDocuments,
+        commits: GroupCommit,
+        observe: Observer,
+        leadership: Leadership,
         security: SecurityService,
+        gone: Callable[[str, int], None],
     ) -> None:
-        super().__init__(directory, work)
-        self._documents = documents
+        """`gone` is called with each topic, and its partitions, that is deleted here."""
+        self.metadata: MetadataLog = directory.metadata
+        self._work = work
+        self._commits = commits
+        self._observe = observe
+        self.leadership = leadership
         self._security = security
-        self._access_turn = asyncio.Lock()
-        self._positions = directory.positions
-        self.topics: TopicSteps = directory.changes
+        self._access = self.metadata.state.access
+        """Users, rules and quotas that hold. They follow those of the metadata log."""
+        security.open(self._access)
+        self.changed: Callable[[], None] = _nothing
+        """Called when topics are not what they were."""
+        self._asked: deque[tuple[str, TopicChange]] = deque()
+        """Topics and changes that are not done, in the order in which they were asked for."""
+        self._trying_again: asyncio.Task[None] | None = None
+        self._waiting: deque[Waiting] = deque()
+        self._pending: tuple[int, int] = (0, 0)
+        """Positions, and their bytes, in commits on their way."""
+        self._committing: dict[str, int] = {}
+        """How many commits of each group are on their way."""
+        self._applying: asyncio.Task[None] | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
+        self._changes_to = 0
+        """Behind the last record appended here that is not about positions."""
+        self._last_topic: Waiting | None = None
+        self._serves_from = self.metadata.log.log_end_offset
+        self._known = asyncio.Event()
+        self._caught_up = False
+        """Whether all that there was when this broker began to lead is applied and holds."""
+        self._stuck = False
+        """Whether a change of a topic could not be made, for want of room perhaps."""
+        self.topics = TopicProposals(
+            directory.changes, directory.reserve, self._propose, self._check_topic
+        )
+        self.metadata.gone = gone
+        self.metadata.log.on_advance = self.metadata.log.on_synced = lambda _: self.moved()
+
+    # Leading, and not
+
+    def leads(self) -> None:
+        """This broker begins to lead: it answers once it has applied all that there is."""
+        self._serves_from = self.metadata.log.log_end_offset
+        self._changes_to = 0
+        self._stuck = self._caught_up = False
+        self._known.clear()
+        self.moved()
+
+    def leads_no_more(self, error: CodedError) -> None:
+        """Answer all who wait: what becomes of their changes, the next leader knows."""
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            each.fail(error)
+        self._known.set()
+
+    @property
+    def knows(self) -> bool:
+        """Whether topics, positions, users and rules are those that an earlier leader may have
+        shown, as far as they can be."""
+        return self._caught_up or self._stuck or self.metadata.failure is not None
+
+    async def known(self, seconds: float) -> None:
+        """Wait until `knows` is so, but no longer than this."""
+        if not self.knows:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._known.wait(), seconds)
+
+    def _check_topics(self) -> None:
+        self.leadership.check_topics()
+        self._check_known(LeaderNotAvailable)
+
+    def _check_topic(self, name: str) -> None:
+        self._check_topics()
+        self.metadata.check_topic(name)
 
     def check_coordinates(self) -> None:
-        pass
+        self.leadership.check_coordinates()
+        self._check_known(NotCoordinator)
+
+    def _check_commits(self) -> None:
+        self.leadership.check_positions()
+        self._check_known(NotCoordinator)
+
+    def _check_known(self, unknown: type[CodedError]) -> None:
+        if self.metadata.failure is not None:
+            raise StorageError(self.metadata.failure.message)
+        if self.metadata.applied < self._serves_from:
+            raise unknown("this broker has just begun to lead, and reads what there is; try again")
+
+    # Applying
+
+    def moved(self) -> None:
+        """Apply what may be applied; called whenever the watermark, or the synced end, moves."""
+        if self._applying is None:
+            change = self.metadata.next_change()
+            self._answer_waiting()
+            if change is None and not self._access_changed:
+                self._settle()
+            else:
+                self._applying = self._work.start(self._apply(change))
+                self._applying.add_done_callback(self._applied)
+
+    @property
+    def _access_changed(self) -> bool:
+        return self._access is not self.metadata.state.access
+
+    async def _take_access(self) -> None:
+        while self._access_changed:
+            access = self.metadata.state.access
+            await self._security.take(access, self._work.in_storage_thread)
+            self._access = access
+
+    async def _apply(self, change: SteppedChange[TopicEntry] | None) -> None:
+        await self._take_access()
+        while change is not None:
+            name = self.metadata.matching
+            change.begin()
+            while not change.done:
+                step = change.step
+                await self._work.in_topics_thread(partial(change.run, step))
+                change.advance(step)
+            self.changed()
+            try:
+                change.result()
+            except StorageError as error:
+                self._fail_next(error)
+                if self.leadership.alone:
+                    self.metadata.put_off(name, error)
+                    self._try_again_later()
+                else:
+                    self._stuck = True
+                    self._observe("metadata_not_applied", error=error.message)
+                    await asyncio.sleep(RETRY_SECONDS)
+            change = self.metadata.next_change()
+            await self._take_access()
+            self._answer_waiting()
+
+    def _try_again_later(self) -> None:
+        if self._trying_again is None and self.metadata.puts_off:
+            self._trying_again = self._work.start(self._try_again())
+
+    async def _try_again(self) -> None:
+        await asyncio.sleep(RETRY_SECONDS)
+        self._trying_again = None
+        self.metadata.try_again()
+        self.moved()
+
+    def _applied(self, task: asyncio.Task[None]) -> None:
+        self._applying = None
+        if not task.cancelled():
+            task.result()
+            self.moved()
+
+    def _settle(self) -> None:
+        """All is applied that may be: see that more may, and that the log stays short."""
+        if self.metadata.unsynced:
+            self._commits.request(self.metadata.log.flusher)
+        if self._writing is None and self.metadata.state_due:
+            write = self.metadata.writing_state()
+            self._writing = self._work.start(self._write_state(write))
+
+    async def _write_state(self, write: StateWrite) -> None:
+        try:
+            await self._work.in_storage_thread(write.run)
+            self.metadata.state_written(write)
+        except (OSError, StorageError) as error:
+            self._observe("metadata_state_not_written", error=str(error))
+        finally:
+            self._writing = None
+
+    # Waiting
+
+    def _answer_waiting(self) -> None:
+        """Answer the waits whose records are applied, or never will be."""
+        waiting = self._waiting
+        applied = -1 if self._access_changed else self.metadata.applied
+        self._caught_up = self._caught_up or applied >= self._serves_from
+        while waiting and waiting[0].settled and waiting[0].offset < applied:
+            done = waiting.popleft().done
+            if not done.done():
+                done.set_result(None)
+        failure = self.metadata.failure or self.metadata.log.failure
+        if failure is not None:
+            self.leads_no_more(failure)
+        elif self.knows:
+            self._known.set()
+
+    def _fail_next(self, error: StorageError) -> None:
+        if self._waiting and self._waiting[0].offset <= self.metadata.applied:
+            self._waiting.popleft().fail(error)
+
+    def _append(self, record: MetadataRecord) -> Waiting:
+        """Append a record; the wait for it."""
+        self.leadership.begin_append()
+        waiting = Waiting(self.metadata.append(record))
+        self._waiting.append(waiting)
+        self.leadership.appended(waiting.offset, partial(self._settled, waiting))
+        self._commits.request(self.metadata.log.flusher)
+        return waiting
+
+    def _settled(self, waiting: Waiting, error: CodedError | None) -> None:
+        """Complete the wait for a record: the in-sync replicas have it, or `error` says why not."""
+        waiting.settled = True
+        if error is not None:
+            waiting.fail(error)
+        self._answer_waiting()
+
+    async def _within(self, seconds: float, waiting: Waiting) -> None:
+        # A disk that is slow is waited for, whatever it takes; other brokers are not.
+        limit = None if self.leadership.alone else seconds
+        try:
+            await asyncio.wait_for(asyncio.shield(waiting.done), limit)
+        except TimeoutError as late:
+            raise RequestTimedOut(
+                f"the brokers in sync did not all have it within {seconds:g} s; it may still come "
+                "true"
+            ) from late
+
+    # Topics
+
+    def make(
+        self, asked: Iterable[tuple[str, Steps[TopicEntry]]]
+    ) -> tuple[Sequence[TopicChange], asyncio.Task[None]]:
+        """The changes of topics that `asked` names, and what is done when they are. They are
+        carried out one after another, in the order in which they were asked for."""
+        named = [(topic, SteppedChange(steps)) for topic, steps in asked]
+        self._forget_done()
+        self._asked += named
+        changes = [change for _, change in named]
+        return changes, self._work.start(self._carry_out(changes))
+
+    def settle(self, topic: str) -> None:
+        """At a single broker: finish the change that is under way, and all that were asked for up
+        to the last one of `topic`, here and now. For a request that cannot wait for a change."""
+        self._forget_done()
+        needed = 0
+        for count, (name, change) in enumerate(self._asked, start=1):
+            if name == topic or change.begun:
+                needed = count
+        self._finish(needed)
+
+    def settle_all(self) -> None:
+        """At a single broker: finish all that was asked for."""
+        self._finish(len(self._asked))
+
+    def _finish(self, count: int) -> None:
+        for _ in range(count if self.leadership.alone else 0):
+            self.metadata.finish(self._asked.popleft()[1])
+
+    def _forget_done(self) -> None:
+        while self._asked and self._asked[0][1].done:
+            self._asked.popleft()
+
+    def create_now(self, topic: str, partitions: int) -> None:
+        """Make a topic here and now, for a request that cannot wait. Raises as
+        `TopicProposals.create`, and `LeaderNotAvailable` at a cluster member."""
+        if not self.leadership.alone:
+            raise LeaderNotAvailable(f"topic {topic!r} is not made yet; try again")
+        change = SteppedChange(self.topics.create(topic, partitions, {}))
+        self.metadata.finish(change)
+        change.result()
+
+    async def _carry_out(self, changes: Sequence[TopicChange]) -> None:
+        turns = self._work.turns()
+        for change in changes:
+            async with self._turn:
+                # A change that timed out may still be applied: what this one is checked against.
+                await self._changes_applied()
+                self.metadata.apply_put_off()
+                change.begin()
+                while not change.done:
+                    step = change.step
+                    if isinstance(change.work, Proposal):
+                        await self._proposed(change)
+                        change.run(step)
+                    else:
+                        await self._work.in_topics_thread(partial(change.run, step))
+                    change.advance(step)
+            await turns.give_way()
+        self._forget_done()
+
+    async def _changes_applied(self) -> None:
+        """Wait for a change that was not waited for to its end."""
+        if self.metadata.applied < self._changes_to:
+            waiting = Waiting(self._changes_to - 1, settled=True)
+            self._waiting.append(waiting)
+            self._commits.request(self.metadata.log.flusher)
+            try:
+                await self._within(TOPIC_SECONDS, waiting)
+            except CodedError:
+                self._changes_to = min(self._changes_to, self.metadata.log.log_end_offset)
+
+    def _propose(self, record: MetadataRecord) -> int:
+        self._last_topic = waiting = self._append(record)
+        return waiting.offset
+
+    async def _proposed(self, change: TopicChange) -> None:
+        proposal, waiting = change.work, self._last_topic
+        if not isinstance(proposal, Proposal) or waiting is None:
+            return
+        self._changes_to = proposal.offset + 1
+        try:
+            await self._within(TOPIC_SECONDS, waiting)
+            proposal.applied = True
+        except CodedError as error:
+            proposal.failure = error
+
+    # Users, rules and quotas
+
+    def change_access(self, plan: AccessPlan[R]) -> asyncio.Future[R]:
+        """Change users, rules or quotas as `plan` says. Done when the change holds."""
+        # A client that goes away leaves no change half done: the next one is planned upon it.
+        return asyncio.shield(self._work.start(self._change_access(plan)))
+
+    async def _change_access(self, plan: AccessPlan[R]) -> R:
+        async with self._turn:
+            await self._changes_applied()
+            self._check_topics()
+            outcome, records = await self._work.in_storage_thread(plan)
+            waits = [self._append(record) for record in records]
+            if waits:
+                self._changes_to = waits[-1].offset + 1
+                await self._within(TOPIC_SECONDS, waits[-1])
+            return outcome
+
+    # Positions
 
     def commit(self, group: str, positions: Sequence[StoredPosition]) -> asyncio.Future[None]:
-        return self._work.in_positions_thread(partial(self._positions.commit, group, positions))
+        """Store `positions` under `group`, all or none.
+
+        Raises `InvalidGroupId` for a name that is empty or too long, `InvalidRequest` for an entry
+        that is no position, `InvalidCommitOffsetSize` for more than there may be, `StorageError`.
+        """
+        return self._work.start(self._commit(group, positions))
+
+    async def _commit(self, group: str, positions: Sequence[StoredPosition]) -> None:
+        self._check_commits()
+        check_name(group)
+        for position in positions:
+            check_entry(position)
+        if not positions:
+            return
+        table = self.metadata.positions
+        count, size_bytes = self._pending
+        table.check_room(group, positions, pending=count, pending_bytes=size_bytes)
+        more, more_bytes = self.metadata.state.positions.growth(group, positions)
+        self._pending = (count + more, size_bytes + more_bytes)
+        self._committing[group] = self._committing.get(group, 0) + 1
+        try:
+            await self._made(PositionsCommitted(group, self._with_ids(positions)))
+        finally:
+            count, size_bytes = self._pending
+            self._pending = (count - more, size_bytes - more_bytes)
+            self._committing[group] -= 1
+            if not self._committing[group]:
+                del self._committing[group]
+
+    def _with_ids(self, positions: Sequence[StoredPosition]) -> list[tuple[str, StoredPosition]]:
+        topics = self.metadata.state.topics
+        return [(topics[each.topic].topic_id, each) for each in positions if each.topic in topics]
+
+    async def _made(self, record: MetadataRecord) -> None:
+        """Append what is of positions, and wait for it; errors are those of a coordinator."""
+        try:
+            await self._within(POSITION_SECONDS, self._append(record))
+        except NotLeader as error:
+            raise NotCoordinator(error.message) from error
+        except (NotEnoughReplicas, NotEnoughReplicasAfterAppend) as error:
+            raise CoordinatorNotAvailable(error.message) from error
 
     def forget(self, group: str) -> asyncio.Future[None]:
-        return self._work.in_positions_thread(partial(self._positions.forget, group))
+        """Drop all positions of `group`. Raises `StorageError`."""
+        return self._work.start(self._forget(group))
+
+    async def _forget(self, group: str) -> None:
+        self._check_commits()
+        if self.metadata.positions.has(group):
+            await self._made(PositionsForgotten(group))
 
     def forget_some(
         self, group: str, partitions: Sequence[tuple[str, int]]
     ) -> asyncio.Future[None]:
-        forget = partial(self._positions.forget_some, group, partitions)
-        return self._work.in_positions_thread(forget)
+        """Drop the positions of `group` in some partitions. Raises `StorageError`."""
+        return self._work.start(self._forget_some(group, partitions))
+
+    async def _forget_some(self, group: str, partitions: Sequence[tuple[str, int]]) -> None:
+        self._check_commits()
+        topics, positions = self.metadata.state.topics, self.metadata.positions
+        gone = [
+            (topics[topic].topic_id, topic, partition)
+            for topic, partition in partitions
+            if topic in topics
+            # A commit that is on its way may make one that is not there yet.
+            and (group in self._committing or positions.get(group, topic, partition) is not None)
+        ]
+        if gone:
+            await self._made(SomeForgotten(group, gone))
 
     def used(self, group: str, at_ms: int) -> asyncio.Future[None]:
-        return self._work.in_positions_thread(partial(self._positions.used, group, at_ms))
+        """Note that `group` is used, if any of its positions may expire. Raises `StorageError`."""
+        return self._work.start(self._used(group, at_ms))
+
+    async def _used(self, group: str, at_ms: int) -> None:
+        if self.metadata.positions.is_of_group(group):
+            self._check_commits()
+            await self._made(PositionsUsed(group, at_ms))
 
     def expire(self, group: str, retention_ms: int, now_ms: int) -> asyncio.Future[int]:
-        expire = partial(self._positions.expire, group, retention_ms, now_ms)
-        return self._work.in_positions_thread(expire)
+        """Forget `group` if it has expired, which a commit on its way may have changed; how many
+        positions that were. Raises `StorageError`."""
+        return self._work.start(self._expire(group, retention_ms, now_ms))
 
-    def change_access(self, plan: AccessPlan[R]) -> asyncio.Future[R]:
-        return asyncio.shield(self._work.start(self._change_access(plan)))
-
-    async def _change_access(self, plan: AccessPlan[R]) -> R:
-        work = self._work
-        async with self._access_turn:
-            outcome = await work.in_storage_thread(lambda: self._documents.change(plan))
-            await self._security.take(self._documents.state, work.in_storage_thread)
-        return outcome
+    async def _expire(self, group: str, retention_ms: int, now_ms: int) -> int:
+        self._check_commits()
+        expires_ms = self.metadata.positions.expires_ms(group, retention_ms)
+        if expires_ms is None or expires_ms > now_ms or group in self._committing:
+            return 0
+        count = len(self.metadata.positions.of(group))
+        await self._made(PositionsForgotten(group))
+        return count
 
     async def trimmed(self, logs: Sequence[Log]) -> Mapping[Log, Exception]:
-        return {}
+        """Wait until others know too where `logs` begin now, which is on stable storage here; the
+        logs of which they do not, and why."""
+        return await self.leadership.trimmed(logs)
+
+
+def _nothing() -> None:
+    """For where no caller waits."""

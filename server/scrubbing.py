@@ -123,9 +123,7 @@ class Scrubber:
         return min(max(wanted, MIN_RATE), MAX_RATE)
 
     async def _begin_round(self, now_s: float) -> None:
-        partitions = [*self._directory.partitions()]
-        if self._directory.metadata is not None:
-            partitions.append(METADATA_PARTITION)
+        partitions = [*self._directory.partitions(), METADATA_PARTITION]
         # A broker that is restarted every day comes to each of them some day all the same.
         first = self._random.randrange(len(partitions)) if partitions else 0
         partitions = partitions[first:] + partitions[:first]
@@ -266,9 +264,8 @@ class Scrubber:
                 yield f"{partition[0]}-{partition[1]} is {text}"
 
     def _find(self, partition: Partition) -> Log | None:
-        metadata = self._directory.metadata
-        if partition == METADATA_PARTITION and metadata is not None:
-            return metadata.log
+        if partition == METADATA_PARTITION:
+            return self._directory.metadata.log
         with suppress(HorologError, OSError):
             return self._logs.find(*partition)
         return None

@@ -12,23 +12,25 @@ from ..storage.directory.log_directory import LogDirectory
 from ..storage.events import Observer
 from ..storage.files import Files
 from ..storage.log.flush import GroupCommit
+from ..values import value_class
 from .conversions import Conversions
-from .creations import Creations
 from .deferrals import Deferrals
 from .groups.factory import set_up_groups
+from .groups.service import GroupService
 from .handlers.base import Services
 from .late_appends import LateAppends
 from .logs import Logs
 from .maintenance import Maintenance
-from .metadata_store import DirectStore, MetadataStore
+from .metadata_store import MetadataStore
 from .metrics.figures import Figures
 from .metrics.lags import Lags
 from .outcomes import Outcomes
 from .parking import ParkingLot
 from .scrubbing import SCRUB_INTERVAL_MS, Scrubber
-from .security.documents import AccessDocuments, access_documents
 from .security.service import SecurityService
+from .single_node import SingleNode, SingleNodeLeadership
 from .time_maps import TimeMaps
+from .topic_creation import Creations
 from .trusted_time import TrustedTime
 from .work import Work
 
@@ -40,54 +42,40 @@ MAX_PARKED_PARTITIONS = 500_000
 """Partitions that waiting fetches name, all together: about 500 bytes each."""
 
 
-def make_services(
-    settings: BrokerSettings,
-    cleanups: AsyncExitStack,
-    *,
-    directory: LogDirectory,
-    files: Files,
-    security: SecurityService,
-    clock: Clock,
-    trusted_time: TrustedTime,
-    figures: Figures,
-    observe: Observer,
-    kafka_address: str | None,
-) -> tuple[Services, Maintenance]:
+@value_class
+class ServiceInputs:
+    """What the services of a broker are made of."""
+
+    settings: BrokerSettings
+    directory: LogDirectory
+    files: Files
+    security: SecurityService
+    clock: Clock
+    trusted_time: TrustedTime
+    figures: Figures
+    observe: Observer
+    kafka_address: str | None
+
+
+def make_services(inputs: ServiceInputs, cleanups: AsyncExitStack) -> tuple[Services, Maintenance]:
     """The services of a broker that is alone, and what maintains its logs, which is not started.
 
     `cleanups` gets what ends them.
     """
+    settings, directory, security = inputs.settings, inputs.directory, inputs.security
+    clock, figures = inputs.clock, inputs.figures
     loop = asyncio.get_running_loop()
     work = Work(loop)
     cleanups.callback(lambda: scrubber.close())
+    cleanups.callback(lambda: metadata.settle_all())
     cleanups.push_async_callback(work.stop)
     commits = _group_commit(loop, clock, figures, lambda: maintenance.note_sync(), cleanups)
     fetches = ParkingLot(loop, MAX_PARKED_FETCHES, MAX_PARKED_PARTITIONS)
     produces = ParkingLot(loop)
     logs = Logs(directory, settings, work, (fetches, produces))
-    maintenance = Maintenance(
-        settings,
-        directory=directory,
-        logs=logs,
-        commits=commits,
-        work=work,
-        clock=clock,
-        trusted_time=trusted_time,
-        observe=observe,
-    )
-    scrubber = _scrubber(settings, directory, files, logs, work, clock, figures, observe)
-    maintenance.add("scrub", scrubber.run_pass, SCRUB_INTERVAL_MS)
-    maintenance.tasks["scrub"].first_after(settings.log_initial_task_delay_ms)
-    metadata = _metadata_store(
-        directory,
-        access_documents(files, settings),
-        security,
-        logs=logs,
-        work=work,
-        commits=commits,
-        figures=figures,
-        observe=observe,
-    )
+    maintenance = _maintenance(inputs, logs, commits, work)
+    scrubber = _scrubber(inputs, logs, work, maintenance)
+    metadata = _metadata_store(inputs, logs, commits, work)
     services = Services(
         settings=settings,
         directory=directory,
@@ -95,21 +83,11 @@ def make_services(
         metadata=metadata,
         creations=Creations(directory, settings, metadata, security.audit),
         lags=Lags(logs, directory.committed, work, clock),
-        groups=set_up_groups(
-            loop,
-            settings,
-            positions=directory.committed,
-            metadata=metadata,
-            work=work,
-            clock=clock,
-            trusted_time=trusted_time,
-            maintenance=maintenance,
-            observe=observe,
-        ),
+        groups=_groups(inputs, loop, metadata, work, maintenance),
         clock=clock,
-        trusted_time=trusted_time,
+        trusted_time=inputs.trusted_time,
         figures=figures,
-        outcomes=Outcomes(observe),
+        outcomes=Outcomes(inputs.observe),
         fetches=fetches,
         produces=produces,
         commits=commits,
@@ -118,34 +96,64 @@ def make_services(
         late_appends=LateAppends(work, loop.call_soon),
         conversions=Conversions(work),
         time_maps=TimeMaps(work),
-        kafka_address=kafka_address,
+        kafka_address=inputs.kafka_address,
         security=security,
         rolled=maintenance.note_roll,
         scrubber=scrubber,
+        replication=SingleNode(settings.broker_id),
     )
     return services, maintenance
 
 
-def _scrubber(
-    settings: BrokerSettings,
-    directory: LogDirectory,
-    files: Files,
-    logs: Logs,
-    work: Work,
-    clock: Clock,
-    figures: Figures,
-    observe: Observer,
-) -> Scrubber:
-    return Scrubber(
-        settings,
-        directory=directory,
-        files=files,
+def _maintenance(
+    inputs: ServiceInputs, logs: Logs, commits: GroupCommit, work: Work
+) -> Maintenance:
+    return Maintenance(
+        inputs.settings,
+        directory=inputs.directory,
+        logs=logs,
+        commits=commits,
+        work=work,
+        clock=inputs.clock,
+        trusted_time=inputs.trusted_time,
+        observe=inputs.observe,
+    )
+
+
+def _scrubber(inputs: ServiceInputs, logs: Logs, work: Work, maintenance: Maintenance) -> Scrubber:
+    scrubber = Scrubber(
+        inputs.settings,
+        directory=inputs.directory,
+        files=inputs.files,
         logs=logs,
         work=work,
-        clock=clock,
+        clock=inputs.clock,
         random=Random(),
-        figures=figures,
-        observe=observe,
+        figures=inputs.figures,
+        observe=inputs.observe,
+    )
+    maintenance.add("scrub", scrubber.run_pass, SCRUB_INTERVAL_MS)
+    maintenance.tasks["scrub"].first_after(inputs.settings.log_initial_task_delay_ms)
+    return scrubber
+
+
+def _groups(
+    inputs: ServiceInputs,
+    loop: asyncio.AbstractEventLoop,
+    metadata: MetadataStore,
+    work: Work,
+    maintenance: Maintenance,
+) -> GroupService:
+    return set_up_groups(
+        loop,
+        inputs.settings,
+        positions=inputs.directory.committed,
+        metadata=metadata,
+        work=work,
+        clock=inputs.clock,
+        trusted_time=inputs.trusted_time,
+        maintenance=maintenance,
+        observe=inputs.observe,
     )
 
 
@@ -179,24 +187,15 @@ async def _commits_done(commits: GroupCommit) -> None:
 
 
 def _metadata_store(
-    directory: LogDirectory,
-    documents: AccessDocuments,
-    security: SecurityService,
-    *,
-    logs: Logs,
-    work: Work,
-    commits: GroupCommit,
-    figures: Figures,
-    observe: Observer,
+    inputs: ServiceInputs, logs: Logs, commits: GroupCommit, work: Work
 ) -> MetadataStore:
-    if directory.metadata is None:
-        security.open(documents.state)
-        return DirectStore(directory, work, documents, security)
-    from .replicated_store import ReplicatedStore
-    from .single_node import SingleNode
-
     def gone(topic: str, partitions: int) -> None:
-        figures.forget(topic)
+        inputs.figures.forget(topic)
         logs.went_away(topic, partitions)
 
-    return ReplicatedStore(directory, work, commits, observe, SingleNode(), security, gone)
+    leadership, security = SingleNodeLeadership(), inputs.security
+    store = MetadataStore(
+        inputs.directory, work, commits, inputs.observe, leadership, security, gone
+    )
+    logs.settle, logs.create_now = store.settle, store.create_now
+    return store

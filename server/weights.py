@@ -14,7 +14,7 @@ file.
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from ..config.broker import BROKER_SETTINGS
 from ..config.topic import TOPIC_SETTINGS
@@ -61,9 +61,7 @@ from ..protocol.limits import (
     MAX_REQUEST_VALUES,
 )
 from ..values import value_class
-
-if TYPE_CHECKING:
-    from .handlers.base import Services
+from .handlers.base import Services
 
 LARGE_BYTES: Final = 64 * 1024
 """Requests that take more are large: a connection has few of them worked on at a time."""
@@ -178,7 +176,7 @@ class Weight:
             size_bytes -= count * each.smallest_bytes
         return total
 
-    def of_request(self, services: "Services", request: Any, version: int) -> int:
+    def of_request(self, services: Services, request: Any, version: int) -> int:
         """What a request takes, without the texts in it, and what its answer announces."""
         announced = self._announced
         more = 0 if announced is None else announced(services, request, version)
@@ -312,17 +310,17 @@ def _answers(struct: type[Any], version: int, *, native: bool) -> list[int]:
 
 # What answers announce.
 
-Announced = Callable[["Services", Any, int], int]
+Announced = Callable[[Services, Any, int], int]
 
 
-def _count(services: "Services", request: Any, version: int) -> int:
+def _count(services: Services, request: Any, version: int) -> int:
     length_ms = request.until_ms - request.from_ms
     every_ms = request.every_ms
     intervals = -(-length_ms // every_ms) if every_ms > 0 and length_ms > 0 else 1
     return min(intervals, MAX_INTERVALS) * _INTERVAL_BYTES
 
 
-def _partitions(services: "Services", names: Iterable[str] | None) -> int:
+def _partitions(services: Services, names: Iterable[str] | None) -> int:
     """How many partitions the topics have that are named, or all of them."""
     topics = services.directory.topics()
     if names is None:
@@ -331,18 +329,18 @@ def _partitions(services: "Services", names: Iterable[str] | None) -> int:
     return sum(entry.partitions for entry in known if entry is not None)
 
 
-def _metadata(services: "Services", request: Any, version: int) -> int:
+def _metadata(services: Services, request: Any, version: int) -> int:
     names = None
     if request.topics or (version > 0 and request.topics is not None):
         names = [topic.name for topic in request.topics]
     return _PARTITION_BYTES * _partitions(services, names)
 
 
-def _log_dirs(services: "Services", request: Any, version: int) -> int:
+def _log_dirs(services: Services, request: Any, version: int) -> int:
     return 0 if request.topics is not None else _PARTITION_BYTES * _partitions(services, None)
 
 
-def _segments(services: "Services", request: Any, most: int | None = None) -> int:
+def _segments(services: Services, request: Any, most: int | None = None) -> int:
     """How many segments the logs have that a request names, of each at most so many."""
     total = 0
     opened = services.directory.opened_log
@@ -356,17 +354,17 @@ def _segments(services: "Services", request: Any, most: int | None = None) -> in
     return total
 
 
-def _described_logs(services: "Services", request: Any, version: int) -> int:
+def _described_logs(services: Services, request: Any, version: int) -> int:
     return _SEGMENT_BYTES * _segments(services, request)
 
 
-def _refused_elections(services: "Services", request: Any, version: int) -> int:
+def _refused_elections(services: Services, request: Any, version: int) -> int:
     if request.topic_partitions is not None:
         return 0
     return (_NUMBER_BYTES + _SENTENCE_BYTES) * _partitions(services, None)
 
 
-def _described_producers(services: "Services", request: Any, version: int) -> int:
+def _described_producers(services: Services, request: Any, version: int) -> int:
     total = 0
     opened = services.directory.opened_log
     for topic in request.topics:
@@ -377,14 +375,14 @@ def _described_producers(services: "Services", request: Any, version: int) -> in
     return _PRODUCER_BYTES * total
 
 
-def _listed_offsets(services: "Services", request: Any, version: int) -> int:
+def _listed_offsets(services: Services, request: Any, version: int) -> int:
     if version > 0:
         return 0
     asked = (each.max_num_offsets for topic in request.topics for each in topic.partitions)
     return _OFFSET_BYTES * _segments(services, request, max(asked, default=0))
 
 
-def _positions(services: "Services", request: Any, version: int) -> int:
+def _positions(services: Services, request: Any, version: int) -> int:
     store = services.directory.committed
     if request.listing == LIST_NAMES:
         return _NAME_BYTES * min(len(store), MAX_LISTED)
@@ -395,18 +393,18 @@ def _positions(services: "Services", request: Any, version: int) -> int:
     return _POSITION_BYTES * count + 2 * text_bytes
 
 
-def _described_groups(services: "Services", request: Any, version: int) -> int:
+def _described_groups(services: Services, request: Any, version: int) -> int:
     groups = services.groups.coordinator.groups
     known = (groups.get(name) for name in set(request.groups))
     return sum(2 * group.size_bytes for group in known if group is not None)
 
 
-def _listed_groups(services: "Services", request: Any, version: int) -> int:
+def _listed_groups(services: Services, request: Any, version: int) -> int:
     groups, store = services.groups.coordinator.groups, services.directory.committed
     return _NAME_BYTES * min(len(groups) + len(store), 2 * MAX_LISTED)
 
 
-def _described_settings(services: "Services", request: Any, version: int) -> int:
+def _described_settings(services: Services, request: Any, version: int) -> int:
     resources = {(each.resource_type, each.resource_name) for each in request.resources}
     topics = services.directory.topics()
     of_topic, of_broker = 2 * len(TOPIC_SETTINGS), len(BROKER_SETTINGS) + len(TOPIC_SETTINGS)
@@ -418,19 +416,19 @@ def _described_settings(services: "Services", request: Any, version: int) -> int
     return _SETTING_BYTES * settings
 
 
-def _described_rules(services: "Services", request: Any, version: int) -> int:
+def _described_rules(services: Services, request: Any, version: int) -> int:
     return _RULE_BYTES * len(services.security.acls.table.acls)
 
 
-def _deleted_rules(services: "Services", request: Any, version: int) -> int:
+def _deleted_rules(services: Services, request: Any, version: int) -> int:
     return _described_rules(services, request, version) * len(request.filters)
 
 
-def _described_users(services: "Services", request: Any, version: int) -> int:
+def _described_users(services: Services, request: Any, version: int) -> int:
     return _NAME_BYTES * len(services.security.users)
 
 
-def _described_quotas(services: "Services", request: Any, version: int) -> int:
+def _described_quotas(services: Services, request: Any, version: int) -> int:
     return _QUOTA_BYTES * len(services.security.quotas.table.quotas)
 
 

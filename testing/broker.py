@@ -1,16 +1,146 @@
-"""A broker inside the running event loop, on free ports, for tests."""
+"""A broker for tests: inside the running event loop, or in a thread and an event loop of its own,
+on free ports.
+
+With a loop of its own, tests with and without a loop, and blocking clients, use it alike; none of
+them can keep it from answering, nor can it keep them from running.
+"""
 
 import asyncio
+import socket
+import threading
 from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TextIO
+from types import TracebackType
+from typing import Final, Self, TextIO
 
 from ..clock import Clock
+from ..config.address import Scheme
 from ..config.broker import BrokerSettings, broker_settings
 from ..server.broker import Broker
+from ..server.network.ports import HTTP, Addresses, Port
 from ..storage.files import Files
 from ..storage.log.log import Log
+from .clock import MovingClock
+from .files import QuickFiles
+
+DEADLINE_SECONDS: Final = 30
+"""How long it may take to start, to stop, and to do what became due in a step of the clock."""
+
+
+class BrokerThread:
+    """Serves from `start` to `stop`, or in a `with` block.
+
+    Its files are the real ones but for syncs, which a test that cuts no power need not wait for.
+    """
+
+    def __init__(self, data_dir: Path, settings: Mapping[str, object] | None = None) -> None:
+        """`settings` are the broker's, and defaults for its topics: `{"retention.ms": 60_000}`.
+
+        Without `http.listen` there is no HTTP port, and without `kafka.listen` no Kafka's; without
+        `listen` a free port is taken.
+        """
+        self.data_dir = data_dir
+        self.clock = MovingClock()
+        self._settings = {"http.listen": "off", "kafka.listen": "off", **(settings or {})}
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._addresses: Addresses | None = None
+
+    @property
+    def address(self) -> str:
+        """`HOST:PORT` of the native protocol."""
+        return self._known.native
+
+    @property
+    def http_address(self) -> str | None:
+        """`HOST:PORT` of the HTTP port; None when `http.listen` is off."""
+        return self._known.http
+
+    @property
+    def kafka_address(self) -> str | None:
+        """`HOST:PORT` for Kafka's clients; None when `kafka.listen` is off."""
+        return self._known.kafka
+
+    def start(self) -> None:
+        """Returns when the broker can serve. Raises what keeps it from starting."""
+        if self._thread is not None:
+            raise RuntimeError("the broker is running already")
+        self._started: Future[tuple[Broker, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._ended: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, name="horolog broker", daemon=True)
+        self._thread.start()
+        try:
+            self._broker, self._loop, self._asked_to_stop = self._started.result(DEADLINE_SECONDS)
+        except BaseException:
+            self._thread = None
+            raise
+        self._addresses = self._broker.addresses
+        self.clock.on_passed = self._time_passed
+
+    def stop(self) -> None:
+        """Stop cleanly. Raises what kept it from that; a broker that is stopped is fine."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self.clock.on_passed = lambda seconds: None
+        if not self._ended.done():  # else it failed, as is raised below
+            self._loop.call_soon_threadsafe(self._asked_to_stop.set)
+        self._ended.result(DEADLINE_SECONDS)
+        thread.join(DEADLINE_SECONDS)
+
+    def restart(self) -> None:
+        """Stop cleanly and start again, with the same address, data and clock."""
+        self.stop()
+        self._settings["listen"] = self.address
+        self.start()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def _known(self) -> Addresses:
+        if self._addresses is None:
+            raise RuntimeError("the broker was not started")
+        return self._addresses
+
+    def _time_passed(self, seconds: float) -> None:
+        done = asyncio.run_coroutine_threadsafe(
+            self._broker.maintenance.time_passed(seconds), self._loop
+        )
+        done.result(DEADLINE_SECONDS)
+
+    def _run(self) -> None:
+        import uvloop
+
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._serve())
+        except BaseException as error:
+            # The thread that waits raises it.
+            (self._ended if self._started.done() else self._started).set_exception(error)
+        else:
+            self._ended.set_result(None)
+
+    async def _serve(self) -> None:
+        asked_to_stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        async with running_broker(
+            self.data_dir, self.clock, QuickFiles(), log_stream=None, **self._settings
+        ) as broker:
+            loop.set_exception_handler(broker.loop_error)
+            self._started.set_result((broker, loop, asked_to_stop))
+            await asked_to_stop.wait()
 
 
 @asynccontextmanager
@@ -28,16 +158,6 @@ async def running_broker(
     """
     chosen = _settings(data_dir, settings)
     broker = Broker(chosen, clock=clock, files=files, log_stream=log_stream)
-    async with _running(broker):
-        yield broker
-
-
-@asynccontextmanager
-async def replicated_broker(
-    data_dir: Path, clock: Clock | None = None, files: Files | None = None, **settings: object
-) -> AsyncIterator[Broker]:
-    """As `running_broker`, of the only member of a cluster."""
-    broker = Broker(_settings(data_dir, settings), clock=clock, files=files, replicated=True)
     async with _running(broker):
         yield broker
 
@@ -75,3 +195,15 @@ async def synced(broker: Broker, *logs: Log) -> None:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def plain_port(bound: socket.socket) -> Port:
+    """A port of HTTP without TLS and without logins."""
+    return Port(
+        setting=HTTP,
+        scheme=Scheme.BARE,
+        bound=bound,
+        certificate=False,
+        login=False,
+        client_certificate_required=False,
+    )

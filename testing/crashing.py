@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Final, TypeVar
 
 from ..storage.files import Buffer, File, Files
-from .wrapped_files import WrappedFiles
+from .files import WrappedFiles
 
 T = TypeVar("T")
 

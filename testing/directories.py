@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from random import Random
@@ -11,12 +12,16 @@ from ..protocol.records.kernel import walk
 from ..protocol.records.messages.message import records
 from ..storage.directory.directory_opening import open_directory
 from ..storage.directory.log_directory import LogDirectory
+from ..storage.directory.position_records import StoredPosition
+from ..storage.directory.random_ids import random_id
+from ..storage.directory.topics import TopicEntry
 from ..storage.files import Files, SystemFiles
 from ..storage.log.log import Log
+from ..storage.metadata.records import PositionsCommitted
 from ..storage.read import reader
+from ..storage.stepped_change import SteppedChange
 from .clock import ManualClock
-from .events import RecordedEvents
-from .logs import timed_set
+from .logs import RecordedEvents, timed_set
 
 _MAX_BYTES = 1 << 30
 
@@ -39,7 +44,7 @@ class DataDirectory:
         self.random = Random(1)
         """Goes on from one opening to the next, so that nothing random comes twice."""
         self.settings = {name.replace("_", "."): str(value) for name, value in settings.items()}
-        self.replicated = False
+        self.member = False
         """Whether it is that of a cluster member."""
         self._directory: LogDirectory | None = None
 
@@ -59,7 +64,7 @@ class DataDirectory:
             files=self.files,
             observe=self.events,
             random=self.random,
-            replicated=self.replicated,
+            member=self.member,
         )
         return self._directory
 
@@ -75,6 +80,37 @@ class DataDirectory:
     def append(self, topic: str, *timestamps_ms: int, partition: int = 0) -> None:
         """Append one set, with a message for each timestamp."""
         self.directory.log(topic, partition).appender.append(timed_set(*timestamps_ms))
+
+    def commit(self, name: str, *positions: StoredPosition) -> None:
+        """Commit positions; on stable storage, and to be read, when this returns."""
+        metadata = self.directory.metadata
+        ids = {topic: entry.topic_id for topic, entry in metadata.state.topics.items()}
+        metadata.append(PositionsCommitted(name, [(ids[each.topic], each) for each in positions]))
+        metadata.log.flusher.flush()
+        metadata.apply()
+
+    def make_topic(self, name: str, partitions: int, overrides: Mapping[str, str]) -> LogDirectory:
+        """Make a topic at a cluster member, as if a leader had recorded it."""
+        topic_id = random_id(self.random)
+        entry = TopicEntry(name=name, partitions=partitions, topic_id=topic_id, overrides=overrides)
+        self._match(name, entry)
+        return self.directory
+
+    def drop_topic(self, name: str) -> None:
+        """Delete a topic at a cluster member, as if a leader had recorded it."""
+        self._match(name, None)
+
+    def _match(self, name: str, entry: TopicEntry | None) -> None:
+        change = SteppedChange(self.directory.changes.match(name, entry, lambda *_: None))
+        change.finish()
+        change.result()
+
+    def opened_with_topic(
+        self, name: str, partitions: int, overrides: Mapping[str, str]
+    ) -> LogDirectory:
+        """`open`, then `make_topic`."""
+        self.open()
+        return self.make_topic(name, partitions, overrides)
 
     def times(self, topic: str, partition: int = 0) -> list[int]:
         """The timestamps of all messages of a log, in order."""
@@ -96,7 +132,7 @@ class DataDirectory:
         copied = DataDirectory(path, **settings)
         copied.settings = self.settings | copied.settings
         copied.clock = self.clock
-        copied.replicated = self.replicated
+        copied.member = self.member
         return copied
 
 

@@ -12,7 +12,7 @@ from time import sleep
 from typing import Final
 
 from ..clock import SystemClock
-from .free_ports import free_ports
+from .ports import free_ports
 
 DEADLINE_S: Final = 30.0
 

@@ -1,13 +1,18 @@
-"""Files that fail when a test wants them to, and that remember what was done with them."""
+"""Files for tests: that fail when a test wants them to and remember what was done with them, that
+change what some operations do, and that never wait for the disk."""
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from ..storage.files import Buffer, File, Files
+from ..storage.files import Buffer, File, Files, SystemFile, SystemFiles
+
+_WATCHED: list["list[QuickFile]"] = []
+"""Where files are noted as they are opened, for each `ending_process` that we are in."""
 
 T = TypeVar("T")
 
@@ -24,6 +29,89 @@ _MAY_BE_LATE = (
     "truncate",
     "unlink",
 )
+
+
+class QuickFile(SystemFile):
+    """A file of the operating system whose `sync` does nothing."""
+
+    __slots__ = ()
+
+    def __init__(self, fd: int, path: Path) -> None:
+        super().__init__(fd, path)
+        for opened in _WATCHED:
+            opened.append(self)
+
+    def sync(self) -> None:
+        pass
+
+    def duplicate(self) -> "QuickFile":
+        return QuickFile(os.dup(self.fileno()), self.path)
+
+
+class QuickFiles(SystemFiles):
+    """`SystemFiles` that never wait for the disk."""
+
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> QuickFile:
+        file = super().open(path, create=create, read_only=read_only)
+        return QuickFile(file.fileno(), path)
+
+    def sync_directory(self, path: Path) -> None:
+        pass
+
+
+@contextmanager
+def ending_process() -> Iterator[None]:
+    """Close in the end what was opened meanwhile by any `QuickFiles` and is open still, as the
+    operating system does for a process that was killed."""
+    opened: list[QuickFile] = []
+    _WATCHED.append(opened)
+    try:
+        yield
+    finally:
+        innermost = _WATCHED.pop()
+        assert innermost is opened
+        for file in opened:
+            file.close()
+
+
+class WrappedFiles:
+    """Asks `files` whatever only reads, and for permissions, which no content depends on."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def read_bytes(self, path: Path) -> bytes:
+        return self._files.read_bytes(path)
+
+    def exists(self, path: Path) -> bool:
+        return self._files.exists(path)
+
+    def is_directory(self, path: Path) -> bool:
+        return self._files.is_directory(path)
+
+    def is_link(self, path: Path) -> bool:
+        return self._files.is_link(path)
+
+    def names(self, directory: Path) -> list[str]:
+        return self._files.names(directory)
+
+    def size(self, path: Path) -> int:
+        return self._files.size(path)
+
+    def sole_bytes(self, path: Path) -> int:
+        return self._files.sole_bytes(path)
+
+    def inode(self, path: Path) -> tuple[int, int]:
+        return self._files.inode(path)
+
+    def modified_ms(self, path: Path) -> int:
+        return self._files.modified_ms(path)
+
+    def free_bytes(self, directory: Path) -> int:
+        return self._files.free_bytes(directory)
+
+    def restrict(self, path: Path, *, private: bool = False) -> None:
+        self._files.restrict(path, private=private)
 
 
 @dataclass(slots=True)

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from ..config.topic import topic_settings
-from ..protocol.records.batches.batch import BatchHeader, read_header, write_header
+from ..protocol.records.batch import BatchHeader, read_header, write_header
 from ..protocol.records.layout import (
     BATCH_ATTRIBUTES_AT,
     BATCH_MAGIC,
@@ -30,11 +31,24 @@ from ..storage.open_files import OpenFiles
 from ..storage.read import reader
 from ..storage.seams import ProducerBudget, Seams
 from .clock import ManualClock
-from .events import RecordedEvents
 from .files import FaultyFiles
 
 ENTRY_BYTES = {0: 31, 1: 39}
 """What one message of `timed_set` takes, by magic, plain and with its header."""
+
+
+class RecordedEvents:
+    """Implements `horolog.storage.events.Observer`."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, dict[str, Any]]] = []
+
+    def __call__(self, event: str, /, **fields: object) -> None:
+        self.seen.append((event, fields))
+
+    def named(self, event: str) -> list[dict[str, Any]]:
+        """The fields of every event of that name, in the order of happening."""
+        return [fields for name, fields in self.seen if name == event]
 
 
 def timed_set(

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from .broker_thread import BrokerThread
+    from .broker import BrokerThread
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Import before the first test what some test will want, so that no test pays for it."""
     if any("horolog_broker" in getattr(item, "fixturenames", ()) for item in items):
-        from . import broker_thread  # noqa: F401
+        pass
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def horolog_broker(
     `.address` is where clients connect to; `.clock` has `step(seconds)`, `jump(seconds)`,
     `freeze()`, `unfreeze()` and `now_ms()`.
     """
-    from .broker_thread import BrokerThread
+    from .broker import BrokerThread
 
     with BrokerThread(tmp_path_factory.mktemp("horolog"), horolog_settings) as broker:
         yield broker

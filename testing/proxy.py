@@ -1,16 +1,34 @@
-"""A TCP proxy that harms the connections that go through it, at a byte that a test chooses."""
+"""A TCP proxy that harms the connections that go through it, at a byte that a test chooses, and a
+way to a server that can be cut, one way or both, for all connections or some of them.
+
+The way to a server is for ends that are processes of their own: everything runs in a thread with a
+loop of its own, and a call returns once it holds. The proxy harms a connection at a byte that is
+chosen; a cut harms all connections at a moment that is chosen.
+"""
 
 import asyncio
 import contextlib
 import enum
 import socket
 import struct
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 from ..config.address import join_address, split_address
+
+_PIECE_BYTES: Final = 1 << 16
+_DEADLINE_S: Final = 10.0
+_TURNS_TO_ACCEPT: Final = 4
+"""Of the loop, until `_accept` has got a connection that was accepted. When its server is closed
+before, asyncio leaves it open, and says nothing."""
+
+EVERYBODY: Final = ""
+"""In the place of a name: all who connect."""
 
 _CHUNK_BYTES: Final = 64 * 1024
 RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
@@ -22,6 +40,200 @@ class Direction(enum.Enum):
 
     TO_SERVER = "to the server"
     TO_CLIENT = "to the client"
+
+
+class Traffic(enum.Enum):
+    """What becomes of the bytes of one direction."""
+
+    PASS = "they arrive"
+    WAIT = "they stay under way, in order, and arrive once the way is open; neither end is notified"
+    VANISH = "they never arrive; connections that lost some are reset once the way is open"
+
+
+def _anybody(_: int) -> str:
+    return EVERYBODY
+
+
+class NetworkGate:
+    """Passes connections on while it is open."""
+
+    def __init__(self, server: str, name_of: Callable[[int], str] = _anybody) -> None:
+        """`name_of` names who connects from a local port, if that is known; it runs in the gate's
+        thread."""
+        self.name_of = name_of
+        self.address = ""
+        """Where to connect."""
+        self._server = split_address(server)
+        self._rules: dict[tuple[str, Direction], Traffic] = {}
+        self._delay_s = 0.0
+        self._withheld: Counter[tuple[str, Direction]] = Counter()
+        self._links: set[_Link] = set()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+        self._thread.start()
+        assert self._ready.wait(_DEADLINE_S)
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._changed, self._end = asyncio.Condition(), asyncio.Event()
+        listening = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.address = "{}:{}".format(*listening.sockets[0].getsockname()[:2])
+        self._ready.set()
+        await self._end.wait()
+        for one in listening.sockets:
+            self._loop.remove_reader(one.fileno())
+        for _ in range(_TURNS_TO_ACCEPT):
+            await asyncio.sleep(0)
+        listening.close()
+        while self._links:
+            tasks = [link.task for link in self._links]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # From any thread.
+
+    def shut(self, *ways: Direction, of: str = EVERYBODY) -> None:
+        """Let nothing pass in these directions, or in both: it waits."""
+        self._set(Traffic.WAIT, ways, of)
+
+    def lose(self, *ways: Direction, of: str = EVERYBODY) -> None:
+        """Lose what goes in these directions, or in both."""
+        self._set(Traffic.VANISH, ways, of)
+
+    def slow(self, delay_s: float) -> None:
+        """Let everything arrive so much later, in both directions."""
+        self._delay_s = delay_s
+
+    def open(self) -> None:
+        """Let pass what waits, and all else, at once."""
+        self._delay_s = 0.0
+        self._call(self._open())
+
+    def withheld(self, way: Direction, of: str = EVERYBODY) -> int:
+        """Bytes of `of`, or of everybody, that have waited or vanished so far."""
+        counts = list(self._withheld.items())
+        return sum(count for (name, its), count in counts if its is way and of in (EVERYBODY, name))
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join(_DEADLINE_S)
+
+    def _set(self, traffic: Traffic, ways: tuple[Direction, ...], of: str) -> None:
+        async def change() -> None:
+            for link in self._links:
+                link.name = self.name_of(link.port) or link.name  # It may be known by now.
+            for way in ways or tuple(Direction):
+                self._rules[of, way] = traffic
+            await self._notify()
+
+        self._call(change())
+
+    async def _open(self) -> None:
+        self._rules.clear()
+        for link in [link for link in self._links if link.torn]:
+            link.task.cancel()
+        await self._notify()
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    def _call(self, what: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(what, self._loop).result(_DEADLINE_S)
+
+    # In the thread.
+
+    def _traffic(self, name: str, way: Direction) -> Traffic:
+        for_all = self._rules.get((EVERYBODY, way), Traffic.PASS)
+        return self._rules.get((name, way), for_all)
+
+    async def arrives(self, link: "_Link", way: Direction, size_bytes: int) -> bool:
+        """Wait while the way is shut; whether so many bytes arrive at all."""
+        if self._delay_s:
+            await asyncio.sleep(self._delay_s)
+        if self._traffic(link.name, way) is not Traffic.PASS:
+            self._withheld[link.name, way] += size_bytes
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._traffic(link.name, way) is not Traffic.WAIT)
+        if self._traffic(link.name, way) is Traffic.VANISH:
+            link.torn.add(way)
+        return way not in link.torn
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = _Link(self, writer)
+        self._links.add(link)
+        link.task = self._loop.create_task(link.run(reader, self._server))
+        link.task.add_done_callback(lambda _: self._ended(link))
+
+    def _ended(self, link: "_Link") -> None:
+        # Also of one that was cancelled before it began.
+        self._links.discard(link)
+        link.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Link:
+    """One connection through a gate."""
+
+    def __init__(self, gate: NetworkGate, writer: asyncio.StreamWriter) -> None:
+        self.task: asyncio.Task[None]
+        self.port = writer.get_extra_info("peername")[1]
+        self.name = gate.name_of(self.port)
+        self.torn: set[Direction] = set()
+        """Where something of it has vanished: TCP delivers nothing behind a hole."""
+        self._gate = gate
+        self._here = writer
+        self._there: asyncio.StreamWriter | None = None
+
+    async def run(self, reader: asyncio.StreamReader, server: tuple[str, int]) -> None:
+        """Until both directions have ended, or it is cancelled, or the server cannot be reached."""
+        with suppress(asyncio.CancelledError, OSError):
+            if not await self._gate.arrives(self, Direction.TO_SERVER, 0):
+                await asyncio.Event().wait()  # Until the way is open.
+            answers, self._there = await asyncio.open_connection(*server)
+            await asyncio.gather(
+                self._pump(reader, self._there, Direction.TO_SERVER),
+                self._pump(answers, self._here, Direction.TO_CLIENT),
+            )
+
+    def abort(self) -> None:
+        """Reset both ends."""
+        for end in (self._here, self._there):
+            if end is not None:
+                self._abort(end)
+
+    def _abort(self, end: asyncio.StreamWriter) -> None:
+        if self.torn and not end.transport.is_closing():
+            of_end = end.get_extra_info("socket")
+            of_end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        end.transport.abort()
+
+    async def _pump(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, way: Direction
+    ) -> None:
+        data = b"-"
+        while data:
+            try:
+                data = await source.read(_PIECE_BYTES)
+            except OSError:
+                data = b""  # A reset is an end, too; that is said by a packet as all else.
+            if await self._gate.arrives(self, way, len(data)) and data:
+                sink.write(data)
+                await sink.drain()
+        if way in self.torn:
+            await asyncio.Event().wait()  # Until the way is open.
+        sink.close()
 
 
 class Harm(enum.Enum):

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Final
 
 from ..storage.files import Buffer, File, Files
-from .wrapped_files import WrappedFiles
+from .files import WrappedFiles
 
 ROOT: Final = 0
 """The node of the directory that is recorded."""

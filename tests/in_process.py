@@ -20,8 +20,8 @@ from typing import IO, Final, TextIO
 
 import pytest
 
+from horolog.cli.lines import THREAD_NAME
 from horolog.cli.main import main
-from horolog.cli.standard_input import THREAD_NAME
 from horolog.testing.program import CommandResult, commands_run_by
 
 _DEADLINE_SECONDS: Final = 60

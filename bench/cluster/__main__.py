@@ -16,9 +16,7 @@ from ..apache_kafka import Unavailable
 from ..figure import Figure
 from .beside_kafka import beside_kafka
 from .copying import copying
-from .idle import idle
-from .least import least
-from .producing import producing
+from .producing import idle, least, producing
 
 RESULTS: Final = Path("build") / "bench-cluster.json"
 

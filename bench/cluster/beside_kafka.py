@@ -17,7 +17,7 @@ from ..brokers import ONE_TURN_BYTES, batch
 from ..figure import Figure, median_ratio, rates, times_in_turns
 from ..kafka_sides import KAFKA, KAFKA_SETTINGS, WRITTEN, Side, bounded
 from ..raw_client import RawClient, RefusedRequest
-from .members import members
+from .producing import members
 
 _IN_FLIGHT: Final = 8
 _ROUNDS: Final = 5

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from ...protocol.records.batches.batch import build_batch
+from ...protocol.records.batch import build_batch
 from ...protocol.records.layout import Codec
 from ...protocol.records.messages.sets import NewRecord, build_set
 from ...testing.program import ServerProcess
@@ -20,7 +20,7 @@ from ..brokers import MIB, batch, sets
 from ..figure import Figure, median_ratio
 from ..raw_client import RefusedRequest, check_end, encoded
 from ..socket_to_file import writing
-from .members import Members, members
+from .producing import Members, members
 
 _IN_FLIGHT: Final = 8
 _ROUNDS: Final = 3

@@ -1,25 +1,110 @@
-"""What a producer gets done at a leader with one follower, beside a broker alone."""
+"""A leader and its followers, each in a process of its own: what a producer gets done there, beside
+a broker alone; what least processes keep of that; what they use while nothing happens."""
 
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from ...protocol.api.cluster.describe_replicas import (
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+)
+from ...testing.program import WITH_HTTP, ServerProcess, serving
 from ...testing.requests import create_topic, produce
-from ..brokers import ONE_TURN_BYTES, RETENTION_LIMIT, broker, sets
+from ..brokers import (
+    ONE_TURN_BYTES,
+    RETENTION_LIMIT,
+    broker,
+    data_folder,
+    kernel_choice,
+    processor_seconds,
+    sets,
+)
 from ..figure import Figure, median_ratio, rates, times_in_turns
-from ..raw_client import RawClient, check_end, encoded
-from .members import members
+from ..least import leading
+from ..raw_client import RawClient, RefusedRequest, check_end, encoded
 
+_PARTITIONS: Final = 3_500
+_IDLE_SECONDS: Final = 20.0
+
+_SETTLED_SECONDS: Final = 5.0
+"""Indexes and checkpoints are written for a while after the last message."""
+_TIMES: Final = 64
+_IN_SYNC_SECONDS: Final = 600
+_LOOK_SECONDS: Final = 0.02
 IN_FLIGHT: Final = 8
 _ROUNDS: Final = 7
 _SECONDS: Final = 0.5
 SET_BYTES: Final = 64 << 10
 _ONES: Final = 50
 ALL: Final = -1
+
 WRITTEN: Final[dict[str, Any]] = {"acks_all_durability": "written"}
 """Settings of a topic in which a message is safe once all in sync have it, on disk or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchMember:
+    """One of them, and a connection to it."""
+
+    broker_id: int
+    server: ServerProcess
+    client: RawClient
+
+    def status(self) -> DescribeReplicasResponse:
+        """Who leads, and how far the others are, as this one knows."""
+        response: DescribeReplicasResponse = self.client.call(DescribeReplicasRequest())
+        return response
+
+
+class Members:
+    """Brokers of one cluster, whose first leads. They end with the block of `members`."""
+
+    def __init__(self, folder: Path, ends: ExitStack, count: int, settings: tuple[str, ...]):
+        self._folder = folder
+        self._ends = ends
+        self._own = ("--set", f"cluster.brokers={max(count, 1)}", *settings)
+        self.leader = self._start(1, "--create-cluster")
+
+    def follower(self, broker_id: int = 2) -> BenchMember:
+        """Start a follower with an empty directory; it copies from now on."""
+        return self._start(broker_id, "--follow", self.leader.server.native)
+
+    def _start(self, broker_id: int, *how: str) -> BenchMember:
+        data = self._folder / f"broker{broker_id}"
+        own = ("--broker-id", str(broker_id), *how, *self._own)
+        server = self._ends.enter_context(serving(data, *WITH_HTTP, *own, env=kernel_choice()))
+        client = RawClient(server.native)
+        self._ends.callback(client.close)
+        return BenchMember(broker_id, server, client)
+
+    def wait_in_sync(self, *broker_ids: int) -> None:
+        """Wait until these followers have everything; `RefusedRequest` after a time limit."""
+        ended = time.monotonic() + _IN_SYNC_SECONDS
+        wanted = sorted({1, *broker_ids})
+        while True:
+            status = self.leader.status()
+            lags = {one.lag_messages for one in status.members}
+            if sorted(status.in_sync) == wanted and lags == {0}:
+                return
+            if time.monotonic() > ended:
+                raise RefusedRequest(
+                    f"in sync are {status.in_sync}, not {wanted}: {status.members}"
+                )
+            time.sleep(_LOOK_SECONDS)
+
+
+@contextmanager
+def members(*settings: str, count: int = 2) -> Iterator[Members]:
+    """A leader on an empty directory, of a cluster of so many; it has no follower yet."""
+    with data_folder() as folder, ExitStack() as ends:
+        folder.mkdir()
+        yield Members(folder, ends, count, settings)
 
 
 class ClusterFilling:
@@ -92,3 +177,56 @@ def _one_at_a_time(clients: dict[str, RawClient], rounds: int, each: int) -> Ite
         filling.check()
     yield Figure("produce_one_acks_all", led, "s", "produce_one_acks_all_alone", led / alone)
     yield Figure("produce_one_acks_all_alone", alone, "s")
+
+
+def least(
+    *, turn_bytes: int = ONE_TURN_BYTES, rounds: int = _ROUNDS, seconds: float = _SECONDS
+) -> Iterator[Figure]:
+    """As `produce_acks_all`, of processes that do nothing else."""
+    data, count = sets(100, SET_BYTES)
+    request = encoded(produce("bench", data, acks=ALL))
+    with (
+        data_folder() as folder,
+        leading(folder / "led", followed=True) as led,
+        leading(folder / "alone", followed=False) as alone,
+    ):
+        clients = {"led": led, "alone": alone}
+        for client in clients.values():
+            client.pipeline(request, 1, turn_bytes // SET_BYTES + 1, IN_FLIGHT)
+
+        def send(which: str) -> int:
+            clients[which].pipeline(request, 1, _TIMES, IN_FLIGHT)
+            return _TIMES * count
+
+        found: dict[str, list[float]] = {which: [] for which in clients}
+        for _ in range(rounds):
+            for which, rate in found.items():
+                rate += rates(partial(send, which), rounds=1, seconds=seconds)
+    beside, ratio = "least_acks_all_alone", median_ratio(found["led"], found["alone"])
+    yield Figure("least_acks_all", median(found["led"]), "msg/s", beside, ratio)
+    yield Figure(beside, median(found["alone"]), "msg/s")
+
+
+def idle(
+    *,
+    partitions: int = _PARTITIONS,
+    seconds: float = _IDLE_SECONDS,
+    settled: float = _SETTLED_SECONDS,
+) -> Iterator[Figure]:
+    """Shares of one core, of a topic that has a message in each partition."""
+    with members() as brokers:
+        leader = brokers.leader
+        leader.client.call(create_topic("bench", partitions))
+        data, _ = sets(100, 1)
+        for partition in range(partitions):
+            leader.client.exchange(encoded(produce("bench", data, partition=partition, acks=1)))
+        follower = brokers.follower()
+        brokers.wait_in_sync(2)
+        time.sleep(settled)
+        both = (leader.server, follower.server)
+        before, began = [processor_seconds(server) for server in both], time.perf_counter()
+        time.sleep(seconds)
+        taken = time.perf_counter() - began
+        used = [processor_seconds(server) for server in both]
+        for name, first, last in zip(("leader", "follower"), before, used, strict=True):
+            yield Figure(f"idle_{name}_3500", (last - first) / taken, "cores")

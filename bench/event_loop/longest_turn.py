@@ -20,19 +20,18 @@ from ...protocol.api.security.acl_terms import Operation, PatternType, Permissio
 from ...protocol.api.topics.create_topics import CreatableTopic, CreateTopicsRequest
 from ...protocol.limits import MAX_REQUEST_VALUES
 from ...protocol.records.kernel import FORM
-from ...server.quotas.rules import Entity, Quota
-from ...server.quotas.store import QuotaChange, Quotas
+from ...server.quotas.rules import Entity, Quota, QuotaChange, Quotas
 from ...server.security.acl_store import Acls
 from ...server.security.acls import Acl
-from ...server.security.documents import FILE_MODE, AccessDocuments
 from ...storage.files import SystemFiles
+from ...storage.metadata.offline_metadata import offline_metadata
+from ...testing.logs import RecordedEvents
 from ...testing.requests import create_topic, message_set, produce_to
 from ..brokers import MIB, data_folder
 from ..figure import BoundedFigure
 from ..raw_client import RawClient
 from .largest import GROUP, NARROW, PRINCIPAL, WIDE, Asked, Size, largest
-from .watch import Turn
-from .watched_broker import WatchedBroker, watched_broker
+from .watched_broker import Turn, WatchedBroker, watched_broker
 
 LIMIT_SECONDS: Final = 0.05 if FORM == "compiled" else 0.15
 """For which one request may hold the loop at a time."""
@@ -149,7 +148,7 @@ def _some(numbers: range) -> Iterable[range]:
 
 def _add_rules(data: Path, size: Size) -> None:
     """Access rules and quotas of many principals."""
-    files = SystemFiles(FILE_MODE)
+    files = SystemFiles()
     rules = [
         Acl(
             ResourceType.TOPIC,
@@ -162,9 +161,9 @@ def _add_rules(data: Path, size: Size) -> None:
         )
         for number in range(size.rules)
     ]
-    documents = AccessDocuments(files, data)
-    documents.change(lambda: Acls({}).plan_adding(rules))
     values = {Quota.PRODUCER_BYTE_RATE: 1e9}
     entities = [Entity(user=f"u{number}") for number in range(size.rules)]
     changes = [QuotaChange(entity, values) for entity in entities]
-    documents.change(lambda: Quotas({}).planned(changes))
+    with offline_metadata(files, data, RecordedEvents(), advice="stop it") as metadata:
+        metadata.change_access(lambda: Acls({}).plan_adding(rules))
+        metadata.change_access(lambda: Quotas({}).planned(changes))

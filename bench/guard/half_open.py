@@ -25,7 +25,7 @@ from ...server.network.listener import raise_file_limit
 from ...testing.program import ServerProcess
 from ...values import value_class
 from ..brokers import MIB, broker, echo_request, resident_bytes
-from .encrypting import make_certificate
+from .costs import make_certificate
 
 COUNT: Final = 10_000
 _SENT_BYTES: Final = 100

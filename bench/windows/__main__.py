@@ -1,7 +1,6 @@
-"""`python -m horolog.bench.windows`: see `shapes` and `many_segments`."""
+"""`python -m horolog.bench.windows`: see `shapes`."""
 
-from .many_segments import SEGMENTS, first_looks
-from .shapes import main
+from .shapes import SEGMENTS, first_looks, main
 
 main()
 looks = first_looks()

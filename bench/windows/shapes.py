@@ -6,18 +6,26 @@ has the size of the map as a share of the log; the bytes of the blocks that are 
 over those of the blocks that have a message of it; the time until its first message is found, and
 that of the full scan that would find it without a map; and how long the map takes to be made from
 the log. What a map names is compared with all times each time: a block too few ends the run.
+
+Then how long it takes to find the one segment of 10,000 that can have a message of a window. And,
+as figures of `make bench`, an hour out of a day of messages that came late, early and far ahead of
+their time.
 """
 
 import random
 import time
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import add
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, NamedTuple
 
+from ...protocol.api.log.count_by_time import CountByTimeRequest
+from ...protocol.api.log.fetch import FetchPartition, FetchRequest, FetchTopic
 from ...protocol.records.columns import read_columns
 from ...protocol.records.kernel import time_map_runs
 from ...protocol.records.kernel.reference.times import time_map_blocks
@@ -25,8 +33,23 @@ from ...protocol.records.messages.sets import NewRecord, build_set
 from ...storage.log.log import Log
 from ...storage.read import reader, windows
 from ...storage.read.windows import ReadWindow
-from ...testing.logs import LogFolder
+from ...testing.logs import LogFolder, timed_set
+from ...testing.requests import create_topic, produce, result
+from ..brokers import broker
+from ..figure import Figure
+from ..raw_client import RawClient, RefusedRequest, check_end, encoded
 
+_MESSAGES: Final = 5_000_000
+
+_HOUR_MS: Final = 3_600_000
+
+_FETCH_BYTES: Final = 1 << 20
+_ROUNDS: Final = 5
+
+SEGMENTS: Final = 10_000
+_CHANGES: Final = 20
+_SPAN_MS: Final = 10
+_START_MS: Final = 1_479_144_272_509
 MESSAGES: Final = 1_000_000
 _A_SET: Final = 490
 _WINDOWS: Final = 10
@@ -35,8 +58,56 @@ _NOON_MS: Final = 1_479_124_800_000
 _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 86_400_000
 _YEAR_MS: Final = 365 * _DAY_MS
-
 Times = Iterator[int]
+
+
+class FirstLooks(NamedTuple):
+    """Seconds."""
+
+    at_first: float
+    """The very first one: the ranges of all segments are put in order for it."""
+    after_roll: float
+    """The next ones, each after a segment was added: the median."""
+    after_removal: float
+    """And each after one was deleted."""
+
+
+def first_looks(segments: int = SEGMENTS) -> FirstLooks:
+    """Look for a window of one message in the middle of a log with so many closed segments."""
+    with TemporaryDirectory(prefix="horolog-bench-") as path:
+        folder = LogFolder(Path(path) / "t-0")
+        log = folder.open(retention_ms=-1, segment_bytes=50)
+        for number in range(segments):
+            log.appender.append(timed_set(_START_MS + _SPAN_MS * number))
+        wanted = segments // 2
+        from_ms = _START_MS + _SPAN_MS * wanted
+        window = ReadWindow.between(from_ms, from_ms + _SPAN_MS)
+
+        def look() -> float:
+            began = time.perf_counter()
+            place = windows.find_position(log, log.log_start_offset, window, log.high_watermark)
+            seconds = time.perf_counter() - began
+            if place.offset != wanted:
+                raise RefusedRequest(f"the window is said to begin at {place.offset}, not {wanted}")
+            return seconds
+
+        def roll() -> None:
+            log.appender.append(timed_set(_START_MS + _SPAN_MS * (log.log_end_offset + 1)))
+
+        def remove() -> None:
+            log.expiry.trim(log.segments[1].base_offset)
+            log.expiry.drop_expired()
+
+        def after(change: Callable[[], None]) -> float:
+            seconds = []
+            for _ in range(_CHANGES):
+                change()
+                seconds.append(look())
+            return median(seconds)
+
+        found = FirstLooks(look(), after(roll), after(remove))
+        folder.let_go()
+    return found
 
 
 def in_order(count: int, rng: random.Random) -> Times:
@@ -217,3 +288,101 @@ def _scan(log: Log) -> float:
             seen.frombytes(columns.timestamps[-8:])
             offset = int.from_bytes(columns.offsets[-8:], "little") + 1
     return time.perf_counter() - began
+
+
+def window_hour(*, messages: int = _MESSAGES, rounds: int = _ROUNDS) -> Iterator[Figure]:
+    """The messages of one hour, exactly, and counts of each minute of the day."""
+    times = array("q", jitter_and_ahead(messages, random.Random(1)))
+    with broker() as (_, client):
+        client.call(create_topic("bench", retention_ms=-1))
+        sets = [times[begin : begin + _A_SET] for begin in range(0, messages, _A_SET)]
+        sizes = [_append(client, some) for some in sets]
+        check_end(client, "bench", messages)
+        middle = times[messages // 2]
+        from_ms = middle - middle % _HOUR_MS
+        inside = sum(from_ms <= at_ms < from_ms + _HOUR_MS for at_ms in times)
+        answering = sum(
+            size
+            for size, some in zip(sizes, sets, strict=True)
+            if any(from_ms <= at_ms < from_ms + _HOUR_MS for at_ms in some)
+        )
+        _read(client, from_ms, messages)  # The first one makes the time map.
+        found = [_read(client, from_ms, messages) for _ in range(rounds)]
+        if {one[0] for one in found} != {inside}:
+            raise RefusedRequest(f"the hour has {inside} messages, {found[0][0]} came")
+        ratio = median(one[1] for one in found) / answering
+        rate = median(inside / one[3] for one in found)
+        yield Figure("window_hour", rate, "msg/s", "bytes of blocks with an answer", ratio)
+        yield Figure("window_hour_first", median(one[2] for one in found), "s")
+        day_ms = min(times) // _MINUTE_MS * _MINUTE_MS
+        yield Figure("count_by_time", _count(client, day_ms, times, rounds), "s")
+
+
+def _append(client: RawClient, times: "array[int]") -> int:
+    records = [NewRecord(b"v" * 100, timestamp_ms=at_ms) for at_ms in times]
+    data = bytes(build_set(records))
+    client.exchange(encoded(produce("bench", data, acks=1)))
+    return len(data)
+
+
+def _read(client: RawClient, from_ms: int, end_offset: int) -> tuple[int, int, float, float]:
+    """Messages of the hour, bytes that came for it, seconds to the first and to the last."""
+    until_ms = from_ms + _HOUR_MS
+    offset = messages = read_bytes = 0
+    first_seconds = 0.0
+    began = time.perf_counter()
+    while offset < end_offset:
+        wanted = FetchPartition(
+            partition=0,
+            fetch_offset=offset,
+            partition_max_bytes=_FETCH_BYTES,
+            window_from_ms=from_ms,
+            window_until_ms=until_ms,
+        )
+        answer = result(
+            client.call(
+                FetchRequest(
+                    topics=[FetchTopic(name="bench", partitions=[wanted])], max_bytes=_FETCH_BYTES
+                )
+            )
+        )
+        read_bytes += len(answer.records)
+        offset = answer.next_offset
+        for columns in read_columns(answer.records, max_decompressed_bytes=1 << 24, content=()):
+            stamps = memoryview(columns.timestamps).cast("q")
+            messages += sum(from_ms <= at_ms < until_ms for at_ms in stamps)
+            offset = memoryview(columns.offsets).cast("q")[-1] + 1
+        if messages and not first_seconds:
+            first_seconds = time.perf_counter() - began
+    return messages, read_bytes, first_seconds, time.perf_counter() - began
+
+
+def _count(client: RawClient, from_ms: int, times: "array[int]", rounds: int) -> float:
+    """Seconds of a count of a day by minutes."""
+    until_ms = from_ms + 24 * _HOUR_MS
+    expected = Counter((at_ms - from_ms) // _MINUTE_MS for at_ms in times)
+    seconds = []
+    for _ in range(rounds):
+        counts = [0] * (24 * 60)
+        from_offset, end_offset = 0, -1
+        began = time.perf_counter()
+        while from_offset >= 0:
+            answer = client.call(
+                CountByTimeRequest(
+                    topic="bench",
+                    partition=0,
+                    from_ms=from_ms,
+                    until_ms=until_ms,
+                    every_ms=_MINUTE_MS,
+                    from_offset=from_offset,
+                    end_offset=end_offset,
+                )
+            )
+            if answer.error_code:
+                raise RefusedRequest(str(answer.error_message))
+            counts = list(map(add, counts, answer.counts))
+            from_offset, end_offset = answer.next_offset, answer.end_offset
+        seconds.append(time.perf_counter() - began)
+        if counts != [expected[minute] for minute in range(24 * 60)]:
+            raise RefusedRequest("the counts are wrong")
+    return median(seconds)

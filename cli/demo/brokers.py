@@ -12,17 +12,14 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
-from ...client.administer.admin import Admin
-from ...client.administer.replicas import ReplicaAdmin
+from ...client.administer.admin import Admin, ReplicaAdmin
 from ...client.produce.producer import Producer
 from ...clock import SystemClock
 from ...protocol.api.cluster.describe_replicas import NOT_KNOWN
 from ...protocol.errors import HorologError
 from ...testing.etcd import EtcdProcess, etcd_program
 from ..output import shown_time
-from .feed import ensure_topic, send_all
-from .history import find_history
-from .host_load import sample
+from .feed import ensure_topic, find_history, sample, send_all
 
 PORTS: Final = (7070, 7071, 7170, 7171, 7270, 7271)
 """Of each broker that for clients and that of its page."""

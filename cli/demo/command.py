@@ -8,10 +8,9 @@ from pathlib import Path
 
 from ...server.main import serve
 from ...server.network.ports import Addresses
+from ..broker_options import HISTORY
 from ..serve import broker_parser, settings_of
-from .commands import program_started_as
-from .options import HISTORY
-from .tour import Tour
+from .tour import Tour, program_started_as
 
 _DESCRIPTION = (
     "Run a broker until it is stopped (Ctrl-C, SIGTERM), feed it real input and show what it does "

@@ -2,10 +2,16 @@
 next."""
 
 import asyncio
+import shlex
+import shutil
+import sys
+import textwrap
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
+from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Final
 
@@ -14,24 +20,39 @@ from ...client.consume.consumer import Consumer
 from ...client.produce.producer import Producer
 from ...client.results import ConsumerRecord, Found
 from ...clock import SystemClock
+from ...config.address import join_address, split_address
+from ...printable import printable
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...protocol.errors import InvalidTimestamp
 from ...server.network.ports import Addresses
-from ..errors import CommandFailed, OutputClosed
+from ..errors import CommandFailed, OutputClosed, is_terminal
 from ..histogram import bars
-from ..output import shown_bytes, shown_size, shown_time
-from .commands import Commands, reachable
-from .feed import ensure_topic, not_yet_stored, read_all, sample_load, send_all
-from .history import History, find_history
-from .paper import Paper
-from .times_seen import (
-    SeenWindow,
-    disorder,
-    intervals_to_count,
-    moment_to_ask_for,
-    time_of,
-    window_to_replay,
+from ..output import AsIs, emit, shown_bytes, shown_size, shown_time
+from .feed import (
+    History,
+    ensure_topic,
+    find_history,
+    not_yet_stored,
+    read_all,
+    sample_load,
+    send_all,
 )
+
+_DAY_MS: Final = 86_400_000
+_YEAR_MS: Final = 365 * _DAY_MS
+
+_LENGTHS_MS: Final = (
+    *(1000, 10_000, 60_000, 600_000, 3_600_000, 6 * 3_600_000),
+    *(_DAY_MS, 7 * _DAY_MS, 30 * _DAY_MS, 91 * _DAY_MS, _YEAR_MS),
+)
+"""Of intervals that are counted."""
+
+_WIDTH_MAXIMUM: Final = 100
+_INDENT: Final = "   "
+_HEAD_COLUMNS: Final = 34
+"""Offset and time of a message."""
+
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 LOAD_TOPIC: Final = "demo-load"
 STRICT_TOPIC: Final = "demo-strict"
@@ -50,6 +71,212 @@ _LINES_SHOWN: Final = 6
 _BARS: Final = 12
 _BAR_WIDTH: Final = 30
 _HTTP_TIMEOUT_SECONDS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Disorder:
+    """How far messages are from being in the order of their times."""
+
+    late: int
+    """Messages older than one before them."""
+    furthest_ms: int
+    """By how much the latest of them is older."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenWindow:
+    """A span of time, and the offsets that stand for it."""
+
+    start_ms: int
+    end_ms: int
+    start: int
+    end: int
+
+
+def time_of(record: ConsumerRecord) -> int:
+    """Its time; -1, before every time, when it has none."""
+    return -1 if record.timestamp_ms is None else record.timestamp_ms
+
+
+def disorder(records: Sequence[ConsumerRecord]) -> Disorder:
+    """Of messages in the order of their offsets."""
+    late = furthest_ms = 0
+    newest_ms = -1
+    for record in records:
+        time_ms = time_of(record)
+        if 0 <= time_ms < newest_ms:
+            late += 1
+            furthest_ms = max(furthest_ms, newest_ms - time_ms)
+        newest_ms = max(newest_ms, time_ms)
+    return Disorder(late, furthest_ms)
+
+
+def first_of_their_time(records: Sequence[ConsumerRecord]) -> list[ConsumerRecord]:
+    """The messages that are newer than all before them: what a search by time can find."""
+    found: list[ConsumerRecord] = []
+    newest_ms = -1
+    for record in records:
+        if time_of(record) > newest_ms:
+            found.append(record)
+            newest_ms = time_of(record)
+    return found
+
+
+def moment_to_ask_for(records: Sequence[ConsumerRecord]) -> int:
+    """A time at which the answer is a message in the middle, in round seconds where that gives
+    the same answer. `records` must hold a message with a time.
+    """
+    candidates = first_of_their_time(records)
+    middle = records[len(records) // 2].offset
+    best = min(range(len(candidates)), key=lambda i: abs(candidates[i].offset - middle))
+    time_ms = time_of(candidates[best])
+    before_ms = time_of(candidates[best - 1]) if best else -1
+    rounded_ms = time_ms // 1000 * 1000
+    return rounded_ms if rounded_ms > before_ms else time_ms
+
+
+def window_to_replay(records: Sequence[ConsumerRecord], messages: int) -> SeenWindow | None:
+    """The window whose offsets hold about so many messages; None when no two times differ."""
+    candidates = first_of_their_time(records)
+    best: tuple[int, SeenWindow] | None = None
+    for start, end in _spans(candidates, messages):
+        span = SeenWindow(time_of(start), time_of(end), start.offset, end.offset)
+        distance = abs(span.end - span.start - messages)
+        if best is None or distance < best[0]:
+            best = distance, span
+    return None if best is None else best[1]
+
+
+def intervals_to_count(records: Sequence[ConsumerRecord], most: int) -> tuple[int, int, int]:
+    """Begin, end and length of at most so many intervals of a round length, with the times of all
+    messages. `records` must hold a message with a time.
+    """
+    times = [time_of(record) for record in records if time_of(record) >= 0]
+    first_ms, last_ms = min(times), max(times)
+    years = max((last_ms - first_ms) // (most * _YEAR_MS), 2)  # fewer are too short
+    for length_ms in chain(_LENGTHS_MS, map(_YEAR_MS.__mul__, count(years))):
+        start = first_ms // length_ms
+        end = last_ms // length_ms + 1
+        if end - start <= most:
+            break
+    return start * length_ms, end * length_ms, length_ms
+
+
+def _spans(
+    candidates: Sequence[ConsumerRecord], messages: int
+) -> list[tuple[ConsumerRecord, ConsumerRecord]]:
+    """Each candidate with the next one, and with the first that is so many messages on."""
+    spans = list(pairwise(candidates))
+    last = 0
+    for start in candidates:
+        while last < len(candidates) and candidates[last].offset < start.offset + messages:
+            last += 1
+        if last < len(candidates):
+            spans.append((start, candidates[last]))
+    return spans
+
+
+class Paper:
+    """Numbered sections of sentences, quoted lines and commands."""
+
+    def __init__(self) -> None:
+        self._colours = is_terminal(sys.stdout)
+        self._width = min(shutil.get_terminal_size().columns, _WIDTH_MAXIMUM)
+        self._sections = 0
+
+    def section(self, title: str) -> None:
+        """Begin a section."""
+        self._sections += 1
+        self._print([f"{self._sections}. {title}"], "bold cyan", apart=True)
+
+    def say(self, text: str) -> None:
+        """A sentence or more, wrapped."""
+        self._print(textwrap.wrap(text, self._width - len(_INDENT)), "")
+
+    def quote(self, lines: Iterable[str], style: str = "green") -> None:
+        """Messages, metrics: a line each, whose middle is left out when it is too long."""
+        room = self._width - len(_INDENT) - 2
+        self._print((f"  {_clipped(line, room)}" for line in lines), style)
+
+    def error(self, text: str) -> None:
+        """What an error said, wrapped."""
+        self.quote(textwrap.wrap(text, self._width - len(_INDENT) - 2), "red")
+
+    def command(self, command: str, meaning: str) -> None:
+        """A command to type, never broken up, and what it does."""
+        self._print([f"# {meaning}"], "dim")
+        self._print([command], "bold")
+
+    def close(self, text: str) -> None:
+        """The last words."""
+        self._print([text], "bold", apart=True)
+
+    def _print(self, lines: Iterable[str], style: str, *, apart: bool = False) -> None:
+        """`apart`: behind an empty line, and not indented."""
+        if apart:
+            emit([""])
+        shown = [("" if apart else _INDENT) + line for line in lines]
+        if not self._colours:
+            emit(shown)
+            return
+        from rich.console import Console
+        from rich.text import Text
+
+        console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+        with console.capture() as capture:
+            for line in shown:
+                console.print(Text(printable(line), style=style))
+        emit([AsIs(capture.get().removesuffix("\n"))])
+
+
+def _clipped(line: str, room: int) -> str:
+    """The end of a long line says more than its middle: it is where a file's name is."""
+    if len(line) <= room:
+        return line
+    head = min(_HEAD_COLUMNS, room // 2)
+    return f"{line[:head]}...{line[head + 3 - room :]}"
+
+
+class Commands:
+    """Writes commands that work as printed, in the folder where the demo was started."""
+
+    def __init__(self, program: Sequence[str], address: str) -> None:
+        """`program` starts horolog; `address` is the broker's."""
+        self._program = list(program)
+        self._address = address
+
+    def client(self, *arguments: str) -> str:
+        """A command that asks the broker."""
+        return self.local(*arguments, "--server", self._address)
+
+    def local(self, *arguments: str) -> str:
+        """A command that needs no broker."""
+        return shlex.join([*self._program, *arguments])
+
+
+def program_started_as(argv0: str) -> list[str]:
+    """How to start this program again: what it was started as, in the shortest form that works."""
+    path = Path(argv0)
+    if path.name == "__main__.py":
+        return [_shortest(Path(sys.executable)), "-m", "horolog"]
+    found = shutil.which(path.name)
+    if found is not None and Path(found).absolute() == path.absolute():
+        return [path.name]
+    return [_shortest(path)]
+
+
+def reachable(address: str) -> str:
+    """The address to connect to for one that is listened on: not that of every interface."""
+    host, port = split_address(address)
+    return join_address(_EVERYWHERE.get(host, host), port)
+
+
+def _shortest(path: Path) -> str:
+    absolute = path.absolute()
+    if not absolute.is_relative_to(Path.cwd()):
+        return str(absolute)
+    relative = str(absolute.relative_to(Path.cwd()))
+    return relative if "/" in relative else f"./{relative}"
 
 
 class Tour:

@@ -7,18 +7,20 @@ import typer
 
 from ...pipeline.jobs.bootstrap import (
     FORMATS,
+    DataFacts,
+    FindingLevel,
     Mapped,
+    PreflightFinding,
     facts_of,
     load,
     messages,
+    preflight,
     read_input,
     topic_ends,
 )
-from ...pipeline.jobs.preflight import DataFacts, FindingLevel, PreflightFinding, preflight
-from ..errors import CommandFailed, WrongUsage
+from ..errors import CommandFailed, WrongUsage, note
 from ..options import DEFAULT_SERVER, Json, Server, name_values
 from ..output import emit, emit_object, json_time, shown_size, shown_time
-from ..streams import note
 from .shown import refusals
 from .spark import DEFAULT_MASTER, Conf, Master, seen_by_spark, spark_session
 

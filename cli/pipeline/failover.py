@@ -6,8 +6,15 @@ from typing import Annotated
 import typer
 
 from ...client.cluster.servers import Servers
-from ...pipeline.jobs.failover import FailoverPlan, failover_plan, failover_plan_at
-from ...pipeline.jobs.failover_check import FailoverCheck, failover_check, part_before, part_from
+from ...pipeline.jobs.failover import (
+    FailoverCheck,
+    FailoverPlan,
+    failover_check,
+    failover_plan,
+    failover_plan_at,
+    part_before,
+    part_from,
+)
 from ...pipeline.jobs.ranges import ReadPlan, plan_by_create_time
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server, TopicName, check_address
@@ -105,8 +112,7 @@ def failover(
         of_old_cluster=old_profile is not None or same_partitions,
         of_check=since is not None or identity is not None,
     )
-    from ..security.given_options import with_profile
-    from ..security.settings import for_workers
+    from ..security.settings import for_workers, with_profile
 
     server = for_workers(server)
     old = None

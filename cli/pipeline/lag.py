@@ -6,10 +6,9 @@ from typing import Annotated
 import typer
 
 from ...pipeline.jobs.lag import TimeLag, lag_by_time
-from ..errors import CommandFailed
+from ..errors import CommandFailed, note
 from ..options import DEFAULT_SERVER, Json, Server, check_texts
 from ..output import emit, json_line, json_time, shown_number, shown_span, shown_time, table
-from ..streams import note
 from .shown import length_ms
 
 

@@ -7,13 +7,17 @@ import typer
 
 from ...client.cluster.servers import Servers
 from ...pipeline.jobs.latency import Latencies, LatencyReport, latency_report
-from ...pipeline.jobs.latency_page import report_html, report_svg
-from ...pipeline.jobs.latency_png import NoMatplotlib, check_matplotlib, report_png
+from ...pipeline.jobs.latency_page import (
+    NoMatplotlib,
+    check_matplotlib,
+    report_html,
+    report_png,
+    report_svg,
+)
 from ...pipeline.jobs.ranges import plan_by_append_time
-from ..errors import CommandFailed, WrongUsage
+from ..errors import CommandFailed, WrongUsage, note
 from ..options import DEFAULT_SERVER, Json, Server, check_texts
 from ..output import emit, emit_object, json_line, json_time, shown_span, shown_time, table
-from ..streams import note
 from .shown import From, To, length_ms, refusals, show_plan, times_between
 from .spark import DEFAULT_MASTER, Conf, Master, spark_session
 

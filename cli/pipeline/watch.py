@@ -2,21 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ...pipeline.jobs.ranges import plan_by_create_time
 from ...pipeline.jobs.watch import Watch, start_watch
+from ...pipeline.spark_types import DataFrame
+from ..errors import note
 from ..options import DEFAULT_SERVER, Json, Server, TopicName
 from ..output import emit, emit_object, shown_time
-from ..streams import note
-from .interrupts import ask_in_thread
 from .shown import length_ms, refusals, show_plan
-from .spark import DEFAULT_MASTER, Conf, Master, seen_by_spark, spark_session
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from .spark import DEFAULT_MASTER, Conf, Master, ask_in_thread, seen_by_spark, spark_session
 
 
 def watch(
@@ -88,8 +85,8 @@ def watch(
         ask_in_thread(query.awaitTermination, query.stop)
 
 
-def _printer(as_json: bool) -> "Callable[[DataFrame, int], None]":
-    def show(windows: "DataFrame", batch: int) -> None:
+def _printer(as_json: bool) -> Callable[[DataFrame, int], None]:
+    def show(windows: DataFrame, batch: int) -> None:
         rows = windows.selectExpr(
             "unix_millis(start) start", "unix_millis(end) end", "by", "count"
         ).collect()

@@ -3,7 +3,7 @@
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,9 +11,7 @@ from ...client.client import DEFAULT_ADDRESS
 from ..errors import CommandFailed, WrongUsage
 from ..options import Json, check_address, check_texts, group
 from ..output import NOTHING, emit, json_line, table
-
-if TYPE_CHECKING:
-    from .profiles import Layer, Profiles
+from .profiles import Layer, Profiles
 
 profile = group("Servers and how to be let in there, under names.")
 
@@ -139,7 +137,7 @@ def remove(name: Name) -> None:
     emit([f"profile {name} is removed"])
 
 
-def _save(path: Path | None, found: "Profiles") -> None:
+def _save(path: Path | None, found: Profiles) -> None:
     from . import profiles
 
     try:

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import typer
 
-from ...server.security.documents import FILE_MODE, AccessDocuments
-from ...storage.directory.lock import DirectoryLock
 from ...storage.files import SystemFiles, make_directory_safely
-from ...storage.names import METADATA_FOLDER
+from ...storage.metadata.local_metadata import LocalMetadata
+from ...storage.metadata.offline_metadata import offline_metadata
 from ..errors import CommandFailed
 
 DataDir = Annotated[
@@ -23,6 +22,9 @@ DataDir = Annotated[
 
 T = TypeVar("T")
 
+FILE_MODE: Final = 0o600
+"""Of files with salted keys: they are for the broker's account alone."""
+
 
 class OfflineDirectory:
     """The data directory of a broker that does not run: its users, rules and quotas. With `makes`
@@ -32,7 +34,7 @@ class OfflineDirectory:
         self._path = path
         self._makes = makes
 
-    def use(self, work: Callable[[AccessDocuments], T]) -> T:
+    def use(self, work: Callable[[LocalMetadata], T]) -> T:
         """Do work on what is stored while the lock of the directory is held. Raises
         `CommandFailed`."""
         files = SystemFiles(FILE_MODE)
@@ -40,13 +42,10 @@ class OfflineDirectory:
             if not self._makes:
                 raise CommandFailed(f"--data-dir: {self._path} is not a directory")
             make_directory_safely(files, self._path)
-        lock = DirectoryLock(files, self._path, advice="stop that broker, or ask it with --server")
-        try:
-            if files.exists(self._path / METADATA_FOLDER):
-                raise CommandFailed(
-                    f"--data-dir: {self._path} is of a cluster member, whose users, rules and "
-                    "quotas are the cluster's: ask a running member with --server"
-                )
-            return work(AccessDocuments(files, self._path))
-        finally:
-            lock.release()
+        advice = "ask a running member with --server"
+        with offline_metadata(files, self._path, _ignore, advice=advice) as metadata:
+            return work(metadata)
+
+
+def _ignore(event: str, /, **fields: object) -> None:
+    """What the next start of the broker tells too."""

@@ -10,20 +10,22 @@ from typing import Annotated, Final
 
 import typer
 
-from ...client.administer.quotas import QuotaAdmin
+from ...client.administer.access import QuotaAdmin
 from ...client.cluster.servers import Servers
 from ...protocol.api.security.client_quotas import QuotaAlteration, QuotaOp
 from ...protocol.errors import CodedError
-from ...server.quotas.asked import asked_entity, entity_parts
 from ...server.quotas.rules import (
     DEFAULT,
     Entity,
     Quota,
+    QuotaChange,
+    Quotas,
+    asked_entity,
+    entity_parts,
     problem_of_name,
     problem_of_value,
 )
-from ...server.quotas.store import QuotaChange, Quotas
-from ...server.security.documents import AccessDocuments
+from ...storage.metadata.local_metadata import LocalMetadata
 from ..broker_requests import ask
 from ..errors import CommandFailed, WrongUsage
 from ..options import DEFAULT_SERVER, Json, Server, check_text, check_texts, group
@@ -216,12 +218,12 @@ class _StoredQuotas(OfflineDirectory):
     """Those in the data directory of a broker that does not run."""
 
     def quotas(self) -> Quotas_:
-        return self.use(lambda documents: Quotas(documents.state.quotas).table.quotas)
+        return self.use(lambda metadata: Quotas(metadata.state.access.quotas).table.quotas)
 
     def change(self, change: QuotaChange) -> None:
-        def alter(documents: AccessDocuments) -> Sequence[CodedError | bool]:
-            stored = Quotas(documents.state.quotas)
-            return documents.change(lambda: stored.planned([change]))
+        def alter(metadata: LocalMetadata) -> Sequence[CodedError | bool]:
+            stored = Quotas(metadata.state.access.quotas)
+            return metadata.change_access(lambda: stored.planned([change]))
 
         for outcome in self.use(alter):
             if isinstance(outcome, CodedError):

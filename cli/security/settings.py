@@ -1,16 +1,25 @@
 """What a command knows of how to be let in, from its options, the environment and a profile."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final
 
 from ...client.cluster.servers import Servers, parse_servers
-from ...client.security.errors import SecurityError
-from ...client.security.secret import Secret, SecretCommand, SecretFile, SecretVariable
-from ...client.security.security import Security, mechanism_of
+from ...client.errors import SecurityError
+from ...client.security.security import (
+    Secret,
+    SecretCommand,
+    SecretFile,
+    SecretVariable,
+    Security,
+    mechanism_of,
+)
 from ..errors import WrongUsage
+from ..options import check_file
+from . import profiles
+from .options import BY_PARAMETER, OPTION, OPTIONS
 from .profiles import Layer
 
 _TLS: Final = ("ca", "client_cert")
@@ -64,6 +73,57 @@ class Layers:
         }
         hint = next((where for said, where in hints.items() if said in text), None)
         return text if hint is None else f"{text} ({hint})"
+
+
+def with_profile(servers: Servers, name: str | None) -> Servers:
+    """Servers beside those of `--server`: only a profile says how to be let in there. Raises
+    WrongUsage."""
+    if name is None:
+        return servers
+    layers = Layers({}, {}, profiles.named(os.environ, name))
+    return replace(servers, security=layers.security(servers))
+
+
+@dataclass(frozen=True, slots=True)
+class GivenOptions:
+    """What was given where."""
+
+    chosen: Mapping[str, str | None]
+    sources: Mapping[str, str]
+    environment: Mapping[str, str]
+    flags: Mapping[str, str]
+    """How each option is written in this command, by its name."""
+
+    def layers(self, may_take_profile: bool) -> Layers:
+        """The settings of each place. A profile in use is for its own server; one that is named
+        is for any."""
+        return Layers(
+            dict(self._given(OPTION)),
+            dict(self._from_environment()),
+            self._profile(may_take_profile),
+            self.flags,
+        )
+
+    def _given(self, source: str) -> Iterator[tuple[str, str]]:
+        for parameter, value in self.chosen.items():
+            if value is not None and self.sources[parameter] == source:
+                option = BY_PARAMETER[parameter]
+                if option.metavar == "FILE":
+                    check_file(value, self.flags[option.name])
+                yield option.name, value
+
+    def _from_environment(self) -> Iterator[tuple[str, str]]:
+        # Not through the parser: a command may have no such option, and the variable still counts.
+        for option in OPTIONS:
+            value = self.environment.get(option.variable)
+            if value:
+                yield option.name, value
+
+    def _profile(self, may_take_it: bool) -> Mapping[str, str | tuple[str, ...]]:
+        name = self.chosen["security_profile"] or self.environment.get("HOROLOG_PROFILE")
+        if name is None and not may_take_it:
+            return {}
+        return profiles.named(self.environment, name)
 
 
 def _without_tls(layer: Layer) -> Layer:

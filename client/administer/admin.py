@@ -1,7 +1,10 @@
-"""Looking after topics, offsets and named positions."""
+"""Looking after topics, offsets and named positions, and after the members of a cluster. In a Kafka
+cluster the brokers learn of a change of topics one by one."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Final
 
 from ...clock import SystemClock
 from ...protocol.api.broker.describe_broker import (
@@ -9,6 +12,12 @@ from ...protocol.api.broker.describe_broker import (
     DescribeBrokerRequest,
     DescribeBrokerResponse,
 )
+from ...protocol.api.cluster.describe_replicas import (
+    DESCRIBE_REPLICAS,
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+)
+from ...protocol.api.cluster.promote import PROMOTE, PromoteRequest, PromoteResponse
 from ...protocol.api.log.describe_log import (
     DESCRIBE_LOG,
     DescribeLogPartitionResult,
@@ -58,22 +67,25 @@ from ...protocol.api.topics.delete_topics import (
 from ...protocol.api.topics.describe_configs import (
     BROKER_RESOURCE,
     DESCRIBE_CONFIGS,
+    FROM_DEFAULT,
+    FROM_TOPIC,
     TOPIC_RESOURCE,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
+    DescribedConfig,
 )
 from ...protocol.api.topics.metadata import MetadataTopicResult
-from ...protocol.errors import NO_ERROR, UnknownTopicOrPartition
+from ...protocol.errors import NO_ERROR, LeaderNotAvailable, UnknownTopicOrPartition
 from ...protocol.window_topics import WindowName
-from ..arguments import check_int, check_place, check_settings, check_topic
+from ..arguments import check_int, check_place, check_settings, check_topic, epoch_ms
 from ..client import Client
-from ..cluster.kafka_cluster import KafkaCluster
+from ..cluster.kafka_cluster import KafkaCluster, partition_counts, topic_metadata
+from ..cluster.retry import Backoff
 from ..cluster.targets import NodeById, PartitionLeader, Some, Target
-from ..cluster.topic_metadata import partition_counts, topic_metadata
 from ..consume.time_bounds import CREATE, WindowBy
 from ..consume.window_names import find_window
-from ..instants import epoch_ms
+from ..errors import ConnectionFailed
 from ..responses import check, partition_result, topic_result
 from ..results import (
     ClusterDescription,
@@ -88,10 +100,31 @@ from ..results import (
     TopicSummary,
 )
 from .counting import count_by_time, intervals_of
-from .kafka_admin import merged, settle, sourced
 from .lagging import PositionLag, lags_of, position_names
 from .positions import Position, commit, committed
 from .searching import By, find_offset, offsets_at
+
+_SETTLING_S: Final = 10.0
+"""How long the brokers may take to learn of a change; tenths of a second are usual."""
+
+
+class ReplicaAdmin(Client):
+    """Asks one broker of a cluster. What it refuses is raised as the error class of its code."""
+
+    async def describe(self) -> DescribeReplicasResponse:
+        """What the broker knows of the cluster."""
+        response: DescribeReplicasResponse = await self._cluster.request(
+            DESCRIBE_REPLICAS, DescribeReplicasRequest()
+        )
+        return response
+
+    async def promote(self, broker_id: int = 0, *, accept_loss: bool = False) -> int:
+        """Let a broker lead, by the word of the leader; or with 0 the one that is asked. Returns
+        the epoch that the answering broker leads in, or led in."""
+        response: PromoteResponse = await self._cluster.request(
+            PROMOTE, PromoteRequest(broker_id=broker_id, accept_loss=accept_loss)
+        )
+        return response.epoch
 
 
 class Admin(Client):
@@ -426,3 +459,47 @@ def _name(topic: MetadataTopicResult) -> str:
 
 def _least_in_sync(topic: MetadataTopicResult) -> int | None:
     return min((len(one.isr_nodes) for one in topic.partitions), default=0) or None
+
+
+async def settle(cluster: KafkaCluster, topic: str, *, partitions: int) -> None:
+    """Wait until every broker that is up knows `topic` with so many partitions that have a leader;
+    0: until none knows it. Gives up after a while, as the change itself is made."""
+    end = asyncio.get_running_loop().time() + _SETTLING_S
+    backoff = Backoff()
+    cluster.forget(topic)
+    for node_id in await cluster.node_ids():
+        while not await _knows(cluster, node_id, topic, partitions):
+            if asyncio.get_running_loop().time() > end:
+                return
+            await asyncio.sleep(backoff.next_s())
+
+
+async def _knows(cluster: KafkaCluster, node_id: int, topic: str, partitions: int) -> bool:
+    try:
+        response = await cluster.topics([topic], at=NodeById(node_id))
+    except (ConnectionFailed, LeaderNotAvailable):
+        return True  # it is gone
+    (found,) = response.topics
+    led = [one for one in found.partitions if one.leader_id >= 0]
+    return (len(led) if found.error_code == NO_ERROR else 0) == partitions
+
+
+def sourced(config: DescribedConfig) -> str:
+    """Where a setting's value comes from, in the words of the native protocol."""
+    if config.source:
+        return config.source
+    return {FROM_TOPIC: "topic", FROM_DEFAULT: "default"}.get(config.config_source, "broker")
+
+
+def merged(
+    settings: Sequence[TopicSetting], changes: Mapping[str, str | None]
+) -> list[AlterableConfig]:
+    """All settings that a topic is to have of its own, when these are changed.
+
+    Kafka's request takes no others, so a change that another makes meanwhile gets lost.
+    """
+    own = {one.name: one.value for one in settings if one.source == "topic"}
+    kept = {**own, **changes}
+    return [
+        AlterableConfig(name=name, value=value) for name, value in kept.items() if value is not None
+    ]

@@ -19,8 +19,8 @@ from ...protocol.limits import MAX_INTERVALS
 from ...times import format_time
 from ...values import value_class
 from ..cluster.cluster import ClusterConnections
+from ..cluster.kafka_cluster import partition_counts
 from ..cluster.targets import PartitionLeader
-from ..cluster.topic_metadata import partition_counts
 from ..consume.fetching import FetchOptions
 from ..consume.time_bounds import APPEND, TimeBounds, time_bounds
 from ..consume.time_window import TimeWindow, partition_numbers

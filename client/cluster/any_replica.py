@@ -1,28 +1,39 @@
-"""Several Horolog brokers with the same topics, any of which is read from."""
+"""Several Horolog brokers with the same topics, any of which is read from: the brokers and what was
+seen there, and the requests that a follower may answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...config.address import join_address
-from ...protocol.api.log.fetch import FetchResponse
-from ...protocol.api.schema import Api, ServedBy
+from ...protocol.api.log.count_by_time import CountByTimeRequest
+from ...protocol.api.log.fetch import FetchRequest, FetchResponse
+from ...protocol.api.log.list_offsets import LATEST, ListOffsetsRequest
+from ...protocol.api.schema import Api, ServedBy, replaced
 from ...protocol.api.topics.describe_configs import DESCRIBE_CONFIGS
 from ...protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
-from ...protocol.errors import NO_ERROR, CodedError, RequestTimedOut, StorageError
+from ...protocol.errors import NO_ERROR, CodedError, HorologError, RequestTimedOut, StorageError
 from ..errors import ConnectionFailed
+from ..security.security import Security
 from .cluster import ClusterConnections
 from .connection import ClientConnection
-from .moves import NOT_READABLE, codes_of
-from .reads import allowing_follower, note_ends
-from .replicas import Replicas, connect_to_first
-from .serving import submit_or_drop
+from .serving import NOT_READABLE, codes_of, submit_or_drop
 from .several_brokers import SeveralBrokers
 from .targets import Some, Target
 
-if TYPE_CHECKING:
-    from ..security.security import Security
+AVOIDED_S: Final = 5.0
+"""A broker that was of no use is not asked for so long, if there is another one."""
+
+_STAGGER_S: Final = 0.5
+"""A broker that has not let the client in after so long is not waited for alone."""
+
+TopicPartition = tuple[str, int]
+
+Seen = dict[TopicPartition, int]
+"""The largest high watermark of each partition that a client has got in an answer."""
 
 STALE_MS: Final = 10_000
 """A follower without a message of its leader for so long may be cut off: others are asked."""
@@ -35,6 +46,88 @@ _ANYWHERE: Final = frozenset((METADATA.key, DESCRIBE_CONFIGS.key))
 
 _Send = Callable[[ClientConnection, Any], Awaitable[Any]]
 """Sends a request, as it is given then."""
+
+
+class Replicas:
+    """Which brokers there are, and which of them to ask. Shared by the connections of a client."""
+
+    def __init__(self, addresses: Iterable[str], *, chance: random.Random | None = None) -> None:
+        self._avoided_until = dict.fromkeys(addresses, 0.0)
+        self._chance = chance or random.Random()
+        self.seen: dict[TopicPartition, int] = {}
+        """The largest high watermark of each partition that the client has got: what it saw
+        below that is not to be gone again because it asks another broker."""
+
+    def learn(self, addresses: Iterable[str]) -> None:
+        """A broker knows of these."""
+        for address in addresses:
+            self._avoided_until.setdefault(address, 0.0)
+
+    def avoid(self, address: str, now_s: float) -> None:
+        """This one was of no use."""
+        self._avoided_until[address] = now_s + AVOIDED_S
+
+    def has_other(self, address: str, now_s: float) -> bool:
+        """Whether there is another one that may be of use."""
+        return any(
+            until <= now_s for other, until in self._avoided_until.items() if other != address
+        )
+
+    def in_order(self, now_s: float) -> list[str]:
+        """All of them: by chance, so that many clients spread, and those to be avoided last."""
+        addresses = list(self._avoided_until)
+        self._chance.shuffle(addresses)
+        return sorted(addresses, key=lambda one: max(self._avoided_until[one], now_s))
+
+
+async def connect_to_first(
+    addresses: Sequence[str],
+    reach: Callable[[str], Awaitable[ClientConnection]],
+    failed: Callable[[str], None],
+) -> ClientConnection:
+    """A connection to the first of these that lets the client in. A slow one delays the next
+    by `_STAGGER_S` only; `failed` is called with each that does not let the client in.
+
+    Raises ConnectionFailed, and what kept the client from being let in when that is why.
+    """
+    waiting = deque(addresses)
+    asked: dict[asyncio.Future[ClientConnection], str] = {}
+    failures: list[HorologError] = []
+    try:
+        while waiting or asked:
+            if waiting:
+                address = waiting.popleft()
+                asked[asyncio.ensure_future(reach(address))] = address
+            ended, _ = await asyncio.wait(
+                asked,
+                timeout=_STAGGER_S if waiting else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if not ended:
+                continue
+            answer = ended.pop()
+            address = asked.pop(answer)
+            try:
+                return answer.result()
+            except HorologError as error:
+                failed(address)
+                failures.append(error)
+    finally:
+        await _drop(list(asked))
+    for failure in failures:
+        if not isinstance(failure, ConnectionFailed):
+            raise failure
+    reasons = "; ".join(failure.message for failure in failures)
+    raise ConnectionFailed(f"no broker at {','.join(addresses)} can be reached: {reasons}")
+
+
+async def _drop(asked: "list[asyncio.Future[ClientConnection]]") -> None:
+    """End attempts that are of no interest any more."""
+    for answer in asked:
+        answer.cancel()
+    for result in await asyncio.gather(*asked, return_exceptions=True):
+        if isinstance(result, ClientConnection):
+            result.abort()
 
 
 class AnyReplica(SeveralBrokers):
@@ -53,7 +146,7 @@ class AnyReplica(SeveralBrokers):
         *,
         client_id: str | None,
         request_timeout_ms: int,
-        security: "Security | None" = None,
+        security: Security | None = None,
         replicas: Replicas | None = None,
     ) -> None:
         super().__init__(
@@ -226,3 +319,59 @@ class AnyReplica(SeveralBrokers):
     def _note_later(self, asked: Any, answer: "asyncio.Future[Any]") -> None:
         if answer.exception() is None and not self._is_wrong(answer.result()):
             note_ends(asked, answer.result(), self._replicas.seen)
+
+
+def allowing_follower(body: Any, seen: Seen) -> Any:
+    """A copy of a read that a follower may answer which has all that the client has seen."""
+    if isinstance(body, CountByTimeRequest):
+        seen_offset = seen.get((body.topic, body.partition), -1)
+        return replaced(body, allow_follower=True, seen_offset=seen_offset)
+    if isinstance(body, ListOffsetsRequest):
+        topics = [
+            replaced(
+                topic,
+                partitions=[
+                    replaced(one, seen_offset=seen.get((topic.name, one.partition), -1))
+                    for one in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ]
+        return replaced(body, allow_follower=True, topics=topics)
+    assert isinstance(body, FetchRequest)
+    return replaced(body, allow_follower=True)
+
+
+def note_ends(body: Any, answer: Any, seen: Seen) -> bool:
+    """Take over the high watermarks of an answer; says whether it comes from a follower that
+    is behind what was seen before. What the leader answers counts, even if it is less."""
+    from_leader = answer.follower_heard_ms < 0
+    behind = False
+    for key, offset in _ends(body, answer):
+        known = seen.get(key, -1)
+        behind = behind or (offset < known and not from_leader)
+        seen[key] = offset if from_leader else max(offset, known)
+    return behind
+
+
+def _ends(body: Any, answer: Any) -> Iterator[tuple[TopicPartition, int]]:
+    if isinstance(body, CountByTimeRequest):
+        if answer.error_code == NO_ERROR and body.end_offset < 0:
+            yield (body.topic, body.partition), answer.end_offset
+        return
+    targets = {}
+    if isinstance(body, ListOffsetsRequest):
+        targets = {
+            (topic.name, one.partition): one.timestamp
+            for topic in body.topics
+            for one in topic.partitions
+        }
+    for topic in answer.topics:
+        for one in topic.partitions:
+            key = topic.name, one.partition
+            if one.error_code != NO_ERROR:
+                continue
+            if not targets:
+                yield key, one.high_watermark
+            elif targets.get(key) == LATEST:
+                yield key, one.offset

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ... import congestion
 from ...config.address import is_loopback, split_address
@@ -11,10 +11,8 @@ from ...protocol.api.encodings import Encoding
 from ...protocol.api.native import frames as native
 from ...protocol.errors import HorologError, RequestTimedOut
 from ..errors import ConnectionFailed
+from ..security.security import Security
 from .connection import ClientConnection
-
-if TYPE_CHECKING:
-    from ..security.security import Security
 
 _TLS_CLOSING_S: Final = 2
 """How long the end of TLS waits for the other side's word; what matters was said before."""
@@ -39,7 +37,7 @@ async def connect(
     client_id: str | None = None,
     request_timeout_ms: int = 30_000,
     encoding: Encoding = native,
-    security: "Security | None" = None,
+    security: Security | None = None,
 ) -> ClientConnection:
     """Connect to `HOST:PORT` (`[::1]:7070` for IPv6), agree on versions, and authenticate.
 
@@ -102,7 +100,7 @@ async def _local(host: str, port: int) -> dict[str, Any]:
     return {"sock": connecting}
 
 
-async def _channel(security: "Security", host: str) -> dict[str, Any]:
+async def _channel(security: Security, host: str) -> dict[str, Any]:
     """The loop's arguments for an encrypted connection."""
     if not security.tls:
         return {}

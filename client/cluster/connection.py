@@ -6,9 +6,10 @@ broker's error, with `RequestTimedOut`, or with `ConnectionFailed` when the conn
 
 import asyncio
 import select
+import ssl
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from ...protocol.api.broker.api_versions import (
     API_VERSIONS,
@@ -33,12 +34,7 @@ from ...protocol.limits import (
     MAX_HANDSHAKE_RESPONSE_BYTES,
     SLAB_BYTES,
 )
-from ..errors import ConnectionFailed
-
-if TYPE_CHECKING:
-    import ssl
-
-    from ..security.errors import TlsFailed
+from ..errors import ConnectionFailed, TlsFailed
 
 _CORRELATION_IDS: Final = 2**31
 _LIMIT_NAME: Final = "the client's limit for a response"
@@ -151,7 +147,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         return max((one.timer.when() - now for one in self._pending.values()), default=0.0)
 
     @property
-    def tls(self) -> "ssl.SSLObject | None":
+    def tls(self) -> ssl.SSLObject | None:
         """What the connection is encrypted with."""
         if self._transport is None:
             return None
@@ -326,7 +322,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             raise self._error(self._failure or "not connected")
         return self._transport
 
-    def _error(self, cause: str) -> "ConnectionFailed | TlsFailed":
+    def _error(self, cause: str) -> ConnectionFailed | TlsFailed:
         if self._cause is not None and self.tls is not None:
             from ..security.tls import explained
 

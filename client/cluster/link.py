@@ -2,20 +2,18 @@
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...protocol.api.encodings import Encoding
 from ...protocol.api.native import frames as native
 from ...protocol.api.schema import Api
 from ...protocol.errors import RequestTimedOut
 from ..errors import ClientClosed, ConnectionFailed
-from .backoff import Backoff
+from ..security.security import Security
 from .connecting import connect
 from .connection import ClientConnection
+from .retry import Backoff
 from .serving import STOPPED, submit_or_drop
-
-if TYPE_CHECKING:
-    from ..security.security import Security
 
 
 class ClientLink:
@@ -28,7 +26,7 @@ class ClientLink:
         client_id: str | None,
         request_timeout_ms: int,
         encoding: Encoding = native,
-        security: "Security | None" = None,
+        security: Security | None = None,
     ) -> None:
         self.address = address
         self._client_id = client_id
@@ -147,7 +145,7 @@ class ClientLink:
             await connection.close()
 
 
-async def _prolong(connection: ClientConnection, security: "Security") -> None:
+async def _prolong(connection: ClientConnection, security: Security) -> None:
     """Authenticate again. Nothing else is sent meanwhile: the broker would take it for a part."""
     from ..security.authentication import authenticate
 

@@ -8,13 +8,11 @@ tls://a:7070, kafka+tls://a:9092,b:9092
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...config.address import check_no_login, split_address
 from ...values import value_class
-
-if TYPE_CHECKING:
-    from ..security.security import Security
+from ..security.security import Security
 
 KAFKA: Final = "kafka://"
 TLS: Final = "tls://"
@@ -33,7 +31,7 @@ class Servers:
     kafka: bool
     tls: bool = False
     """What the address says of it; `security` may say more."""
-    security: "Security | None" = None
+    security: Security | None = None
 
     def __str__(self) -> str:
         return scheme(kafka=self.kafka, tls=self.tls) + ",".join(self.addresses)
@@ -44,13 +42,13 @@ class Servers:
         return self.kafka or len(self.addresses) > 1
 
     @property
-    def channel(self) -> "Security | None":
+    def channel(self) -> Security | None:
         """How to connect, with `tls` as it is going to be; None for plain connections without
         authentication. Raises SecurityError for what does not go together."""
         if self.security is None and not self.tls:
             return None
         # Most clients need none.
-        from ..security.errors import SecurityError
+        from ..errors import SecurityError
         from ..security.security import Security
 
         if self.security is None:
@@ -93,7 +91,7 @@ def parse_servers(given: str | Servers) -> Servers:
     return Servers(addresses, kafka=kafka, tls=tls)
 
 
-def with_security(given: str | Servers, security: "Security | None") -> Servers:
+def with_security(given: str | Servers, security: Security | None) -> Servers:
     """The same, reached as `security` says. Raises ValueError, TypeError."""
     found = parse_servers(given)
     if security is None:

@@ -1,14 +1,57 @@
 """Taking a request to the broker in charge, while which one that is may change."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final, TypeVar
 
 from ...protocol.api.schema import Api
-from ...protocol.errors import CodedError, LeaderNotAvailable, RequestTimedOut
+from ...protocol.errors import (
+    CodedError,
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    FencedLeaderEpoch,
+    LeaderNotAvailable,
+    NotController,
+    NotCoordinator,
+    NotEnoughReplicas,
+    NotLeader,
+    OffsetNotAvailable,
+    ReplicaNotAvailable,
+    RequestTimedOut,
+    StorageError,
+    UnknownLeaderEpoch,
+    UnknownTopicOrPartition,
+    error_from_code,
+)
 from ..errors import ConnectionFailed
-from .backoff import Backoff
 from .connection import ClientConnection
+from .retry import Backoff
+from .targets import CoordinatorNode, PartitionLeader, Some, Target
+
+MOVED: Final = (
+    LeaderNotAvailable,
+    NotLeader,
+    ReplicaNotAvailable,
+    StorageError,
+    FencedLeaderEpoch,
+    UnknownLeaderEpoch,
+    OffsetNotAvailable,
+)
+"""Errors of a partition after which its leader is looked for again."""
+
+_LEADER_CODES: Final = frozenset(
+    (UnknownTopicOrPartition.code, NotEnoughReplicas.code, *(error.code for error in MOVED))
+)
+_COORDINATOR_CODES: Final = frozenset(
+    (CoordinatorLoading.code, CoordinatorNotAvailable.code, NotCoordinator.code)
+)
+_CONTROLLER_CODES: Final = frozenset((NotController.code,))
+
+NOT_IN_CHARGE: Final = (NotLeader, FencedLeaderEpoch, NotCoordinator, NotController)
+"""Errors of a broker that led all partitions and follows now."""
+
+NOT_READABLE: Final = (*NOT_IN_CHARGE, ReplicaNotAvailable, OffsetNotAvailable, StorageError)
+"""Errors of a broker from which nothing can be read now, while another one may have it."""
 
 T = TypeVar("T")
 
@@ -77,3 +120,41 @@ async def pause(backoff: Backoff, end: float, failure: Exception | None = None) 
     if asyncio.get_running_loop().time() + wait_s > end:
         raise failure or LeaderNotAvailable()
     await asyncio.sleep(wait_s)
+
+
+def moved(answer: Any, to: Target) -> CodedError | None:
+    """The error that says that the wrong broker was asked, or that it is not ready."""
+    match to:
+        case PartitionLeader():
+            wrong = _LEADER_CODES
+        case CoordinatorNode():
+            wrong = _COORDINATOR_CODES
+        case Some.CONTROLLER:
+            wrong = _CONTROLLER_CODES
+        case _:
+            return None
+    return first_error(answer, wrong)
+
+
+def codes_of(errors: tuple[type[CodedError], ...]) -> frozenset[int]:
+    """For `first_error`."""
+    return frozenset(error.code for error in errors)
+
+
+def first_error(answer: Any, wanted: frozenset[int]) -> CodedError | None:
+    """The first of these errors in an answer, or in a list of them."""
+    for response in answer if isinstance(answer, list) else [answer]:
+        for code in _codes(response):
+            if code in wanted:
+                return error_from_code(code)
+    return None
+
+
+def _codes(response: Any) -> Iterator[int]:
+    """Every error code in a response."""
+    yield getattr(response, "error_code", 0)
+    for name in ("topics", "groups", "responses", "results"):
+        for item in getattr(response, name, ()):
+            yield getattr(item, "error_code", 0)
+            for partition in getattr(item, "partitions", ()):
+                yield partition.error_code

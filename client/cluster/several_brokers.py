@@ -1,26 +1,207 @@
-"""Several Horolog brokers with the same topics: one leads, and every request is for it."""
+"""Horolog brokers: one that is alone and gets every request, or several with the same topics, of
+which one leads, is found, and gets every request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from ...config.address import join_address
 from ...protocol.api.schema import Api
-from ...protocol.errors import CodedError
+from ...protocol.api.topics.metadata import (
+    METADATA,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+)
+from ...protocol.errors import CodedError, HorologError, LeaderNotAvailable, RequestTimedOut
 from ..errors import ConnectionFailed
+from ..responses import topic_result
+from ..security.security import Security
 from .cluster import ClusterConnections
 from .connection import ClientConnection
-from .leader_finding import NobodyLeads, connect_to_leader
-from .moves import NOT_IN_CHARGE, codes_of, first_error
-from .one_broker import OneBroker
+from .link import ClientLink
 from .servers import scheme
-from .serving import serve, submit_or_drop
+from .serving import NOT_IN_CHARGE, codes_of, first_error, serve, submit_or_drop
 from .targets import Some, Target
 
-if TYPE_CHECKING:
-    from ..security.security import Security
+Reach = Callable[[str], Awaitable[ClientConnection]]
+"""Connects to an address."""
+
+AGAIN_S: Final = 0.5
+"""A broker that does not lead is asked again after so long, while another one has not answered."""
+
+_TOLD_BY_ITSELF: Final = -1
+"""The id of a broker that does not say which one it is: it is older than followers are."""
 
 T = TypeVar("T")
+
+
+class OneBroker(ClientLink, ClusterConnections):
+    """One connection, over the native protocol."""
+
+    kafka = False
+    several = False
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        client_id: str | None,
+        request_timeout_ms: int,
+        security: Security | None = None,
+    ) -> None:
+        super().__init__(
+            address,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            security=security,
+        )
+        self._partition_counts: dict[str, int] = {}
+        self.known_partition_count = self._partition_counts.get
+
+    async def open(self) -> None:
+        await self.connection()
+
+    async def request(
+        self, api: Api, body: object, *, to: Target = Some.ANY, wait_ms: int = 0
+    ) -> Any:
+        return await (await self.connection()).submit(api, body, wait_ms=wait_ms)
+
+    async def request_or_drop(
+        self, api: Api, body: object, *, to: Target = Some.ANY, wait_ms: int = 0
+    ) -> Any:
+        return await ClientLink.request_or_drop(self, api, body, wait_ms=wait_ms)
+
+    async def request_once(self, api: Api, body: object, *, to: Target, wait_ms: int = 0) -> Any:
+        return await self.request(api, body, wait_ms=wait_ms)
+
+    async def request_all(
+        self, api: Api, bodies: Sequence[object], *, to: Target = Some.ANY
+    ) -> list[Any]:
+        connection = await self.connection()
+        answers = [connection.submit(api, body) for body in bodies]
+        return list(await asyncio.gather(*answers))
+
+    async def send_unanswered(self, api: Api, body: object, *, to: Target) -> None:
+        (await self.connection()).submit_unanswered(api, body)
+
+    async def partition_count(self, topic: str) -> int:
+        known = self._partition_counts.get(topic)
+        if known is not None:
+            return known
+        response: MetadataResponse = await self.request_or_drop(
+            METADATA, MetadataRequest(topics=[MetadataTopic(name=topic)])
+        )
+        found = topic_result(response.topics, topic)
+        if not found.partitions:
+            raise LeaderNotAvailable(f"{topic} has no partitions yet")
+        self._partition_counts[topic] = len(found.partitions)
+        return len(found.partitions)
+
+    def forget(self, topic: str) -> None:
+        self._partition_counts.pop(topic, None)
+
+    def beside(self) -> ClusterConnections:
+        return OneBroker(
+            self.address,
+            client_id=self._client_id,
+            request_timeout_ms=self._request_timeout_ms,
+            security=self._security,
+        )
+
+    async def close(self) -> None:
+        await ClientLink.close(self)
+
+
+class NobodyLeads(ConnectionFailed):
+    """There are brokers, and none of them leads: perhaps one does soon."""
+
+
+async def connect_to_leader(addresses: Sequence[str], reach: Reach) -> ClientConnection:
+    """A connection to the broker that says that it leads.
+
+    All addresses are asked at the same time, so that a broker that does not answer delays nothing;
+    and so is an address that a follower gives for its leader. Who does not lead is asked again
+    while another one, which perhaps is no more, has not answered. Raises NobodyLeads when none
+    leads, ConnectionFailed when none can be reached, and what kept the client from being let in
+    when that is why.
+    """
+    asked: dict[asyncio.Future[tuple[ClientConnection | None, str | None]], str] = {}
+    unanswered: set[str] = set()
+    known: set[str] = set()
+    failures: dict[str, HorologError] = {}
+
+    def ask_first(address: str) -> None:
+        if address not in known:
+            known.add(address)
+            unanswered.add(address)
+            asked[asyncio.ensure_future(_ask(reach, address))] = address
+
+    for address in addresses:
+        ask_first(address)
+    try:
+        while unanswered:
+            ended, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+            answer = ended.pop()
+            address = asked.pop(answer)
+            unanswered.discard(address)
+            try:
+                connection, leader = answer.result()
+            except HorologError as error:
+                failures[address] = error
+                continue
+            if connection is not None:
+                return connection
+            failures[address] = NobodyLeads(f"{address} does not lead")
+            if leader is not None:
+                ask_first(leader)
+            asked[asyncio.ensure_future(_ask(reach, address, AGAIN_S))] = address
+    finally:
+        await _drop(list(asked))
+    raise _none_leads(addresses, list(failures.values()))
+
+
+async def _ask(
+    reach: Reach, address: str, pause_s: float = 0.0
+) -> tuple[ClientConnection | None, str | None]:
+    """The connection if this broker leads; else the leader's address, if the broker knows it."""
+    await asyncio.sleep(pause_s)
+    connection = await reach(address)
+    leads = False
+    try:
+        response: MetadataResponse = await connection.submit(
+            METADATA, MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        )
+        leads = response.node_id in (_TOLD_BY_ITSELF, response.controller_id)
+        leader = {broker.node_id: broker for broker in response.brokers}.get(response.controller_id)
+    except RequestTimedOut as error:
+        raise ConnectionFailed(error.message) from None
+    finally:
+        if not leads:
+            connection.abort()
+    if leads:
+        return connection, None
+    return None, None if leader is None else join_address(leader.host, leader.port)
+
+
+async def _drop(asked: "list[asyncio.Future[tuple[ClientConnection | None, str | None]]]") -> None:
+    """End questions whose answer is of no interest any more."""
+    for answer in asked:
+        answer.cancel()
+    for result in await asyncio.gather(*asked, return_exceptions=True):
+        if not isinstance(result, BaseException) and result[0] is not None:
+            result[0].abort()
+
+
+def _none_leads(addresses: Sequence[str], failures: Sequence[HorologError]) -> HorologError:
+    for failure in failures:
+        if not isinstance(failure, ConnectionFailed):
+            return failure
+    reasons = "; ".join(failure.message for failure in failures)
+    reached = any(isinstance(failure, NobodyLeads) for failure in failures)
+    kind = NobodyLeads if reached else ConnectionFailed
+    return kind(f"no leader at {','.join(addresses)}: {reasons}")
 
 
 class SeveralBrokers(OneBroker):
@@ -40,7 +221,7 @@ class SeveralBrokers(OneBroker):
         *,
         client_id: str | None,
         request_timeout_ms: int,
-        security: "Security | None" = None,
+        security: Security | None = None,
     ) -> None:
         tls = security is not None and bool(security.tls)
         super().__init__(

@@ -1,10 +1,66 @@
-"""Which partitions a consumer reads: single ones, and topics of which it reads every one."""
+"""Which partitions a consumer reads: single ones, and topics of which it reads every one; and what
+is asked of a cluster about them, beside the fetches."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
 
-from .assigned import Assigned
+from ...clock import Clock
+from ...protocol.api.framing import ProtocolError
+from ...protocol.api.log.list_offsets import EARLIEST
+from ...protocol.lag import Lag, Pace
+from ..administer.lagging import lags_at
+from ..administer.searching import By, find_offset, offsets_at
+from ..cluster.cluster import ClusterConnections
+from ..cluster.kafka_cluster import partition_counts
+from ..cluster.retry import retry
+from ..results import ConsumerRecord, FindResult
 from .fetching import TopicPartition
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Assigned:
+    """A partition that is read, and the offset of the next message to give out."""
+
+    topic: str
+    partition: int
+    position: int | None = None
+    """None: the first one stored, whichever that is when reading begins."""
+    timestamp_ms: int | None = None
+    """Of the last message that was given out."""
+    paused: bool = False
+    pace: Pace = field(default_factory=Pace)
+
+    @property
+    def key(self) -> TopicPartition:
+        return self.topic, self.partition
+
+    def move(self, offset: int) -> None:
+        """Go on from another offset."""
+        self.position = offset
+        self.timestamp_ms = None
+        self.pace = Pace()
+
+    def given_out(self, record: ConsumerRecord) -> None:
+        """The position is behind this message."""
+        self.position = record.offset + 1
+        self.timestamp_ms = record.timestamp_ms
+
+    def note_end(self, now: float, end_offset: int) -> None:
+        """The partition ends at `end_offset`; `now` is on a monotonic clock."""
+        if self.position is not None:
+            self.pace.note(now, self.position, max(end_offset, self.position))
+
+    def catch_up_seconds(self, now: float, messages: int) -> float | None:
+        """How long until the end is reached, which is `messages` behind the position."""
+        if self.position is None:
+            return None
+        end_offset = self.position + messages
+        self.pace.note(now, self.position, end_offset)
+        return self.pace.catch_up_seconds(now, self.position, end_offset)
 
 
 @dataclass(slots=True)
@@ -163,3 +219,91 @@ class Assignment:
         """The broker fills a response in order: next time another partition is the first."""
         for first in list(self._partitions)[:1]:
             self._partitions[first] = self._partitions.pop(first)
+
+
+class AssignmentRequests:
+    """The questions, which are asked again while the cluster is away."""
+
+    def __init__(
+        self,
+        cluster: ClusterConnections,
+        assigned: Assignment,
+        clock: Clock,
+        *,
+        retry_timeout_ms: int,
+    ) -> None:
+        # A broker answers in order, so a question must not stand behind a fetch that waits.
+        self.cluster = cluster.beside()
+        self._assigned = assigned
+        self._clock = clock
+        self._retry_timeout_ms = retry_timeout_ms
+        self._metadata_asked: float | None = None
+        """When the partitions of whole topics were last asked for, on the monotonic clock."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.cluster.close()
+
+    async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
+        """The answer to a question."""
+        return await retry(question, timeout_ms=self._retry_timeout_ms, setting="retry_timeout_ms")
+
+    async def find_partitions(self, *, max_age_s: float = 0.0) -> None:
+        """Ask which partitions whole topics have, unless that was done so lately."""
+        topics = self._assigned.whole_topics
+        asked, now = self._metadata_asked, self._clock.monotonic()
+        lately = asked is not None and now - asked < max_age_s
+        if not topics or (lately and self._assigned.complete):
+            return
+        counts = await self.ask(partial(partition_counts, self.cluster, topics))
+        self._metadata_asked = now
+        for topic in self._assigned.note_counts(counts):
+            self.cluster.forget(topic)  # also which broker of a cluster leads which partition
+
+    async def find_beginnings(self) -> None:
+        """Have each partition that has no position begin at its first message stored."""
+        for assigned in self._assigned.all():
+            if assigned.position is None:
+                offset = await self._offset(assigned.key, EARLIEST)
+                if assigned.position is None:
+                    assigned.position = offset
+
+    async def offsets(self, sentinel: int) -> dict[TopicPartition, int]:
+        """Where each partition begins or ends, as the sentinel says."""
+        await self.find_partitions()
+        return {
+            assigned.key: await self._offset(assigned.key, sentinel)
+            for assigned in self._assigned.all()
+        }
+
+    async def search(self, target_ms: int, by: By) -> dict[TopicPartition, FindResult]:
+        """What is found in each partition of that time or later."""
+        await self.find_partitions()
+        return {
+            assigned.key: await self.ask(
+                partial(find_offset, self.cluster, *assigned.key, target_ms, by=by)
+            )
+            for assigned in self._assigned.all()
+        }
+
+    async def lags(self) -> dict[TopicPartition, Lag]:
+        """How far each position is behind the end of its partition. Raises what the broker reports
+        of a partition."""
+        await self.find_partitions()
+        await self.find_beginnings()
+        offsets = {assigned.key: assigned.position or 0 for assigned in self._assigned}
+        lags: dict[TopicPartition, Lag] = {}
+        ask = partial(lags_at, self.cluster, offsets, now_ms=self._clock.now_ms())
+        for found in await self.ask(ask):
+            if found.error is not None or found.lag is None:
+                raise found.error or ProtocolError(f"no lag of {found.topic}-{found.partition}")
+            key = (found.topic, found.partition)
+            assigned = self._assigned.get(key)
+            if assigned is not None:
+                catch_up = assigned.catch_up_seconds(self._clock.monotonic(), found.lag.messages)
+                lags[key] = replace(found.lag, catch_up_seconds=catch_up)
+        return lags
+
+    async def _offset(self, key: TopicPartition, sentinel: int) -> int:
+        found = await self.ask(partial(offsets_at, self.cluster, *key, [sentinel]))
+        return found[0].offset or 0

@@ -3,34 +3,109 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from ...clock import Clock, SystemClock
+from ...protocol.api.log.fetch import FetchPartitionResult
 from ...protocol.api.log.list_offsets import EARLIEST, LATEST
 from ...protocol.lag import Lag
 from ...protocol.records.columns import CONTENT, Content, check_content
+from ...protocol.records.kernel import Walk
 from ..administer.positions import Position, commit, committed
 from ..administer.searching import By
+from ..arguments import epoch_ms
 from ..client import DEFAULT_ADDRESS, Client, ReadFrom
+from ..cluster.cluster import ClusterConnections
 from ..cluster.servers import Servers
-from ..instants import epoch_ms
 from ..results import AfterEnd, ColumnBatch, CommittedPosition, ConsumerRecord, FindResult, Found
-from .assigned import Assigned
-from .assignment import Assignment
-from .assignment_fetches import AssignmentFetches
-from .assignment_requests import AssignmentRequests
-from .fetching import FetchOptions, TopicPartition, next_offset
+from ..security.security import Security
+from .assignment import Assigned, Assignment, AssignmentRequests
+from .fetches import Results, fetches_of
+from .fetching import FetchOptions, TopicPartition, entries_of, next_offset
 from .time_bounds import CREATE, WindowBy, time_bounds
 from .time_window import TimeWindow
 
-if TYPE_CHECKING:
-    from ..security.security import Security
+Fetched = tuple[Assigned, int, FetchPartitionResult, Walk]
+"""What a fetch brought of a partition: from which offset on, the result, and its entries."""
 
 T = TypeVar("T")
 
 _MIB: Final = 1024 * 1024
+
+
+class AssignmentFetches:
+    """Fetches each partition from its position on, and ahead of it where more is there."""
+
+    def __init__(
+        self,
+        cluster: ClusterConnections,
+        options: FetchOptions,
+        assigned: Assignment,
+        requests: AssignmentRequests,
+        clock: Clock,
+        *,
+        metadata_max_age_ms: int,
+    ) -> None:
+        """Partitions that are added to whole topics are found within `metadata_max_age_ms`. Raises
+        UnsupportedVersion for what Kafka has not."""
+        self._assigned = assigned
+        self._requests = requests
+        self._clock = clock
+        self._metadata_max_age_s = metadata_max_age_ms / 1000
+        self._fetches = fetches_of(cluster, options, self._note_ends)
+        self._changed = asyncio.Event()
+
+    def stop(self) -> None:
+        """Wait for nothing any more."""
+        self._fetches.stop()
+
+    def look_again(self) -> None:
+        """There may be more to read than before."""
+        self._changed.set()
+
+    async def fetch(self, max_wait_ms: int) -> list[Fetched]:
+        """The answer to one fetch, for the partitions that are still where they were."""
+        await self._requests.find_partitions(max_age_s=self._metadata_max_age_s)
+        await self._requests.find_beginnings()
+        self._changed.clear()
+        asked = self._assigned.wanted()
+        if not asked:
+            await self._wait_for_a_change(max_wait_ms)
+            return []
+        results = await self._requests.ask(partial(self._fetches.fetch, asked, max_wait_ms))
+        found = []
+        for key, result in results.items():
+            offset, assigned = asked[key], self._assigned.get(key)
+            # What was moved or dropped meanwhile is read again from where it is now.
+            if assigned is not None and assigned.position == offset and not assigned.paused:
+                found.append((assigned, offset, result, entries_of(result)))
+        self._assigned.take_turns()
+        self._fetch_ahead(found)
+        return found
+
+    def _fetch_ahead(self, found: list[Fetched]) -> None:
+        """Ask for what is behind these messages, if it is there already."""
+        nexts, more = self._assigned.wanted(), False
+        for assigned, offset, result, entries in found:
+            behind = nexts[assigned.key] = next_offset(result, offset, entries)
+            more = more or offset < behind < result.high_watermark
+        if more:
+            self._fetches.ahead(nexts)
+
+    def _note_ends(self, results: Results) -> None:
+        now = self._clock.monotonic()
+        for key, result in results.items():
+            assigned = self._assigned.get(key)
+            if assigned is not None:
+                assigned.note_end(now, result.high_watermark)
+
+    async def _wait_for_a_change(self, max_wait_ms: int) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max_wait_ms / 1000):
+                await self._changed.wait()
 
 
 class Consumer(Client):
@@ -55,7 +130,7 @@ class Consumer(Client):
         retry_timeout_ms: int = 120_000,
         metadata_max_age_ms: int = 30_000,
         check_units: bool = True,
-        security: "Security | None" = None,
+        security: Security | None = None,
         append_times: bool = False,
         read_committed: bool = False,
         clock: Clock | None = None,

@@ -19,7 +19,7 @@ from ...protocol.api.log.fetch import (
     FetchTopic,
 )
 from ...protocol.errors import CorruptMessage, HorologError, MessageTooLarge, StorageError
-from ...protocol.records.batches.batch import read_header
+from ...protocol.records.batch import read_header
 from ...protocol.records.columns import CONTENT, Columns, Content, read_columns
 from ...protocol.records.kernel import Walk, walk
 from ...protocol.records.layout import (
@@ -33,7 +33,7 @@ from ...protocol.records.layout import (
     TimestampType,
 )
 from ...values import value_class
-from ..cluster.backoff import Backoff
+from ..cluster.retry import Backoff
 from ..results import ColumnBatch, ConsumerRecord
 from .time_bounds import TimeBounds
 

@@ -7,7 +7,7 @@ from typing import Final, Literal, get_args
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...times import INT64_MAX, format_time
 from ...values import value_class
-from ..instants import moment_ms
+from ..arguments import moment_ms
 
 WindowBy = Literal["create", "append"]
 """Which time of a message counts: its timestamp as stored, or when the broker appended it."""

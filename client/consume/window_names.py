@@ -3,7 +3,7 @@
 from ...protocol.errors import NO_ERROR, UnknownTopicOrPartition
 from ...protocol.window_topics import WindowName, parse_window_name
 from ..cluster.cluster import ClusterConnections
-from ..cluster.topic_metadata import topic_metadata
+from ..cluster.kafka_cluster import topic_metadata
 
 
 async def find_window(cluster: ClusterConnections, name: str) -> WindowName | None:

@@ -17,9 +17,9 @@ from ...protocol.errors import CodedError, UnsupportedForMessageFormat
 from ...values import value_class
 from ..administer.searching import offsets_at
 from ..cluster.cluster import ClusterConnections
+from ..cluster.kafka_cluster import partition_counts
 from ..cluster.retry import retry
 from ..cluster.targets import PartitionLeader
-from ..cluster.topic_metadata import partition_counts
 from .fetching import TopicPartition
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from ...protocol.records.kernel import only_bytes, only_times, rows_within
 from ...protocol.records.layout import ENTRY_OVERHEAD, MESSAGE_OVERHEAD
 from ...times import EPOCH_MS_MAXIMUM, EPOCH_MS_MINIMUM
 from ...values import value_class
-from ..instants import epoch_ms
+from ..arguments import epoch_ms
 from .encoding import Headers, checked_headers, headers_bytes, wrong_type
 
 RECORD_OVERHEAD = ENTRY_OVERHEAD + MESSAGE_OVERHEAD[1]

@@ -12,8 +12,12 @@ from ...protocol.api.log.produce import (
     ProduceResponse,
     ProduceTopic,
 )
-from ...protocol.cluster_errors import NotEnoughReplicasAfterAppend
-from ...protocol.errors import DuplicateSequenceNumber, RequestTimedOut, UnknownTopicOrPartition
+from ...protocol.errors import (
+    DuplicateSequenceNumber,
+    NotEnoughReplicasAfterAppend,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
 from ...protocol.records.layout import NO_TIMESTAMP, Buffer
 from ...values import value_class
 from ..cluster.cluster import ClusterConnections

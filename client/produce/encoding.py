@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ...protocol.records.batches.batch import finish_batch
+from ...protocol.records.batch import finish_batch
 from ...protocol.records.kernel import RecordEncoder
 from ...protocol.records.layout import Codec
 from ...protocol.records.messages.sets import build_columns, build_wrapper

@@ -1,17 +1,20 @@
-"""One `send_batch`: its parts go into the outboxes a few at a time, and come back as one result."""
+"""Messages that come together: one `send_batch`, whose parts go into the outboxes a few at a time
+and come back as one result; one `send_many`, whose messages are appended together, or not at
+all."""
 
 import asyncio
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
-from ...protocol.records.layout import Codec
+from ...protocol.records.layout import NO_TIMESTAMP, Codec
+from ...protocol.records.messages.sets import NewRecord
+from ..arguments import epoch_ms
 from ..errors import PartlySent
-from ..results import SentBatch, SentRange
+from ..results import SentBatch, SentRange, SentRecord
 from .batching import MessageColumns, pieces
-from .byte_budget import ByteBudget
-from .encoding import encode
-from .outbox import Outbox
-from .outbox_batch import Batch, BatchGroup
+from .delivery import AppendedSet
+from .encoding import checked_headers, encode, wrong_type
+from .outbox import Batch, BatchGroup, ByteBudget, Outbox
 
 T = TypeVar("T")
 
@@ -128,3 +131,64 @@ def _result(topic: str, groups: Sequence[BatchGroup]) -> SentBatch:
     if not ranges:
         raise error
     raise PartlySent(f"{sent.count} messages of the batch were appended: {error}", sent) from error
+
+
+def set_of(records: Sequence[NewRecord], *, missing_ms: int, check_units: bool) -> Batch:
+    """The records, with `missing_ms` where they have no time. Raises TypeError for fields of a
+    wrong type, and `TimeError`."""
+    batch = Batch(0)
+    for row, record in enumerate(records):
+        for name, content in (("value", record.value), ("key", record.key)):
+            if content is not None and not isinstance(content, bytes):
+                raise wrong_type(name, content)
+        time_ms = record.timestamp_ms
+        if time_ms == NO_TIMESTAMP:
+            time_ms = missing_ms
+        else:
+            epoch_ms(None, time_ms, check_units=check_units)
+        batch.keys.append(record.key)
+        batch.values.append(record.value)
+        batch.times_ms.append(time_ms)
+        if record.headers:
+            batch.headers = batch.headers or {}
+            batch.headers[row] = checked_headers(record.headers)
+    return batch
+
+
+async def send_in_turn(outbox: Outbox, batch: Batch, born: float) -> AppendedSet:
+    """Send an encoded set when everything before it in its partition has been answered.
+
+    Raises the error of the set. When the wait is cancelled, it is not sent any more if it has not
+    been sent yet.
+    """
+    group = batch.group = BatchGroup(whole=True)
+    group.left = 1
+    batch.born = born
+    outbox.add_batch(batch)
+    try:
+        while group.left:
+            await group.next_answer()
+    except BaseException as error:
+        group.stop(error)
+        raise
+    if group.error is not None:
+        raise group.error
+    ((_, _, appended),) = group.parts
+    return appended
+
+
+def sent_records(
+    topic: str, partition: int, times_ms: Sequence[int], appended: AppendedSet
+) -> list[SentRecord]:
+    """Where each message of a set is, and its time as stored."""
+    base, step = appended.base_offset, 0 if appended.base_offset < 0 else 1
+    append_ms = appended.append_time_ms
+    return [
+        SentRecord(
+            topic,
+            partition,
+            base + step * row,
+            append_ms if append_ms is not None else None if own_ms == NO_TIMESTAMP else own_ms,
+        )
+        for row, own_ms in enumerate(times_ms)
+    ]

@@ -5,32 +5,33 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Literal, Self
 
 from ...clock import Clock, SystemClock
 from ...protocol.partitioner import partition_of
-from ...protocol.records.layout import NO_TIMESTAMP
+from ...protocol.records.layout import NO_TIMESTAMP, Codec
 from ...protocol.records.messages.sets import NewRecord
-from ..arguments import PARTITION_MAX, check_partition, check_place, check_topic
+from ..arguments import PARTITION_MAX, check_partition, check_place, check_topic, epoch_ms
 from ..client import DEFAULT_ADDRESS, Client
 from ..cluster.servers import Servers
 from ..errors import ClientClosed
-from ..instants import epoch_ms
 from ..results import SentBatch, SentRecord
-from .batch_delivery import BatchDelivery
+from ..security.security import Security
+from .batch_delivery import BatchDelivery, Identities
 from .batching import MessageColumns, Times, by_partition, checked_columns, message_bytes
-from .byte_budget import ByteBudget
-from .choices import ALL, Acks, Compression, acks_of, codec_of
 from .delivery import Delivery
 from .encoding import Headers, checked_headers
-from .group_sending import send_parts
-from .identities import Identities
-from .outbox import Outbox
+from .group_sending import send_in_turn, send_parts, sent_records, set_of
+from .outbox import ByteBudget, Outbox
 from .set_limits import SetLimits
-from .set_sending import send_in_turn, sent_records, set_of
 
-if TYPE_CHECKING:
-    from ..security.security import Security
+Acks = Literal["all", -1, 0, 1]
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+_ACKS: Final[dict[str | int, int]] = {"all": -1, -1: -1, 0: 0, 1: 1}
+_CODECS: Final = {codec.label: codec for codec in Codec}
+
+ALL: Final = _ACKS["all"]
 
 _MIB: Final = 1024 * 1024
 
@@ -60,7 +61,7 @@ class Producer(Client):
         client_id: str | None = "horolog",
         request_timeout_ms: int = 30_000,
         check_units: bool = True,
-        security: "Security | None" = None,
+        security: Security | None = None,
         stamp_missing: bool = True,
         clock: Clock | None = None,
     ) -> None:
@@ -84,11 +85,7 @@ class Producer(Client):
             check_units=check_units,
             security=security,
         )
-        if linger_ms < 0 or batch_bytes < 1 or buffer_bytes < 1 or delivery_timeout_ms < 0:
-            raise ValueError(
-                "linger_ms and delivery_timeout_ms are from 0 on, batch_bytes and buffer_bytes "
-                f"from 1 on, not {linger_ms}, {delivery_timeout_ms}, {batch_bytes}, {buffer_bytes}"
-            )
+        _check_sizes(linger_ms, batch_bytes, buffer_bytes, delivery_timeout_ms)
         self._acks = acks_of(acks)
         self._codec = codec_of(compression)
         self._linger_s = linger_ms / 1000
@@ -97,16 +94,22 @@ class Producer(Client):
         self._missing_ms = (clock or SystemClock()).now_ms if stamp_missing else _no_time
         """The time of a message that is given none."""
         self._budget = ByteBudget(buffer_bytes)
-        if idempotent and self._acks != ALL:
-            raise ValueError(f"an idempotent producer needs acks='all', not {acks!r}")
-        if idempotent is None:
-            idempotent = self._cluster.several and self._acks == ALL
         self._way = Delivery(
             self._cluster,
             ack_timeout_ms=request_timeout_ms,
             delivery_timeout_ms=delivery_timeout_ms,
         )
-        self._delivery = BatchDelivery(
+        self._delivery = self._batch_delivery(idempotent)
+        self._outboxes: dict[tuple[str, int], Outbox] = {}
+        self._turn = -1
+        self._closing = False
+
+    def _batch_delivery(self, idempotent: bool | None) -> BatchDelivery:
+        if idempotent and self._acks != ALL:
+            raise ValueError(f"an idempotent producer needs acks='all', not {self._acks}")
+        if idempotent is None:
+            idempotent = self._cluster.several and self._acks == ALL
+        return BatchDelivery(
             self._way,
             acks=self._acks,
             codec=self._codec,
@@ -114,9 +117,6 @@ class Producer(Client):
             limits=SetLimits(self._cluster),
             batches=self._cluster.kafka or idempotent,
         )
-        self._outboxes: dict[tuple[str, int], Outbox] = {}
-        self._turn = -1
-        self._closing = False
 
     async def __aenter__(self) -> Self:
         await self._way.bounded(self._cluster.open)
@@ -394,3 +394,25 @@ class Producer(Client):
 
 def _no_time() -> int:
     return NO_TIMESTAMP
+
+
+def acks_of(acks: Acks) -> int:
+    if acks not in _ACKS:
+        raise ValueError(f"acks is 'all', 0 or 1, not {acks!r}")
+    return _ACKS[acks]
+
+
+def codec_of(compression: str) -> Codec:
+    if compression not in _CODECS:
+        raise ValueError(f"compression is one of {', '.join(_CODECS)}, not {compression!r}")
+    return _CODECS[compression]
+
+
+def _check_sizes(
+    linger_ms: float, batch_bytes: int, buffer_bytes: int, delivery_timeout_ms: int
+) -> None:
+    if linger_ms < 0 or batch_bytes < 1 or buffer_bytes < 1 or delivery_timeout_ms < 0:
+        raise ValueError(
+            "linger_ms and delivery_timeout_ms are from 0 on, batch_bytes and buffer_bytes "
+            f"from 1 on, not {linger_ms}, {delivery_timeout_ms}, {batch_bytes}, {buffer_bytes}"
+        )

@@ -33,10 +33,9 @@ from ...protocol.errors import (
 from ...protocol.sasl.mechanisms import SaslClient
 from ...protocol.sasl.oauthbearer import OAuthBearerClient
 from ...protocol.sasl.plain import PlainClient
-from ...protocol.sasl.scram_client import ScramClient
-from .errors import SecurityError
-from .secret import Secret, SecretText
-from .security import Mechanism, Security, TokenSource
+from ...protocol.sasl.scram import ScramClient
+from ..errors import SecurityError
+from .security import Mechanism, Secret, SecretText, Security, TokenSource
 
 if TYPE_CHECKING:
     from ..cluster.connection import ClientConnection

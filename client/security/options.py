@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from .errors import SecurityError
-from .secret import Secret, SecretFile, SecretText, SecretVariable
-from .security import Security, mechanism_of
+from ..errors import SecurityError
+from .security import Secret, SecretFile, SecretText, SecretVariable, Security, mechanism_of
 
 PROTOCOL: Final = "security.protocol"
 MECHANISM: Final = "sasl.mechanism"

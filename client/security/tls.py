@@ -5,9 +5,8 @@ import ssl
 from functools import lru_cache
 from typing import Final
 
-from .errors import SecurityError, TlsFailed
-from .secret import Secret
-from .security import Security
+from ..errors import SecurityError, TlsFailed
+from .security import Secret, Security
 
 _Stamp = tuple[int, int, int] | None
 """Inode, size and time of change of a file: what is different after it was written again."""

@@ -1,18 +1,15 @@
 """What a plan says, as a DataFrame; and what is said of times in every zone alike."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ..logs import TopicLogs
+from ..spark_types import Column, DataFrame, SparkSession
 from .ranges import BY_TIMESTAMP, ReadPlan, offsets_json
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 def read_plans(
-    spark: "SparkSession", plans: Sequence[ReadPlan], schema: str | None = None
-) -> "DataFrame":
+    spark: SparkSession, plans: Sequence[ReadPlan], schema: str | None = None
+) -> DataFrame:
     """The messages whose times are those of these plans, which are of one server.
 
     `schema` names the columns, else all but headers and append times. The session must know the
@@ -38,8 +35,8 @@ def read_plans(
 
 
 def read_ranges(
-    spark: "SparkSession", plans: Sequence[ReadPlan], schema: str | None = None
-) -> "DataFrame":
+    spark: SparkSession, plans: Sequence[ReadPlan], schema: str | None = None
+) -> DataFrame:
     """All that is at the offsets of these plans, also messages of other times in between; else as
     `read_plans`."""
     from ..connecting import connection_options
@@ -62,7 +59,7 @@ def read_ranges(
     return (reader if schema is None else reader.schema(schema)).load()
 
 
-def between(time: "Column", from_ms: int | None, to_ms: int | None) -> "Column":
+def between(time: Column, from_ms: int | None, to_ms: int | None) -> Column:
     """Whether a timestamp column is in `[from_ms, to_ms)`; false where it is null."""
     from pyspark.sql import functions as sf
 
@@ -74,7 +71,7 @@ def between(time: "Column", from_ms: int | None, to_ms: int | None) -> "Column":
     return found
 
 
-def identity_of(expression: str | None) -> "Column":
+def identity_of(expression: str | None) -> Column:
     """Text that is equal for copies of a message: an SQL expression over its columns, else its key,
     time and value."""
     from pyspark.sql import functions as sf
@@ -85,7 +82,7 @@ def identity_of(expression: str | None) -> "Column":
     return sf.concat_ws("/", *(sf.coalesce(part, sf.lit("-")) for part in parts))
 
 
-def utc_date(time: "Column") -> "Column":
+def utc_date(time: Column) -> Column:
     """The date in UTC, as text: 2016-11-14. Whatever the session's zone is."""
     from pyspark.sql import functions as sf
 
@@ -93,7 +90,7 @@ def utc_date(time: "Column") -> "Column":
     return sf.date_from_unix_date(days).cast("string")
 
 
-def utc_hour(time: "Column") -> "Column":
+def utc_hour(time: Column) -> Column:
     """The hour in UTC, as two digits."""
     from pyspark.sql import functions as sf
 

@@ -4,22 +4,68 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import Final
 
 from ...blocking import Admin, Consumer
 from ...client.administer.lagging import PositionLag
 from ...client.cluster.servers import Servers, parse_servers
-from ...protocol.api.log.list_offsets import LARGEST, LATEST
+from ...client.results import ConsumerRecord
+from ...protocol.api.log.list_offsets import EARLIEST, LARGEST, LATEST
 from ...times import EPOCH
-from .last_read import last_read
+from ..spark_types import DataFrame, SparkSession
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+_STEPS: Final = (1, 1_000, 100_000)
+"""How far to look back, in offsets: a log may have gaps."""
 
 _SCHEMA = (
     "name string, topic string, partition int, position bigint, end bigint, messages bigint, "
     "behind_s double, estimated boolean, catch_up_s double, read_until timestamp, newest timestamp"
 )
+
+
+class NothingRead:
+    """No message below the offset is stored."""
+
+    timestamp_ms: None = None
+    append_time_ms: None = None
+
+
+def last_read(
+    admin: Admin, consumer: Consumer, topic: str, partition: int, offset: int
+) -> ConsumerRecord | NothingRead:
+    """The last message stored below `offset`. Raises UnknownTopicOrPartition.
+
+    `consumer` is left without an assignment.
+    """
+    (earliest,) = admin.list_offsets(topic, partition, [EARLIEST])
+    log_start = earliest.offset or 0
+    for step in _STEPS:
+        start = max(offset - step, log_start)
+        if start >= offset:
+            break
+        found = _last_between(consumer, topic, partition, start, offset)
+        if found is not None:
+            return found
+        if start == log_start:
+            break
+    return NothingRead()
+
+
+def _last_between(
+    consumer: Consumer, topic: str, partition: int, start: int, end: int
+) -> ConsumerRecord | None:
+    consumer.assign(topic, partition, offset=start)
+    last = None
+    try:
+        while True:
+            records = consumer.fetch(max_wait_ms=0)
+            below = [record for record in records if record.offset < end]
+            if below:
+                last = below[-1]
+            if not records or len(below) < len(records) or records[-1].offset == end - 1:
+                return last
+    finally:
+        consumer.unassign(topic, partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +113,7 @@ def lag_by_time(server: str | Servers, names: Sequence[str] = ()) -> list[TimeLa
         ]
 
 
-def lag_table(spark: "SparkSession", rows: Sequence[TimeLag]) -> "DataFrame":
+def lag_table(spark: SparkSession, rows: Sequence[TimeLag]) -> DataFrame:
     """The rows as a DataFrame, its times as timestamps; null where a time is after year 9999."""
 
     def moment(ms: int | None) -> datetime | None:

@@ -6,13 +6,11 @@ to three digits above. From these counts come the percentiles of each minute, pa
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ..spark_types import Column, DataFrame, Row, SparkSession
 from .dataframes import read_ranges
 from .ranges import ReadPlan
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 _COLUMNS: Final = (
     "topic string, partition int, timestamp timestamp, appendTime timestamp, timestampType int"
@@ -85,7 +83,7 @@ class LatencyReport:
 
 
 def latency_report(
-    spark: "SparkSession",
+    spark: SparkSession,
     plans: Sequence[ReadPlan],
     window_ms: int = MINUTE_MS,
     *,
@@ -126,7 +124,7 @@ def latency_report(
     )
 
 
-def _latencies(found: "Row") -> Latencies:
+def _latencies(found: Row) -> Latencies:
     p50_ms, p95_ms, p99_ms = found["quantiles"]
     return Latencies(
         topic=found["topic"],
@@ -148,7 +146,7 @@ def _place(row: Latencies) -> tuple[str, int, int]:
     return row.topic or "", partition, start_ms
 
 
-def _both_kept(rows: "DataFrame") -> "DataFrame":
+def _both_kept(rows: DataFrame) -> DataFrame:
     """`topic`, `partition`, `appended_ms` and `created_ms`, where the broker has both times."""
     from pyspark.sql import functions as sf
 
@@ -161,7 +159,7 @@ def _both_kept(rows: "DataFrame") -> "DataFrame":
     )
 
 
-def _created_in(rows: "DataFrame", header: str) -> "DataFrame":
+def _created_in(rows: DataFrame, header: str) -> DataFrame:
     """The same, where the create time is in the last header of this name."""
     from pyspark.sql import functions as sf
 
@@ -178,7 +176,7 @@ def _created_in(rows: "DataFrame", header: str) -> "DataFrame":
     )
 
 
-def _counted(rows: "DataFrame", window_ms: int) -> "DataFrame":
+def _counted(rows: DataFrame, window_ms: int) -> DataFrame:
     """How many messages have each latency, by topic, partition and window; null where it is not
     known."""
     from pyspark.sql import functions as sf
@@ -202,7 +200,7 @@ def _counted(rows: "DataFrame", window_ms: int) -> "DataFrame":
     )
 
 
-def _three_digits(latency: "Column") -> "Column":
+def _three_digits(latency: Column) -> Column:
     from pyspark.sql import functions as sf
 
     unit = sf.pow(sf.lit(10.0), sf.greatest(sf.floor(sf.log10(latency)) - 2, sf.lit(0)))
@@ -211,7 +209,7 @@ def _three_digits(latency: "Column") -> "Column":
     )
 
 
-def _summed(counted: "DataFrame") -> "DataFrame":
+def _summed(counted: DataFrame) -> DataFrame:
     from pyspark.sql import functions as sf
 
     topic, partition, start = sf.col("topic"), sf.col("partition"), sf.col("start_ms")

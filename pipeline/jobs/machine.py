@@ -1,4 +1,5 @@
-"""Whether this machine can run the jobs that need Spark; nothing of Spark is started for that."""
+"""Whether this machine can run the jobs that need Spark, for which nothing of Spark is started; and
+this package as one file, for workers that do not have it: `spark-submit --py-files`."""
 
 import os
 import shutil
@@ -11,12 +12,16 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+from zipfile import ZIP_DEFLATED, ZipFile
 
 from ...blocking import Admin
 from ...client.cluster.servers import Servers
 from ...protocol.errors import HorologError
-from ..installing import pip_install
-from ..java import Java, NoJava, find_java
+from ..java import Java, NoJava, find_java, pip_install
+
+_ROOT: Final = Path(__file__).parents[2]
+_LEFT_OUT: Final = frozenset(("bench", "pyspark_horolog", "testing"))
+"""Parts that no task needs."""
 
 _INSTALL: Final = pip_install("spark")
 _PACKAGES: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int] | None]]] = {
@@ -145,3 +150,24 @@ def _worker_check(name: str, python: str, environment: Mapping[str, str], level:
 
 def _dotted(numbers: tuple[int, ...]) -> str:
     return ".".join(map(str, numbers))
+
+
+def write_package(target: Path) -> None:
+    """Write the sources of this package as a zip file.
+
+    Python imports from it, but what is compiled is not in it: a job that reads small messages then
+    takes two to three times as long as where the package is installed. What the package itself
+    needs must be installed. Raises OSError.
+    """
+    with ZipFile(target, "w", ZIP_DEFLATED) as file:
+        for source in _sources(_ROOT):
+            file.write(source, Path("horolog", source.relative_to(_ROOT)))
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    """The modules of a package and of those below it, which are folders with an `__init__.py`."""
+    for path in sorted(folder.iterdir()):
+        if path.suffix == ".py" and path.name != "setup.py":
+            yield path
+        elif (path / "__init__.py").exists() and path.name not in _LEFT_OUT:
+            yield from _sources(path)

@@ -2,14 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...times import format_time
+from ..spark_types import SparkSession
 from .dataframes import between, read_ranges, utc_date, utc_hour
 from .ranges import ReadPlan
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _HOUR_MS: Final = 3_600_000
 _LAYOUT: Final = ("topic", "dt", "hour")
@@ -75,7 +73,7 @@ def replay_target(out: str, plan: ReadPlan) -> Target:
     return Target(f"{out.rstrip('/')}/{_RUN}{_side(plan.from_ms)}_{_side(plan.to_ms)}", False)
 
 
-def replay(spark: "SparkSession", plan: ReadPlan, target: Target) -> Replayed:
+def replay(spark: SparkSession, plan: ReadPlan, target: Target) -> Replayed:
     """Write the messages of the plan whose times are in its range; count them again in the files.
 
     Columns are those of the source, with folders `topic=.../dt=.../hour=...` (UTC). Done again, it
@@ -118,7 +116,7 @@ def replay(spark: "SparkSession", plan: ReadPlan, target: Target) -> Replayed:
     )
 
 
-def _count(spark: "SparkSession", plan: ReadPlan, target: Target) -> tuple[int, int]:
+def _count(spark: SparkSession, plan: ReadPlan, target: Target) -> tuple[int, int]:
     """(messages of the range, hours with any) in the files. There are some that this run has not
     written where the log does not have anymore what an earlier one read."""
     from pyspark.errors import AnalysisException

@@ -2,15 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ...client.cluster.servers import Servers
 from ..planning import AHEAD_MS
+from ..spark_types import DataFrame, SparkSession, StreamingQuery
 from .dataframes import identity_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +34,7 @@ class Watch:
     """Where to begin without a checkpoint: earliest, latest, or JSON of offsets."""
 
 
-def counts(spark: "SparkSession", watch: Watch) -> "DataFrame":
+def counts(spark: SparkSession, watch: Watch) -> DataFrame:
     """A streaming DataFrame: `start`, `end` of the window, `value` of `by`, `count`, `latest`."""
     from pyspark.sql import functions as sf
 
@@ -73,8 +69,8 @@ def counts(spark: "SparkSession", watch: Watch) -> "DataFrame":
 
 
 def start_watch(
-    spark: "SparkSession", watch: Watch, show: "Callable[[DataFrame, int], None]"
-) -> "StreamingQuery":
+    spark: SparkSession, watch: Watch, show: Callable[[DataFrame, int], None]
+) -> StreamingQuery:
     """Begin; `show` gets the windows that changed in a batch, and the batch's number."""
     writer = counts(spark, watch).writeStream.outputMode("update").foreachBatch(show)
     if watch.checkpoint is not None:

@@ -37,6 +37,8 @@ REQUIRED: Final = object()
 
 _FIELDS: Final = "__horolog_fields__"
 """The attribute of a message class with its fields."""
+_UNSENT: Final = "__horolog_unsent__"
+"""The attribute of a message class with the names of attributes that are no fields."""
 _FLEXIBLE: Final = "__horolog_flexible__"
 """The attribute of a message class with the version from which on Kafka writes it in its compact
 encoding."""
@@ -183,6 +185,10 @@ class Field:
         return Field(*kept, self.default, self.doc, name)
 
 
+class Unsent:
+    """Declares an attribute that no encoding has."""
+
+
 class Options(TypedDict, total=False):
     """What every helper takes: see `Field`. A list's default is given as a tuple."""
 
@@ -265,6 +271,12 @@ def nullable_data(*, max_bytes: int = MAX_DATA_BYTES, **options: Unpack[Options]
     return _declare(Data(nullable=True, max_bytes=max_bytes), options)
 
 
+def unsent(*, default: None, doc: str) -> Any:
+    """Declare an attribute that no encoding has, and that no decoder sets: what the broker keeps
+    with the message."""
+    return Unsent()
+
+
 def array(
     of: WireType | type[Any],
     *,
@@ -292,6 +304,7 @@ def array(
         data,
         nullable_data,
         array,
+        unsent,
     ),
 )
 def message(cls: type[T]) -> type[T]:
@@ -300,8 +313,12 @@ def message(cls: type[T]) -> type[T]:
     Raises TypeError at import when a declaration breaks the rules of this module.
     """
     specs = []
+    attributes: list[str] = []
     for name in cls.__annotations__:
         spec = vars(cls).get(name)
+        if isinstance(spec, Unsent):
+            attributes.append(name)
+            continue
         if not isinstance(spec, Field):
             raise TypeError(f"{cls.__name__}.{name} is not declared by a helper")
         specs.append(spec.renamed(name, native=spec.native))
@@ -309,12 +326,17 @@ def message(cls: type[T]) -> type[T]:
             raise TypeError(f"{cls.__name__}.{name} stands after a native field")
     made = msgspec.defstruct(
         cls.__name__,
-        [spec.declared(Any) for spec in specs],
+        [*(spec.declared(Any) for spec in specs), *((name, Any, None) for name in attributes)],
         kw_only=True,
         eq=False,
         gc=False,  # messages do not hold each other in circles
         module=cls.__module__,
-        namespace={"__doc__": cls.__doc__, "__eq__": _equal, _FIELDS: tuple(specs)},
+        namespace={
+            "__doc__": cls.__doc__,
+            "__eq__": _equal,
+            _FIELDS: tuple(specs),
+            _UNSENT: tuple(attributes),
+        },
     )
     return cast(type[T], made)
 
@@ -380,6 +402,12 @@ def replaced(message: T, **changes: Any) -> T:
     """A copy of a message with other values in some fields."""
     copy: Any = msgspec.structs.replace
     return cast(T, copy(message, **changes))
+
+
+def unsent_of(struct: object) -> Sequence[str]:
+    """The names of attributes of `struct` that are no fields."""
+    names: Sequence[str] = getattr(struct, _UNSENT)
+    return names
 
 
 def all_fields(struct: object) -> Sequence[Field]:

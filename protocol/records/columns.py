@@ -9,7 +9,7 @@ from typing import Final, Literal, get_args
 
 from ...values import value_class
 from ..errors import CorruptMessage
-from .batches.batch import batch_content, read_header
+from .batch import batch_content, read_header
 from .binary import BinaryColumn
 from .kernel import Gathered, Walk, gather, gather_records, walk
 from .kernel.terms import OWN, Problem, RecordHeaders

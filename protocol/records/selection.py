@@ -18,7 +18,7 @@ from functools import partial
 
 from ...values import value_class
 from ..errors import CorruptMessage
-from .batches.batch import BatchHeader, batch_content, read_header, write_header
+from .batch import BatchHeader, batch_content, read_header, write_header
 from .codecs.codec import compress
 from .kernel import (
     Walk,
@@ -39,8 +39,7 @@ from .layout import (
     Buffer,
     Codec,
 )
-from .messages.conversion import runs
-from .messages.conversion_steps import PIECE_BYTES, DamagedSlice, Steps
+from .messages.conversion import PIECE_BYTES, DamagedSlice, Steps, runs
 from .messages.message import Entry, entries, open_set
 from .messages.sets import build_wrapper
 from .problems import problem_error

@@ -13,15 +13,66 @@ import binascii
 import hashlib
 import hmac
 from base64 import b64decode, b64encode
+from collections.abc import Callable
 from typing import Final
 
 from ...values import value_class
 from ..errors import SaslAuthenticationFailed
 from ..limits import MAX_SCRAM_ITERATIONS, MAX_SCRAM_NONCE_BYTES, MIN_SCRAM_ITERATIONS
-from .mechanisms import ScramMechanism
+from .mechanisms import SCRAM_MECHANISMS, ScramMechanism
 
 GS2_HEADER: Final = "n,,"
 """No channel binding, and no name to act for."""
+
+
+class ScramClient:
+    """One exchange; see `SaslClient`."""
+
+    def __init__(self, mechanism: str, name: str, password: str, nonce: str) -> None:
+        """`mechanism` is a name of `SCRAM_MECHANISMS`. `nonce` is printable ASCII without a comma
+        and at random, 18 bytes in Base64 for example; every exchange has its own."""
+        self._mechanism = SCRAM_MECHANISMS[mechanism]
+        self._password = password
+        self._nonce = nonce
+        self._bare = write_client_first(name, nonce)
+        self._expected: bytes | None = None
+        self.complete = False
+
+    @property
+    def mechanism(self) -> str:
+        return self._mechanism.name
+
+    def first(self) -> bytes:
+        return f"{GS2_HEADER}{self._bare}".encode()
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        """Once for the server's first message, which takes the time of the iterations, and once
+        for its last."""
+        if self._expected is None:
+            return self._final(challenge)
+        signature = read_server_final(challenge)
+        if self.complete or not hmac.compare_digest(signature, self._expected):
+            raise SaslAuthenticationFailed(
+                "the server did not prove that it knows the password: it is not the one it says"
+            )
+        self.complete = True
+        return None
+
+    def _final(self, challenge: bytes) -> bytes:
+        server = read_server_first(challenge)
+        if not server.nonce.startswith(self._nonce) or server.nonce == self._nonce:
+            raise SaslAuthenticationFailed(
+                "the server's nonce does not go on from the client's: its answer is to somebody "
+                "else"
+            )
+        mechanism = self._mechanism
+        salted = salted_password(mechanism, self._password, server.salt, server.iterations)
+        without_proof = write_client_final_without_proof(server.nonce)
+        auth_message = b",".join((self._bare.encode(), challenge, without_proof.encode()))
+        proof = client_proof(mechanism, salted, auth_message)
+        server_key = server_key_of(mechanism, salted)
+        self._expected = server_signature(mechanism, server_key, auth_message)
+        return f"{without_proof},p={b64encode(proof).decode()}".encode()
 
 
 @value_class
@@ -33,6 +84,59 @@ class ScramCredential:
     iterations: int
     stored_key: bytes
     server_key: bytes
+
+
+Find = Callable[[str], ScramCredential]
+"""The credential of a name. For a name that does not exist it is one that no password fits, always
+the same one for a name, so that no answer tells who exists."""
+
+
+class ScramServer:
+    """One exchange: `first`, then `last`. Both raise `SaslAuthenticationFailed`."""
+
+    def __init__(self, mechanism: ScramMechanism, find: Find, nonce: str) -> None:
+        """`nonce` is printable ASCII without a comma and at random; every exchange has its own."""
+        self._mechanism = mechanism
+        self._find = find
+        self._nonce = nonce
+        self._client: ClientFirst | None = None
+        self._credential: ScramCredential | None = None
+        self._server_first = ""
+
+    @property
+    def name(self) -> str:
+        """Who the client says it is; empty as long as it has not."""
+        return "" if self._client is None else self._client.name
+
+    def first(self, content: bytes) -> bytes:
+        """The answer to the client's first message."""
+        client = read_client_first(content)
+        if client.authzid not in ("", client.name):
+            raise SaslAuthenticationFailed("a user may act only in its own name, not for another")
+        self._client = client
+        credential = self._credential = self._find(client.name)
+        self._nonce = client.nonce + self._nonce
+        self._server_first = write_server_first(self._nonce, credential.salt, credential.iterations)
+        return self._server_first.encode()
+
+    def last(self, content: bytes) -> bytes:
+        """The answer to the client's last message, which proves that it knows the password."""
+        client, credential = self._client, self._credential
+        assert client is not None
+        assert credential is not None
+        final = read_client_final(content)
+        if final.binding != channel_binding(client.header):
+            raise SaslAuthenticationFailed("the client's c= is not what it began with")
+        # As in Kafka, only its end is looked at: older librdkafka sends its own nonce twice. All of
+        # it is signed, in what the server said, whatever the client repeats.
+        end = final.nonce[-len(self._nonce) :]
+        if not hmac.compare_digest(end.encode(), self._nonce.encode()):
+            raise SaslAuthenticationFailed("the client's nonce is not that of this exchange")
+        signed = f"{client.bare},{self._server_first},{final.without_proof}".encode()
+        if not proof_matches(credential, final.proof, signed):
+            raise SaslAuthenticationFailed("the user does not exist, or the password is wrong")
+        signature = server_signature(self._mechanism, credential.server_key, signed)
+        return f"v={b64encode(signature).decode()}".encode()
 
 
 def salted_password(

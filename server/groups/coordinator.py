@@ -1,10 +1,19 @@
 """All consumer groups: which there may be, and when something becomes due in one of them.
 
-As a single group, it does no I/O and gets the time as an argument. `take_replies` gives what is
-to be answered to requests that wait; `next_deadline` says when `time_passed` is to be called.
+As a single group, it does no I/O and gets the time as an argument. `take_replies` gives what is to
+be answered to requests that wait; `next_deadline` says when `time_passed` is to be called.
+
+A client whose first request to join got lost asks again, and would leave a member behind that no
+client knows of. So it is given an id first (MEMBER_ID_REQUIRED, KIP-394). Unlike in Kafka a
+rebalance does not wait for clients that have an id only.
+
+One client, a user who logged in or an address, may have at most a multiple of what stays free: one
+alone nearly all, several about as much each, and whoever comes next finds something left, however
+many came before.
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY
@@ -21,16 +30,121 @@ from ...protocol.errors import (
     UnknownMemberId,
 )
 from ...values import value_class
-from .given_ids import LEFT_OVER_MAX, GivenIds, size_bytes
 from .group import Group, GroupLimits
 from .member import MEMBER_BYTES, GroupMember, IdGiven, Joining, Outcome, Token
-from .shares import GroupShares
 from .states import State
+
+_OF_USER: Final = 4
+"""A user may have at most so many times what stays free: one alone four fifths of all."""
+
+_OF_ADDRESS: Final = 8
+"""An address may have more than a user: others may log in from there."""
+
+LEFT_OVER_MAX: Final = 100
+"""So many deadlines that do not count any more are no reason to clear up."""
+
+Key = tuple[str, str]
+"""Group and member id."""
 
 RETURN_DELAY_MS: Final = 3_000
 """So long the first static member of a group waits for others that may come back from an earlier
 coordinator: they find the new one by a heartbeat, of which clients send one in three seconds. As
 much as any group waits in Kafka by default."""
+
+
+class GroupShares:
+    """Who has how much of a number of `unit`, which `setting` bounds."""
+
+    def __init__(self, limit: int, unit: str, setting: str) -> None:
+        self._limit = limit
+        self._unit = unit
+        self._setting = setting
+        self._taken: Counter[str] = Counter()
+
+    def add(self, client: Joining, amount: int) -> None:
+        """Have a client take so much more; or less, for an amount below 0."""
+        for name in _multiples(client):
+            self._taken[name] += amount
+            if not self._taken[name]:
+                del self._taken[name]
+
+    def check(self, client: Joining, amount: int, free: int) -> None:
+        """Raise `PolicyViolation` where a client may not take so much more, when so much would stay
+        free then."""
+        for name, multiple in _multiples(client).items():
+            taken = self._taken[name]
+            if taken + amount > multiple * free:
+                raise PolicyViolation(
+                    f"groups of {name} take {taken} {self._unit}, and {amount} more would leave "
+                    f"{max(free, 0)} of {self._limit} ({self._setting}) to others; {name} may take "
+                    f"at most {multiple} times what is left"
+                )
+
+    def clear(self) -> None:
+        """No group is known any more."""
+        self._taken.clear()
+
+
+def _multiples(client: Joining) -> dict[str, int]:
+    """What a client is known by, and how many times what stays free that may have."""
+    known = {}
+    if client.user:
+        known[client.user] = _OF_USER
+    if client.client_host:
+        known[f"address {client.client_host}"] = _OF_ADDRESS
+    return known
+
+
+class GivenIds:
+    """The ids of all groups, each until its session would be over."""
+
+    def __init__(self, on_size: Callable[[Joining, int], None]) -> None:
+        """`on_size` is called with how many bytes more a client's ids take, or less."""
+        self._on_size = on_size
+        self._given: dict[Key, tuple[float, Joining]] = {}
+        self._due: list[tuple[float, Key]] = []
+        """A heap. Entries of ids that were taken are left over."""
+
+    def give(self, now: float, key: Key, joining: Joining) -> None:
+        expires_at = now + joining.session_timeout_ms / 1000
+        self._given[key] = expires_at, joining
+        heapq.heappush(self._due, (expires_at, key))
+        if len(self._due) > LEFT_OVER_MAX + 2 * len(self._given):
+            self._due = [(each[0], one) for one, each in self._given.items()]
+            heapq.heapify(self._due)
+        self._on_size(joining, size_bytes(joining))
+
+    def has(self, key: Key) -> bool:
+        return key in self._given
+
+    def take(self, key: Key) -> bool:
+        """Forget an id, which is used or given up; whether it was there."""
+        found = self._given.pop(key, None)
+        if found is None:
+            return False
+        self._on_size(found[1], -size_bytes(found[1]))
+        return True
+
+    def next_deadline(self) -> float:
+        """When `time_passed` has something to do."""
+        while self._due and self._due[0][1] not in self._given:
+            heapq.heappop(self._due)
+        return self._due[0][0] if self._due else inf
+
+    def time_passed(self, now: float) -> None:
+        """Forget the ids that were not used in time."""
+        while self.next_deadline() <= now:
+            self.take(heapq.heappop(self._due)[1])
+
+    def clear(self) -> None:
+        """No group is known any more."""
+        self._given.clear()
+        self._due.clear()
+
+
+def size_bytes(joining: Joining) -> int:
+    """What an id takes that a client got, about: as a member, which it is about to become."""
+    return MEMBER_BYTES + joining.size_bytes
 
 
 @value_class

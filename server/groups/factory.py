@@ -1,17 +1,106 @@
-"""The groups of a broker, put together with what they need of it."""
+"""The groups of a broker, put together with what they need of it; positions of groups that are no
+longer used are forgotten."""
 
 import asyncio
+from typing import Final
 
 from ...clock import Clock
 from ...config.broker import BrokerSettings
+from ...protocol.errors import CodedError, NotCoordinator
 from ...storage.directory.position_reading import PositionReading
 from ...storage.events import Observer
 from ..maintenance import Maintenance
 from ..metadata_store import MetadataStore
 from ..trusted_time import TrustedTime
 from ..work import Work
-from .offset_retention import OffsetRetention
+from .coordinator import Coordinator
 from .service import GroupService
+
+MINUTE_MS: Final = 60_000
+
+USES_IN_RETENTION: Final = 10
+"""So often within the retention time it is written down that a group has members. A broker that is
+killed may therefore forget by a tenth too early; else it would be a write for each heartbeat."""
+
+
+class OffsetRetention:
+    """What the task for the retention of positions does.
+
+    Nothing is forgotten before the broker is up for the longest session timeout: members that it
+    had before a restart have come back by then, or are lost.
+    """
+
+    def __init__(
+        self,
+        positions: PositionReading,
+        metadata: MetadataStore,
+        coordinator: Coordinator,
+        work: Work,
+        clock: Clock,
+        observe: Observer,
+        *,
+        retention_minutes: int,
+        settle_ms: int,
+    ) -> None:
+        self._positions = positions
+        self._metadata = metadata
+        self._coordinator = coordinator
+        self._work = work
+        self._clock = clock
+        self._observe = observe
+        self._retention_ms = retention_minutes * MINUTE_MS
+        self._began = clock.monotonic()
+        self._settle_seconds = settle_ms / 1000
+
+    def begin(self) -> None:
+        """This broker looks after the groups from now on: members of another one come to it."""
+        self._began = self._clock.monotonic()
+
+    async def run(self, now_ms: int) -> None:
+        """Look at every name that has positions, where this broker looks after the groups.
+
+        Raises `StorageError`.
+        """
+        try:
+            self._metadata.check_coordinates()
+        except NotCoordinator:
+            return
+        names = await self._work.in_storage_thread(self._positions.names)
+        settled = self._clock.monotonic() - self._began >= self._settle_seconds
+        turns = self._work.turns()
+        for name in names:
+            expires_ms = self._positions.expires_ms(name, self._retention_ms)
+            if expires_ms is not None:
+                if self._has_members(name):
+                    last_ms = self._positions.last_used_ms(name)
+                    if now_ms - last_ms >= self._retention_ms // USES_IN_RETENTION:
+                        await self._used(name, now_ms)
+                elif expires_ms <= now_ms and settled:
+                    await self._forget(name, now_ms)
+            await turns.give_way()
+
+    def emptied(self, name: str, now_ms: int) -> None:
+        """The last member of a group has gone: its positions live on from now."""
+        if self._positions.has(name):
+            self._work.start(self._try_to_note(name, now_ms))
+
+    async def _try_to_note(self, name: str, now_ms: int) -> None:
+        try:
+            await self._used(name, now_ms)
+        except CodedError as error:
+            self._observe("group_use_failed", group=name, error=error)
+
+    def _has_members(self, name: str) -> bool:
+        group = self._coordinator.groups.get(name)
+        return group is not None and len(group.members) > 0
+
+    async def _used(self, name: str, now_ms: int) -> None:
+        await self._metadata.used(name, now_ms)
+
+    async def _forget(self, name: str, now_ms: int) -> None:
+        count = await self._metadata.expire(name, self._retention_ms, now_ms)
+        if count:
+            self._observe("group_positions_expired", group=name, positions=count)
 
 
 def set_up_groups(

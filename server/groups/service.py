@@ -1,7 +1,10 @@
-"""The groups of a running broker: requests that wait for their answers, and deadlines that fire."""
+"""The groups of a running broker: requests that wait for their answers, deadlines that fire, and
+figures."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, field
 from math import inf
 from typing import Final
 
@@ -9,9 +12,9 @@ from ...clock import Clock
 from ...config.broker import BrokerSettings
 from ...protocol.errors import NotCoordinator
 from ...storage.events import Observer
+from ...values import value_class
 from ..metrics.figures import count
 from .coordinator import Coordinator, CoordinatorLimits
-from .figures import GroupFigures, count_states
 from .group import Group, GroupLimits
 from .member import GroupMember, Joining, Outcome, Refused
 from .states import State
@@ -28,6 +31,27 @@ MAX_NAME_IN_MEMBER_ID: Final = 100
 
 Answer = asyncio.Future[Outcome | None]
 """What a request that waits gets. Its connection sets `None` when it ends and no client waits."""
+
+
+@value_class
+class GroupFigures:
+    """What metrics show of all groups together."""
+
+    _: KW_ONLY
+
+    states: Mapping[State, int] = field(default_factory=dict)
+    """How many groups are in each state that a group can be in."""
+    members: int = 0
+    size_bytes: int = 0
+    rebalances: int = 0
+    members_gone: Mapping[str, int] = field(default_factory=dict)
+    """By reason."""
+
+
+def count_states(groups: Iterable[Group]) -> dict[State, int]:
+    """How many of `groups` are in each state; a dead group is none."""
+    counts = Counter(group.state for group in groups)
+    return {state: counts[state] for state in State if state is not State.DEAD}
 
 
 class GroupService:

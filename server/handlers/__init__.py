@@ -9,8 +9,8 @@ from pkgutil import iter_modules
 from types import MappingProxyType
 from typing import Final
 
+from ..requests import Handler, HandlerOfMany
 from . import registration
-from .base import Handler, HandlerOfMany
 
 for _module in iter_modules(__path__, f"{__name__}."):
     import_module(_module.name)

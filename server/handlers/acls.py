@@ -13,7 +13,6 @@ Left out: rules for transactional ids, delegation tokens and users.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.security.acls import (
@@ -35,13 +34,11 @@ from ...protocol.api.security.acls import (
 from ...protocol.errors import CodedError, SecurityDisabled
 from ...storage.metadata.access_records import AccessRecord
 from ..outcomes import error_name
-from ..requests import PendingAnswer
+from ..requests import Call, PendingAnswer, in_turns
+from ..security.acls import Acl
 from ..security.audit import DONE
-from .base import Call, Services, in_turns
+from .base import Services
 from .registration import handles
-
-if TYPE_CHECKING:
-    from ..security.acls import Acl
 
 
 def _disabled(services: Services) -> SecurityDisabled | None:
@@ -61,7 +58,7 @@ def describe(
     error = _disabled(services)
     if error is not None:
         return DescribeAclsResponse(error_code=error.code, error_message=error.message)
-    return in_turns(services, _describing(services, request))
+    return in_turns(services.work, _describing(services, request))
 
 
 def _describing(services: Services, request: DescribeAclsRequest) -> Pieces[DescribeAclsResponse]:
@@ -101,7 +98,7 @@ def create(
     if error is not None:
         refused = AclCreationResult(error_code=error.code, error_message=error.message)
         return CreateAclsResponse(results=[refused] * len(request.creations))
-    return in_turns(services, _creating(services, request, call))
+    return in_turns(services.work, _creating(services, request, call))
 
 
 def _creating(services: Services, request: CreateAclsRequest, call: Call) -> Pieces[PendingAnswer]:
@@ -138,7 +135,7 @@ def _creating(services: Services, request: CreateAclsRequest, call: Call) -> Pie
             yield
         return CreateAclsResponse(results=results)
 
-    return PendingAnswer(ready, lambda: in_turns(services, answering()), alone=True)
+    return PendingAnswer(ready, lambda: in_turns(services.work, answering()), alone=True)
 
 
 @handles(DELETE_ACLS)
@@ -150,7 +147,7 @@ def delete(
     if error is not None:
         refused = AclFilterResult(error_code=error.code, error_message=error.message)
         return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
-    return in_turns(services, _deleting(services, request, call))
+    return in_turns(services.work, _deleting(services, request, call))
 
 
 def _deleting(services: Services, request: DeleteAclsRequest, call: Call) -> Pieces[PendingAnswer]:
@@ -168,7 +165,7 @@ def _deleting(services: Services, request: DeleteAclsRequest, call: Call) -> Pie
         yield
     filters, acls = [each for each, _ in good], services.security.acls
 
-    def plan() -> "tuple[list[tuple[Acl, int]], Sequence[AccessRecord]]":
+    def plan() -> tuple[list[tuple[Acl, int]], Sequence[AccessRecord]]:
         first = Filters(filters).first
         gone, records = acls.plan_removing(lambda acl: first(acl) is not None)
         return [(acl, number) for acl in gone if (number := first(acl)) is not None], records
@@ -182,10 +179,10 @@ def _deleting(services: Services, request: DeleteAclsRequest, call: Call) -> Pie
             yield
         return DeleteAclsResponse(filter_results=results)
 
-    return PendingAnswer(ready, lambda: in_turns(services, answering()), alone=True)
+    return PendingAnswer(ready, lambda: in_turns(services.work, answering()), alone=True)
 
 
-def _deleted(acl: "Acl") -> DeletedAcl:
+def _deleted(acl: Acl) -> DeletedAcl:
     return DeletedAcl(
         resource_type=int(acl.resource_type),
         resource_name=acl.resource_name,
@@ -197,7 +194,7 @@ def _deleted(acl: "Acl") -> DeletedAcl:
     )
 
 
-def _audit(services: Services, call: Call, acl: "Acl", change: str, code: int) -> None:
+def _audit(services: Services, call: Call, acl: Acl, change: str, code: int) -> None:
     services.security.audit.changed(
         "acl_changed",
         str(acl),

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from ...protocol.api.operations import bits
 from ...protocol.api.security.acl_terms import Operation, ResourceType
-from .base import Call, Services
+from ..requests import Call
+from .base import Services
 
 
 def allowed_bits(

@@ -20,7 +20,8 @@ from ...protocol.api.broker.api_versions import (
 )
 from ...protocol.api.registry import APIS
 from ...protocol.errors import InvalidRequest, UnsupportedVersion
-from .base import Call, Services
+from ..requests import Call
+from .base import Services
 from .registration import handles
 
 FIRST_VERSION_WITH_SOFTWARE: Final = 3
@@ -36,7 +37,7 @@ def handle(services: Services, request: ApiVersionsRequest, call: Call) -> ApiVe
     if call.version >= FIRST_VERSION_WITH_SOFTWARE:
         _check_software("client_software_name", request.client_software_name)
         _check_software("client_software_version", request.client_software_version)
-    several = services.cluster is not None
+    several = services.replication.replicates
     return ApiVersionsResponse(api_keys=_table(native=not call.kafka, several=several))
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from ...storage.directory.topics import TopicEntry
 from ...storage.stepped_change import Steps
-from ..changes import TopicChange
+from ..metadata_store import TopicChange
 from ..requests import PendingAnswer
 from .base import Services
 

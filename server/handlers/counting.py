@@ -18,10 +18,10 @@ from ...storage.index.append_time_lookup import known_times
 from ...storage.index.time_mapping import UnreadableTimes
 from ...storage.log.log import Log
 from ...storage.read import windows
-from ...storage.read.segment_reading import check_readable, visible_end
+from ...storage.read.slices import check_readable, visible_end
 from ...storage.read.windows import ReadWindow
-from ..requests import PendingAnswer
-from .base import Call, Services
+from ..requests import Call, PendingAnswer
+from .base import Services
 from .registration import handles
 
 _SEGMENTS: Final = 1_000

@@ -17,9 +17,9 @@ from ...protocol.api.broker.describe_broker import (
 )
 from ...protocol.records.kernel import FORM
 from ..network.listener import files_wanted
-from ..requests import PendingAnswer
-from .base import Call, Services
-from .min_insync import most_in_sync, unmet_topics
+from ..requests import Call, PendingAnswer
+from .base import Services
+from .min_insync import unmet_topics
 from .registration import handles
 
 
@@ -32,7 +32,10 @@ def handle(services: Services, request: DescribeBrokerRequest, call: Call) -> Pe
     def make() -> DescribeBrokerResponse:
         settings = services.settings
         topics = list(services.figures.topics.values())
-        most, unmet = most_in_sync(services), [name for name, _ in unmet_topics(services)]
+        most, unmet = (
+            services.replication.most_in_sync(),
+            [name for name, _ in unmet_topics(services)],
+        )
         response = DescribeBrokerResponse(
             broker_version=__version__,
             kernel=FORM,

@@ -15,14 +15,14 @@ from ...protocol.api.log.describe_log import (
     DescribeLogTopicResult,
 )
 from ...protocol.errors import NO_ERROR
-from ...storage.log.description import LogDescription, SegmentDescription
+from ...storage.log.expiry import LogDescription, SegmentDescription
 from ...storage.log.log import Log
 from ...storage.read import reader
 from ...storage.read.search import FoundMessage
-from ..requests import PendingAnswer
+from ..requests import Call, PendingAnswer
 from ..searching import searched
 from ..work import Turns
-from .base import Call, Services
+from .base import Services
 from .registration import handles
 from .repeats import refusing_repeats
 

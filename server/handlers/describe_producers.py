@@ -15,8 +15,8 @@ from ...protocol.api.log.describe_producers import (
 )
 from ...protocol.limits import MAX_LISTED_PRODUCERS
 from ...storage.producers.producer_states import KnownProducer
-from ..requests import PendingAnswer
-from .base import Call, Services
+from ..requests import Call, PendingAnswer
+from .base import Services
 from .registration import handles
 from .repeats import refusing_repeats
 

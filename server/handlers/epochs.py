@@ -15,21 +15,21 @@ from ...protocol.api.log.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderEpochTopicResult,
 )
-from ...protocol.cluster_errors import FencedLeaderEpoch, UnknownLeaderEpoch
+from ...protocol.errors import FencedLeaderEpoch, UnknownLeaderEpoch
 from ...storage.log.log import Log
-from ..requests import PendingAnswer
+from ..requests import Call, PendingAnswer
 from ..window_topics import base_of
-from .base import Call, Services
+from .base import Services
 from .registration import handles
 from .repeats import refusing_repeats
 
 
 def check_epoch(services: Services, epoch: int) -> None:
     """Raise `FencedLeaderEpoch` or `UnknownLeaderEpoch` for a client that means another leader than
-    this broker is. One that is alone is no leader, and looks at none."""
-    if epoch < 0 or services.cluster is None:
+    this broker is. A single broker counts no epochs."""
+    if epoch < 0 or not services.replication.replicates:
         return
-    own = services.cluster.epoch
+    own = services.replication.epoch
     if epoch < own:
         raise FencedLeaderEpoch(
             f"epoch {epoch} is over: this broker leads in epoch {own}; ask for the metadata again"
@@ -41,16 +41,16 @@ def check_epoch(services: Services, epoch: int) -> None:
 
 
 def current_epoch(services: Services) -> int:
-    """The epoch in which this broker leads; -1 where it is alone."""
-    return UNDEFINED if services.cluster is None else services.cluster.epoch
+    """The epoch in which this broker leads; -1 for a single broker."""
+    return services.replication.epoch
 
 
 def epoch_of(services: Services, log: Log, offset: int) -> int:
-    """The epoch of the message at an offset; -1 where none is known, or the broker is alone.
+    """The epoch of the message at an offset; -1 where none is known, and for a single broker.
 
     Raises `StorageError` where the epochs cannot be read.
     """
-    return UNDEFINED if services.cluster is None else log.epochs.history.epoch_at(offset)
+    return log.epochs.history.epoch_at(offset) if services.replication.replicates else UNDEFINED
 
 
 @handles(OFFSET_FOR_LEADER_EPOCH)

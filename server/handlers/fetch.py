@@ -41,14 +41,13 @@ from ...protocol.records.kernel import walk
 from ...protocol.records.messages.downconversion import DamagedSlice
 from ...storage.files import Buffer
 from ...storage.read import reader
-from ...storage.read.file_range import FileRange
-from ...storage.read.slices import Slice
+from ...storage.read.slices import FileRange, Slice
 from ...storage.segment.segment import FarAway
 from ..conversions import Limits
 from ..network.file_sending import MAX_FILE_RANGES, MIN_FILE_RANGE_BYTES
 from ..parking import Partition
-from ..requests import PendingAnswer
-from .base import Services, each_alone, in_turns
+from ..requests import PendingAnswer, each_alone, in_turns
+from .base import Services
 from .epochs import check_epoch
 from .fetch_windows import (
     append_times_loaded,
@@ -137,7 +136,7 @@ def _finished(
     """What comes of an answer in pieces: one for many partitions gives way to other requests."""
     if len(request.topics) == 1 and len(request.topics[0].partitions) <= AT_ONCE:
         return finish(pieces)
-    return in_turns(services, pieces)
+    return in_turns(services.work, pieces)
 
 
 def _answering(

@@ -57,12 +57,12 @@ from ...protocol.errors import (
     NotCoordinator,
     UnsupportedVersion,
 )
-from ...storage.directory.positions import check_name
+from ...storage.directory.position_rules import check_name
 from ..groups.member import IdGiven, Joined, Joining, Protocol, Refused, Synced
 from ..groups.service import Answer
-from ..requests import PendingAnswer
+from ..requests import Call, PendingAnswer, in_turns
 from ..security.session import ANONYMOUS
-from .base import Call, Services, in_turns
+from .base import Services
 from .registration import handles
 
 FIRST_VERSION_THAT_GIVES_IDS: Final = 4
@@ -174,7 +174,7 @@ def leave(
     """Drop a member, or each that the request names."""
     check_name(request.group_id)
     if call.version >= FIRST_VERSION_OF_MANY:
-        return in_turns(services, _leaving(services, request))
+        return in_turns(services.work, _leaving(services, request))
     services.groups.leave(request.group_id, request.member_id)
     return LeaveGroupResponse()
 

@@ -43,12 +43,12 @@ from ...protocol.api.operations import GROUP_OPERATIONS
 from ...protocol.api.security.acl_terms import ResourceType
 from ...protocol.errors import GroupIdNotFound
 from ...protocol.limits import MAX_LISTED
-from ...storage.directory.positions import check_name
+from ...storage.directory.position_rules import check_name
 from ..groups.group import Group
 from ..groups.states import State
-from ..requests import PendingAnswer
+from ..requests import Call, PendingAnswer
 from .allowed import allowed_bits
-from .base import Call, Services
+from .base import Services
 from .registration import handles
 
 

@@ -29,8 +29,9 @@ from ...protocol.api.topics.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from ...protocol.errors import MismatchedEndpointType
+from ..requests import Call
 from .allowed import allowed_bits
-from .base import Call, Services
+from .base import Services
 from .registration import handles
 
 

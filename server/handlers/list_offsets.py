@@ -35,12 +35,11 @@ from ...protocol.api.log.list_offsets import (
 from ...protocol.errors import InvalidRequest, UnsupportedForMessageFormat, UnsupportedVersion
 from ...storage.log.log import Log
 from ...storage.read import reader
-from ...storage.read.search import Search
-from ...storage.read.time_lookup import FoundMessage
+from ...storage.read.search import FoundMessage, Search
 from ..parking import Partition
-from ..requests import PendingAnswer
+from ..requests import PendingAnswer, each_alone
 from ..work import Turns
-from .base import Services, each_alone
+from .base import Services
 from .epochs import check_epoch, current_epoch, epoch_of
 from .registration import handles_many
 from .repeats import repeats

@@ -17,8 +17,8 @@ from ...protocol.api.log.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ...protocol.errors import UnknownTopicOrPartition
-from ..requests import PendingAnswer
-from .base import Call, Services
+from ..requests import Call, PendingAnswer
+from .base import Services
 from .registration import handles
 
 

@@ -9,8 +9,9 @@ authenticate (key 1003): native 0
 Left out: GSSAPI and delegation tokens. Kafka has no `authenticate`: it is the native login.
 """
 
+import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...protocol.api.security.authenticate import (
     AUTHENTICATE,
@@ -32,15 +33,10 @@ from ...protocol.errors import (
     SaslAuthenticationFailed,
     UnsupportedSaslMechanism,
 )
-from ..requests import PendingAnswer
-from ..security.session import LoginSession, LoginState
-from .base import Call, Services
+from ..requests import Call, PendingAnswer
+from ..security.session import LoginSession, LoginState, Step
+from .base import Services
 from .registration import handles
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from ..security.logins import Step
 
 
 @handles(SASL_HANDSHAKE)
@@ -62,7 +58,7 @@ def handshake(
 def sasl_authenticate(services: Services, request: SaslAuthenticateRequest, call: Call) -> Any:
     session = _session(call)
 
-    def respond(step: "Step") -> SaslAuthenticateResponse:
+    def respond(step: Step) -> SaslAuthenticateResponse:
         return SaslAuthenticateResponse(
             auth_bytes=step.content, session_lifetime_ms=session.lifetime_ms if step.done else 0
         )
@@ -88,7 +84,7 @@ def authenticate(services: Services, request: AuthenticateRequest, call: Call) -
         )
     found = session
 
-    def respond(step: "Step") -> AuthenticateResponse:
+    def respond(step: Step) -> AuthenticateResponse:
         return AuthenticateResponse(
             auth_bytes=step.content,
             done=step.done,
@@ -109,11 +105,9 @@ def _session(call: Call) -> LoginSession:
 
 def _answer(
     session: LoginSession,
-    step: "Step | asyncio.Future[Step]",
-    respond: Callable[["Step"], Any],
+    step: Step | asyncio.Future[Step],
+    respond: Callable[[Step], Any],
 ) -> Any:
-    from ..security.logins import Step
-
     if isinstance(step, Step):
         return respond(step)
 

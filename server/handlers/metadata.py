@@ -29,9 +29,9 @@ from ...protocol.api.topics.metadata import (
     MetadataTopicResult,
 )
 from ...storage.directory.topics import TopicEntry
-from ..requests import PendingAnswer
+from ..requests import Call, PendingAnswer, in_turns
 from ..window_topics import base_of, is_reserved
-from .base import Call, Services, in_turns
+from .base import Services
 from .registration import handles
 
 _PARTITIONS_AT_ONCE: Final = 200
@@ -48,10 +48,12 @@ def handle(
             creating = services.creations.make(missing)
             return PendingAnswer(
                 creating.ready,
-                lambda: in_turns(services, _answer(services, request, call, creating.failures())),
+                lambda: in_turns(
+                    services.work, _answer(services, request, call, creating.failures())
+                ),
                 alone=True,
             )
-    return in_turns(services, _answer(services, request, call, {}))
+    return in_turns(services.work, _answer(services, request, call, {}))
 
 
 def _answer(

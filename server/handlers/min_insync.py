@@ -14,20 +14,9 @@ _SETTING: Final = "min.insync.replicas"
 _EVENT: Final = "min_insync_unmet"
 
 
-def most_in_sync(services: Services) -> int | None:
-    """How many brokers can be in sync. `None` where it is not known: with etcd the leader alone
-    knows which brokers there were."""
-    cluster = services.cluster
-    if cluster is None:
-        return 1
-    if not cluster.settings.cluster_etcd:
-        return cluster.brokers_declared
-    return len(cluster.standing.states()) if cluster.leads else None
-
-
 def unmet_topics(services: Services) -> list[tuple[str, int]]:
     """Topics whose own value is above that, with the value, in order of names."""
-    most = most_in_sync(services)
+    most = services.replication.most_in_sync()
     if most is None:
         return []
     wanted = ((name, _own_value(entry)) for name, entry in services.directory.topics().items())
@@ -37,7 +26,7 @@ def unmet_topics(services: Services) -> list[tuple[str, int]]:
 def warn_at_start(services: Services, observe: Observer) -> None:
     """Warn of the broker's value, and of the first topic whose own cannot be met. With etcd the
     other brokers may come later."""
-    most = most_in_sync(services)
+    most = services.replication.most_in_sync()
     if most is None or services.settings.cluster_etcd:
         return
     wanted = services.settings.min_insync_replicas
@@ -51,7 +40,7 @@ def warn_at_start(services: Services, observe: Observer) -> None:
 
 def warn_of_topic(services: Services, entry: TopicEntry) -> None:
     """Warn of a topic that was made or altered just now."""
-    wanted, most = _own_value(entry), most_in_sync(services)
+    wanted, most = _own_value(entry), services.replication.most_in_sync()
     if most is not None and wanted > most:
         _warn(services.outcomes.observe, wanted, most, topic=entry.name)
 

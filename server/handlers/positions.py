@@ -56,16 +56,15 @@ from ...protocol.errors import (
     OffsetMetadataTooLarge,
 )
 from ...protocol.limits import MAX_LISTED
-from ...storage.directory.position_records import BROKERS, KEPT, NO_EPOCH
-from ...storage.directory.positions import StoredPosition, check_name
+from ...storage.directory.position_records import BROKERS, KEPT, NO_EPOCH, StoredPosition
+from ...storage.directory.position_rules import check_name
 from ...times import INT64_MAX
-from ..groups.group import Group
+from ..groups.group import CONSUMER, Group, NoSubscription, topics_of
 from ..groups.states import State
-from ..groups.subscription import CONSUMER, NoSubscription, topics_of
-from ..requests import PendingAnswer
+from ..requests import Call, PendingAnswer, in_turns
 from ..window_topics import base_of, find_window
 from ..work import Turns
-from .base import Call, Services, in_turns
+from .base import Services
 from .registration import handles
 from .repeats import answering_once
 from .window_reads import window_lag
@@ -85,7 +84,7 @@ def commit(
     services.groups.check_commit(
         request.group_id, request.member_id, request.generation_id, request.group_instance_id
     )
-    return in_turns(services, _committing(services, request, _retention_ms(request, call)))
+    return in_turns(services.work, _committing(services, request, _retention_ms(request, call)))
 
 
 def _committing(
@@ -126,7 +125,7 @@ def _committing(
                 yield
         return response
 
-    return PendingAnswer(ready, lambda: in_turns(services, committed()))
+    return PendingAnswer(ready, lambda: in_turns(services.work, committed()))
 
 
 def _retention_ms(request: OffsetCommitRequest, call: Call) -> int:
@@ -180,7 +179,7 @@ def fetch(
             f"topics is null, which means all from version {FIRST_VERSION_WITH_ALL} on only"
         )
     if request.topics is not None and not request.listing and not request.lag:
-        return in_turns(services, _named_alone(services, request))
+        return in_turns(services.work, _named_alone(services, request))
     task = services.work.start(_fetch(services, request))
     return PendingAnswer(task, task.result)
 

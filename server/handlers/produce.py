@@ -24,7 +24,7 @@ from functools import partial
 from itertools import accumulate, chain, groupby, pairwise, repeat
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from ...protocol.api.log.produce import (
     PRODUCE,
@@ -58,17 +58,15 @@ from ...protocol.records.layout import NO_TIMESTAMP
 from ...storage.files import Buffer
 from ...storage.log.admitted import Appended
 from ...storage.log.log import Log
-from ..creations import CreationContext
 from ..late_appends import Sender
 from ..metrics.figures import count
 from ..outcomes import CloseConnection
 from ..parking import Awaited, Partition, SharedWait, Wait
-from ..requests import PendingAnswer
-from .base import Services, in_turns
+from ..replication.service import Commit
+from ..requests import PendingAnswer, in_turns
+from ..topic_creation import CreationContext
+from .base import Services
 from .registration import handles_many
-
-if TYPE_CHECKING:
-    from ..replication.commits import Commit
 
 NO_ANSWER, IN_THE_LOG, DURABLE = 0, 1, -1
 """The values of `acks`."""
@@ -116,7 +114,7 @@ class PendingAck:
 
     __slots__ = ("_commit", "_end_offset", "_log", "awaited", "error")
 
-    def __init__(self, log: Log, partition: Partition, end_offset: int, commit: "Commit | None"):
+    def __init__(self, log: Log, partition: Partition, end_offset: int, commit: Commit | None):
         """It is complete when the high watermark is at `end_offset`; in a cluster, when `commit`
         is done."""
         self._log = log
@@ -189,7 +187,7 @@ def handle_many(
     requests behind it wait. If a request names a topic that has to be created, all wait for that.
     """
     if len(requests) == 1 and _names_many(requests[0]):
-        return [in_turns(services, _handling(services, requests[0]))]
+        return [in_turns(services.work, _handling(services, requests[0]))]
     rows = _Rows(requests)
     if not all(map(services.creations.exists, map(_topic_of, rows.by_partition))):
         missing = services.creations.missing(_named_topics(services, requests))
@@ -218,7 +216,7 @@ def _handling(services: Services, request: ProduceRequest) -> Pieces[Outcome]:
     creating = services.creations.make(missing)
     return PendingAnswer(
         creating.ready,
-        lambda: in_turns(services, _handled(services, request, creating.failures())),
+        lambda: in_turns(services.work, _handled(services, request, creating.failures())),
         alone=True,
         held_bytes=_size(request),
     )
@@ -432,8 +430,8 @@ def _append(
     if failure is not None:
         _refuse(services, results, failure)
         return
-    if acks == DURABLE and services.cluster is not None:
-        first = services.cluster.serving.first_part([len(one.record_set) for one in results])
+    if acks == DURABLE and services.replication.replicates:
+        first = services.replication.first_part([len(one.record_set) for one in results])
         if first:
             # Followers copy the first ones while the others are appended.
             left = _append_together(services, acks, partition, results[:first], waiting)
@@ -567,15 +565,15 @@ def _append_together(
 ) -> Sequence[tuple[Log, ProduceResult]]:
     """Append sets of one partition in one write, sync the log if that is due, and return the sets
     that are left to `_append_later`."""
-    cluster, late = services.cluster, services.late_appends
+    replication, late = services.replication, services.late_appends
     try:
         if acks not in ACKS:
             _refuse_acks(services, acks, *partition)
-        if cluster is not None:
-            cluster.serving.check_append()
+        if replication.replicates:
+            replication.check_append()
         log = services.logs.find_or_create(partition)
-        if cluster is not None:
-            cluster.serving.begin_append(log, acks)
+        if replication.replicates:
+            replication.begin_append(log, acks)
         elif acks == DURABLE and log.settings.min_insync_replicas > 1:
             _refuse_alone(log)
     except Exception as error:
@@ -625,8 +623,8 @@ def _record_results(
             one.log_append_time_ms = append_time_ms
     if outcome.count:
         commit = None
-        if services.cluster is not None:
-            commit = services.cluster.serving.appended(log, outcome, acks)
+        if services.replication.replicates:
+            commit = services.replication.appended(log, outcome, acks)
         end_offset = outcome.last_offset + 1
         if acks == DURABLE and (commit is not None or log.high_watermark < end_offset):
             # One write and one sync are for all of them.
@@ -726,9 +724,9 @@ async def _append_in_thread(
 def _check_may_append(services: Services, acks: int, log: Log) -> None:
     """Raise where the topic was deleted meanwhile, or this broker may not append to it."""
     _check_current(services, log)
-    if services.cluster is not None:
-        services.cluster.serving.check_append()
-        services.cluster.serving.begin_append(log, acks)
+    if services.replication.replicates:
+        services.replication.check_append()
+        services.replication.begin_append(log, acks)
 
 
 def _check_current(services: Services, log: Log) -> None:
@@ -755,7 +753,7 @@ def _refuse_acks(services: Services, acks: int, topic: str, partition: int) -> N
 
 
 def _refuse_alone(log: Log) -> NoReturn:
-    from ...protocol.cluster_errors import NotEnoughReplicas
+    from ...protocol.errors import NotEnoughReplicas
 
     raise NotEnoughReplicas(
         f"min.insync.replicas of {log.topic} is {log.settings.min_insync_replicas}, and this "

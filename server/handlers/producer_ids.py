@@ -12,8 +12,8 @@ from ...protocol.api.log.init_producer_id import (
     InitProducerIdResponse,
 )
 from ...protocol.errors import UnsupportedVersion
-from ..requests import PendingAnswer
-from .base import Call, Services
+from ..requests import Call, PendingAnswer
+from .base import Services
 from .registration import handles
 
 

@@ -11,7 +11,6 @@ Left out: quotas by IP address (KIP-612).
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.security.client_quotas import (
@@ -27,26 +26,24 @@ from ...protocol.api.security.client_quotas import (
 )
 from ...protocol.errors import CodedError
 from ..outcomes import error_name
-from ..requests import PendingAnswer
+from ..quotas.rules import QuotaChange
+from ..requests import Call, PendingAnswer, in_turns
 from ..security.audit import DONE
-from .base import Call, Services, in_turns
+from .base import Services
 from .registration import handles
-
-if TYPE_CHECKING:
-    from ..quotas.store import QuotaChange
 
 
 @handles(DESCRIBE_CLIENT_QUOTAS)
 def describe(
     services: Services, request: DescribeClientQuotasRequest, call: Call
 ) -> DescribeClientQuotasResponse | PendingAnswer:
-    return in_turns(services, _describing(services, request))
+    return in_turns(services.work, _describing(services, request))
 
 
 def _describing(
     services: Services, request: DescribeClientQuotasRequest
 ) -> Pieces[DescribeClientQuotasResponse]:
-    from ..quotas.asked import QuotaFilter, entry_of
+    from ..quotas.rules import QuotaFilter, entry_of
 
     wanted = QuotaFilter(request)
     entries: list[QuotaEntry] = []
@@ -62,13 +59,13 @@ def alter(
     services: Services, request: AlterClientQuotasRequest, call: Call
 ) -> AlterClientQuotasResponse | PendingAnswer:
     """Those that can be made, in one write; beside each of the others stands why not."""
-    return in_turns(services, _altering(services, request, call))
+    return in_turns(services.work, _altering(services, request, call))
 
 
 def _altering(
     services: Services, request: AlterClientQuotasRequest, call: Call
 ) -> Pieces[PendingAnswer]:
-    from ..quotas.asked import asked_change
+    from ..quotas.rules import asked_change
 
     results: list[QuotaAlterationResult] = []
     wanted: list[tuple[QuotaChange, QuotaAlterationResult]] = []
@@ -105,10 +102,10 @@ def _altering(
             yield
         return AlterClientQuotasResponse(entries=results)
 
-    return PendingAnswer(ready, lambda: in_turns(services, answering()), alone=True)
+    return PendingAnswer(ready, lambda: in_turns(services.work, answering()), alone=True)
 
 
-def _audit(services: Services, call: Call, change: "QuotaChange", code: int) -> None:
+def _audit(services: Services, call: Call, change: QuotaChange, code: int) -> None:
     values = (
         f"{quota.value} removed" if value is None else f"{quota.value}={value:g}"
         for quota, value in change.values.items()

@@ -25,8 +25,8 @@ from ...protocol.api.topics.elect_leaders import (
     ElectLeadersTopicResult,
 )
 from ...protocol.errors import UnsupportedVersion
-from ..requests import PendingAnswer
-from .base import Call, Services, in_turns
+from ..requests import Call, PendingAnswer, in_turns
+from .base import Services
 from .registration import handles
 
 _NO_ELECTION: Final = (
@@ -45,7 +45,7 @@ def elect_leaders(
     """The refusal beside each partition that is meant: there Kafka's clients show the sentence."""
     if request.topic_partitions is None and not services.directory.topics():
         raise UnsupportedVersion(_NO_ELECTION)
-    return in_turns(services, _refused(services, request))
+    return in_turns(services.work, _refused(services, request))
 
 
 def _refused(services: Services, request: ElectLeadersRequest) -> Pieces[ElectLeadersResponse]:

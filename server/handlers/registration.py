@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from ...protocol.api.schema import Api
-from .base import Handler, HandlerOfMany, list_of_one
+from ..requests import Handler, HandlerOfMany, list_of_one
 
 H = TypeVar("H", bound=Handler)
 

@@ -11,7 +11,8 @@ from ...protocol.api.kafka.refusals import refused_each
 from ...protocol.api.pieces import finish
 from ...protocol.api.schema import Api, replaced
 from ...protocol.errors import InvalidRequest
-from .base import Call, Handler, Services, then
+from ..requests import Call, Handler, then
+from .base import Services
 
 
 def refusing_repeats(api: Api) -> Callable[[Handler], Handler]:

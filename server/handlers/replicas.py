@@ -9,46 +9,34 @@ promote (key 1006): native 0
 Kafka has no such requests.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...protocol.api.cluster.describe_replicas import DESCRIBE_REPLICAS, NOT_KNOWN
-from ...protocol.api.cluster.promote import PROMOTE
-from ...protocol.api.cluster.replicate import REPLICATE, Says
-from ...protocol.errors import InvalidRequest
-from ..replication.missing import log_ends
-from .base import Call, Services
+from ...protocol.api.cluster.describe_replicas import (
+    DESCRIBE_REPLICAS,
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+)
+from ...protocol.api.cluster.promote import PROMOTE, PromoteRequest, PromoteResponse
+from ...protocol.api.cluster.replicate import REPLICATE, ReplicateRequest
+from ..requests import Call, PendingAnswer
+from .base import Services
 from .registration import handles
-
-if TYPE_CHECKING:
-    from ..replication.cluster import Cluster
 
 
 @handles(REPLICATE)
-def replicate(services: Services, request: Any, call: Call) -> Any:
-    cluster = _cluster(services)
-    if request.says == Says.MAKE:
-        return cluster.forwarded_creation.make_for_others(services, request)
-    return cluster.followers.handle(request, call)
+def replicate(services: Services, request: ReplicateRequest, call: Call) -> Any:
+    return services.replication.replicate(services, request, call)
 
 
 @handles(DESCRIBE_REPLICAS)
-def describe(services: Services, request: Any, call: Call) -> Any:
-    cluster = _cluster(services)
-    response = cluster.admin.describe()
-    if response.leader == NOT_KNOWN:
-        response.log_ends = log_ends(cluster.stored.logs, response.contested_epoch)
-    return response
+def describe(
+    services: Services, request: DescribeReplicasRequest, call: Call
+) -> DescribeReplicasResponse:
+    return services.replication.describe(log_ends=True)
 
 
 @handles(PROMOTE)
-def promote(services: Services, request: Any, call: Call) -> Any:
-    return _cluster(services).admin.promote(request)
-
-
-def _cluster(services: Services) -> "Cluster":
-    if services.cluster is None:
-        raise InvalidRequest(
-            "this broker is alone: it belongs to no cluster, and no broker can follow it. Start it "
-            "with --broker-id N --create-cluster to let others follow it"
-        )
-    return services.cluster
+def promote(
+    services: Services, request: PromoteRequest, call: Call
+) -> PromoteResponse | PendingAnswer:
+    return services.replication.promote(request)

@@ -53,9 +53,9 @@ from ...protocol.api.topics.incremental_alter_configs import (
 from ...protocol.errors import InvalidConfig, InvalidRequest
 from ...storage.directory.topics import TopicEntry
 from ...storage.stepped_change import Steps
-from ..requests import PendingAnswer
+from ..requests import Call, PendingAnswer, in_turns
 from ..window_topics import base_of
-from .base import Call, Services, in_turns
+from .base import Services
 from .changing import answer_later
 from .min_insync import warn_of_topic
 from .registration import handles
@@ -72,7 +72,7 @@ _KAFKA_ONLY: Final = {
 def describe(
     services: Services, request: DescribeConfigsRequest, call: Call
 ) -> DescribeConfigsResponse | PendingAnswer:
-    return in_turns(services, _describing(services, request, call))
+    return in_turns(services.work, _describing(services, request, call))
 
 
 def _describing(

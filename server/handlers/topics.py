@@ -49,9 +49,9 @@ from ...protocol.errors import (
 )
 from ...storage.directory.topics import TopicEntry
 from ...storage.stepped_change import Steps
-from ..requests import PendingAnswer
+from ..requests import Call, PendingAnswer
 from ..window_topics import check_creation, check_not_window
-from .base import Call, Services
+from .base import Services
 from .changing import answer_later
 from .min_insync import warn_of_topic
 from .registration import handles
@@ -96,7 +96,7 @@ def _creating(
                 "assignments come instead of num_partitions and replication_factor, which must "
                 f"then be -1; they are {partitions} and {topic.replication_factor}"
             )
-        partitions = _assigned_partitions(topic, _broker_ids(services))
+        partitions = _assigned_partitions(topic, services.replication.broker_ids())
     else:
         _check_replication_factor(services, topic.replication_factor)
     if partitions == DEFAULT:
@@ -112,18 +112,12 @@ def _creating(
 def _check_replication_factor(services: Services, factor: int) -> None:
     """Raise `InvalidReplicationFactor`, as Kafka does, for more copies than there are brokers. For
     any other number each of them has a copy."""
-    brokers = len(_broker_ids(services))
+    brokers = len(services.replication.broker_ids())
     if factor != DEFAULT and not 1 <= factor <= brokers:
         raise InvalidReplicationFactor(
             f"replication_factor is {factor}; it must be 1 to {brokers}, the number of brokers on "
             "record, or -1 for the default: each broker has all topics in any case"
         )
-
-
-def _broker_ids(services: Services) -> Collection[int]:
-    """The brokers on record; all of them have every topic."""
-    cluster = services.cluster
-    return (services.settings.broker_id,) if cluster is None else cluster.standing.states()
 
 
 def _assigned_partitions(topic: CreatableTopic, known: Collection[int]) -> int:
@@ -193,7 +187,7 @@ def _raising(
                 f"there are {len(topic.assignments)} assignments for {max(new, 0)} new partitions; "
                 "give one for each, or none at all"
             )
-        known = _broker_ids(services)
+        known = services.replication.broker_ids()
         for partition, assignment in enumerate(topic.assignments, start=present):
             _check_assignment(partition, assignment.broker_ids, known)
     changes = services.metadata.topics
@@ -217,12 +211,4 @@ def delete(services: Services, request: DeleteTopicsRequest, call: Call) -> Pend
 
 def _deleting(services: Services, name: str) -> Steps[TopicEntry]:
     check_not_window(services.directory.topics(), name)
-    entry = services.directory.topics().get(name)
-
-    def gone() -> None:
-        # Even if the disk does not let it be finished, the topic is gone for everybody.
-        services.figures.forget(name)
-        if entry is not None:
-            services.logs.went_away(name, entry.partitions)
-
-    return (yield from services.metadata.topics.delete(name, gone))
+    return (yield from services.metadata.topics.delete(name))

@@ -17,9 +17,9 @@ from ...protocol.api.topics.delete_records import (
 from ...protocol.errors import InvalidRequest, OffsetOutOfRange, PolicyViolation
 from ...storage.log.log import Log
 from ..parking import Partition
-from ..requests import PendingAnswer
+from ..requests import Call, PendingAnswer
 from ..syncing import synced_to
-from .base import Call, Services
+from .base import Services
 from .registration import handles
 
 

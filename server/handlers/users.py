@@ -28,8 +28,8 @@ from ...protocol.errors import (
     UnsupportedSaslMechanism,
 )
 from ...protocol.limits import MAX_USERS
-from ..requests import PendingAnswer
-from .base import Call, Services, in_turns
+from ..requests import Call, PendingAnswer, in_turns
+from .base import Services
 from .registration import handles
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def describe(
     services: Services, request: DescribeUserScramCredentialsRequest, call: Call
 ) -> DescribeUserScramCredentialsResponse | PendingAnswer:
-    return in_turns(services, _describing(services, request))
+    return in_turns(services.work, _describing(services, request))
 
 
 def _describing(
@@ -76,7 +76,7 @@ def alter(
     services: Services, request: AlterUserScramCredentialsRequest, call: Call
 ) -> AlterUserScramCredentialsResponse | PendingAnswer:
     """As in Kafka: each user succeeds or fails as a whole, by the first thing that is wrong."""
-    return in_turns(services, _altering(services, request, call))
+    return in_turns(services.work, _altering(services, request, call))
 
 
 def _altering(
@@ -109,7 +109,7 @@ def _altering(
             yield
         return AlterUserScramCredentialsResponse(results=results)
 
-    return PendingAnswer(made, lambda: in_turns(services, answering()), alone=True)
+    return PendingAnswer(made, lambda: in_turns(services.work, answering()), alone=True)
 
 
 def _asked(request: AlterUserScramCredentialsRequest) -> list[Any]:

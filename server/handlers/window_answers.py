@@ -33,15 +33,15 @@ from ...protocol.errors import HorologError, InvalidRequest, UnknownTopicOrParti
 from ...protocol.window_topics import SEPARATOR, WindowName
 from ...storage.files import Buffer
 from ...storage.log.log import Log
-from ...storage.read.time_lookup import FoundMessage
+from ...storage.read.search import FoundMessage
 from ...storage.read.window_sets import LogWindow
 from ...storage.read.windows import ReadWindow
 from ..conversions import Limits
 from ..network.file_sending import MAX_FILE_RANGES
 from ..parking import Partition, Wait
-from ..requests import PendingAnswer
+from ..requests import HandlerOfMany, PendingAnswer
 from ..window_topics import find_window, log_window
-from .base import HandlerOfMany, Services
+from .base import Services
 from .epochs import check_epoch, current_epoch, epoch_of
 from .fetch_windows import partitions_of
 from .repeats import repeats

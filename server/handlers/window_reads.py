@@ -9,18 +9,17 @@ from ...protocol.api.log.count_by_time import CountByTimeRequest
 from ...protocol.api.log.list_offsets import BY_APPEND
 from ...protocol.errors import OffsetOutOfRange
 from ...protocol.lag import Lag
-from ...protocol.records.batches.batch import BatchHeader
+from ...protocol.records.batch import BatchHeader
 from ...protocol.records.kernel import walk
 from ...protocol.records.layout import Buffer, Codec
-from ...protocol.records.messages.conversion_steps import DamagedSlice, Steps, run
+from ...protocol.records.messages.conversion import DamagedSlice, Steps, run
 from ...protocol.records.selection import Selected, selection
 from ...protocol.window_topics import WindowName
 from ...storage.index.time_mapping import UnreadableTimes
 from ...storage.log.log import Log
 from ...storage.read import reader
-from ...storage.read.file_range import FileRange
-from ...storage.read.slices import Slice
-from ...storage.read.time_lookup import FoundMessage
+from ...storage.read.search import FoundMessage
+from ...storage.read.slices import FileRange, Slice
 from ...storage.read.window_sets import (
     LogWindow,
     WindowSearch,

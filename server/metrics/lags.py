@@ -17,7 +17,7 @@ from ...protocol.lag import Lag, Pace, lag_seconds
 from ...protocol.records.layout import NO_TIMESTAMP, TimestampType
 from ...protocol.records.messages.message import records
 from ...storage.directory.position_reading import PositionReading
-from ...storage.directory.positions import StoredPosition
+from ...storage.directory.position_records import StoredPosition
 from ...storage.log.log import Log
 from ...storage.read import reader
 from ...values import value_class

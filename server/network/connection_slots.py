@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Final, Generic, TypeVar
 
 from ...config.broker import BrokerSettings
-from ...config.counts import counts
+from ...config.setting import counts
 from ...protocol.errors import InvalidConfig
 from ..security.session import principal_of
 

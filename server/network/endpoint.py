@@ -2,15 +2,13 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ...protocol.api.framing import Frame
 from ...values import value_class
 from ..security.session import ANONYMOUS, LoginSession
 from .sending import Answer
-
-if TYPE_CHECKING:
-    from .tls import TlsPort
+from .tls_files import TlsPort
 
 Frames = deque[Frame]
 
@@ -77,7 +75,7 @@ class Endpoint:
     """The ways to log in that are offered."""
     certificates: bool = False
     """Whether a client's certificate names its principal."""
-    tls: "TlsPort | None" = None
+    tls: TlsPort | None = None
     """What encrypted connections share; `None` where they are not."""
 
     @property

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ...protocol.api.writing import InMemory, Part
 from ...storage.files import File
-from ...storage.read.file_range import FileRange
+from ...storage.read.slices import FileRange
 
 InThread = Callable[[Callable[[], None]], asyncio.Future[None]]
 

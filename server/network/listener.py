@@ -14,14 +14,11 @@ import os
 import resource
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ... import congestion
 from ...config.address import join_address, split_address
 from ...values import value_class
-
-if TYPE_CHECKING:
-    from .tls import TlsPort
+from .tls_files import TlsPort
 
 BACKLOG = 1024
 
@@ -149,7 +146,7 @@ class Listener:
         admit: Callable[[str], asyncio.BaseProtocol | None],
         failed: Callable[[asyncio.BaseProtocol], None],
         refused: Callable[[str], None],
-        tls: "TlsPort | None" = None,
+        tls: TlsPort | None = None,
     ) -> None:
         """With `tls`, the protocols get their transports when the handshake is done."""
         self._loop = loop

@@ -2,16 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...protocol.api.writing import Part
 from .deadline import Deadline
 from .file_sending import EncryptedFileSender, FileSender
 from .host import Host
 from .sending import MAX_IN_PARTS, AnswerInParts, AnswerQueue, Made
-
-if TYPE_CHECKING:
-    from .tls import TlsPort
+from .tls_files import TlsPort
 
 JOINED_BYTES: Final = 64 * 1024
 """Answers are joined up to this size: above it the copy costs more than a second write."""
@@ -40,7 +38,7 @@ class Outgoing:
         work: Callable[[], None],
         loop: asyncio.AbstractEventLoop,
         reader_is_late: Callable[[], None],
-        tls: "TlsPort | None",
+        tls: TlsPort | None,
     ) -> None:
         """`work` is called when more can be sent, `reader_is_late` when the client has not taken
         what it is sent in the time that it has."""

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Final, Self
 
-from ...config.address import is_loopback
+from ...config.address import OFF, Scheme, is_loopback, listen_addresses
 from ...config.broker import BrokerSettings
-from ...config.listeners import OFF, Scheme, listen_addresses
 from ...storage.events import Observer
 from ...values import value_class
 from .listener import (

@@ -14,12 +14,11 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
-from ..metrics.figures import Figures, count
-from .tls_files import TlsFiles
+from ..metrics.figures import count
+from .tls_files import TlsPort
 
 RECEIVED_BYTES: Final = 64 * 1024
 """Encrypted bytes that are received at a time, into a buffer that all connections share."""
@@ -30,22 +29,6 @@ ENCRYPTED_BYTES: Final = 256 * 1024
 _HANDSHAKE_RECORD: Final = 0x16
 _MAX_HANDSHAKE_BYTES: Final = 256 * 1024
 """A client's handshake, with its certificates: OpenSSL takes 100 KiB of those."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TlsPort:
-    """What connections of one port share."""
-
-    files: TlsFiles
-    figures: Figures
-    observe: Callable[..., None]
-    seconds: float
-    """How long a handshake may take."""
-    plain_answer: Callable[[bytes], bytes]
-    """What a client is answered whose first bytes are not TLS; perhaps nothing."""
-    slab: bytearray
-    name_of: Callable[[bytes], str] | None = None
-    """Who a client certificate (DER) is for, where that counts. It raises `ValueError`."""
 
 
 @runtime_checkable

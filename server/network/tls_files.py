@@ -3,12 +3,15 @@
 import asyncio
 import os
 import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ...config.broker import BrokerSettings
 from ...protocol.errors import InvalidConfig
 from ...storage.events import Observer
+from ..metrics.figures import Figures
 
 LOOK_SECONDS: Final = 5.0
 """Time between two looks at the files."""
@@ -160,3 +163,19 @@ def _expiry(path: str, context: ssl.SSLContext) -> float:
     found = asking.getpeercert()
     assert found is not None
     return float(ssl.cert_time_to_seconds(str(found["notAfter"])))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TlsPort:
+    """What connections of one port share."""
+
+    files: TlsFiles
+    figures: Figures
+    observe: Callable[..., None]
+    seconds: float
+    """How long a handshake may take."""
+    plain_answer: Callable[[bytes], bytes]
+    """What a client is answered whose first bytes are not TLS; perhaps nothing."""
+    slab: bytearray
+    name_of: Callable[[bytes], str] | None = None
+    """Who a client certificate (DER) is for, where that counts. It raises `ValueError`."""

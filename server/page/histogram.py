@@ -8,8 +8,7 @@ from ...protocol.api.log.count_by_time import CountByTimeRequest, CountByTimeRes
 from ...values import value_class
 from ..handlers.base import Services
 from ..handlers.counting import counted
-from .access import PageRefusal
-from .query import PARTITION_MAX, Query
+from .access import PARTITION_MAX, PageRefusal, Query
 
 MAX_BARS: Final = 200
 PARTITIONS_AT_ONCE: Final = 200

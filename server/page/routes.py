@@ -4,26 +4,32 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from hashlib import sha256
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final, cast
 
 from aiohttp import web
 
 from ...protocol.errors import UnknownTopicOrPartition
+from ...values import value_class
 from ..handlers.base import Services
 from ..security.session import ANONYMOUS
 from ..web.authentication import HttpPeer
-from .access import Allowed, Everything, PageAccess, PageRefusal
-from .consumers import consumers
-from .files import StaticFile, read_files
-from .finding import find
+from .access import Allowed, Everything, PageAccess, PageRefusal, Query, Viewer
 from .histogram import histogram
-from .members import members
-from .messages import messages
-from .query import Query, Viewer
-from .segments import segments
-from .topics import topics
+from .messages import find, messages
+from .topics import consumers, members, segments, topics
 from .window import window
+
+FOLDER: Final = Path(__file__).resolve().parents[1] / "static"
+
+TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
 
 AT_WORK: Final = 8
 """Requests for JSON that are worked on at one time; others are asked to come back."""
@@ -59,6 +65,27 @@ ANSWERS: Final[Mapping[str, Answer]] = MappingProxyType(
         "members": members,
     }
 )
+
+
+@value_class
+class StaticFile:
+    """One file as it is sent."""
+
+    content_type: str
+    content: bytes
+    etag: str
+    """Without quotes."""
+
+
+def read_files() -> dict[str, StaticFile]:
+    """All of them by name. Raises `OSError`."""
+    found = {}
+    for path in FOLDER.iterdir():
+        if path.suffix in TYPES:
+            content = path.read_bytes()
+            etag = sha256(content).hexdigest()[:16]
+            found[path.name] = StaticFile(TYPES[path.suffix], content, etag)
+    return found
 
 
 class Page:
@@ -125,8 +152,7 @@ class Page:
         cannot be known."""
         if not self._services.security.authorization:
             return Everything()
-        cluster = self._services.cluster
-        old = "" if cluster is None else cluster.standing.rules_may_be_old()
+        old = self._services.replication.rules_may_be_old()
         if old:
             raise PageRefusal(503, old)
         allowed = Allowed(self._services, peer.principal, peer.address)

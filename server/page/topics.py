@@ -1,18 +1,32 @@
-"""The topics and what is counted of them, a hundred at a time."""
+"""Tables of the page: topics and what is counted of them, a hundred at a time; the segments of a
+partition; named positions, those furthest behind in time first; the members of the cluster."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from math import inf
+from typing import TYPE_CHECKING, Final
 
+from ...protocol.api.cluster.describe_replicas import NOT_KNOWN
 from ...protocol.errors import HorologError
+from ...protocol.lag import Lag
 from ...protocol.records.kernel import FORM
 from ...protocol.records.latency import LATENCY_BUCKETS_MS
 from ...storage.directory.topics import TopicEntry
+from ...storage.log.expiry import SegmentDescription
 from ..handlers.base import Services
+from ..metrics.lags import Key
 from ..work import Turns
-from .access import PageAccess
-from .query import Query
+from .access import OFFSET_MAX, PageAccess, Query, asked_log
+
+if TYPE_CHECKING:
+    from ...protocol.api.cluster.describe_replicas import ReplicaMember
+
+CONSUMERS_AT_ONCE: Final = 100
+
+SEGMENTS_AT_ONCE: Final = 100
+SEGMENTS_A_STEP: Final = 10
+"""Each may need its file opened, for its first timestamp."""
 
 TOPICS_AT_ONCE: Final = 100
 PARTITIONS_AT_ONCE: Final = 1000
@@ -43,7 +57,7 @@ async def topics(services: Services, query: Query) -> dict[str, object]:
     return {
         "now_ms": services.clock.now_ms(),
         "kernel": FORM,
-        "alone": services.cluster is None,
+        "alone": not services.replication.replicates,
         "user": query.viewer.shown(),
         "limited": not access.every_topic(),
         "latency_buckets_ms": LATENCY_BUCKETS_MS,
@@ -122,3 +136,131 @@ def _figures(services: Services, name: str) -> dict[str, object]:
         "rejected": sum(figures.rejected.values()),
         "damaged_segments": figures.damaged_segments,
     }
+
+
+async def segments(services: Services, query: Query) -> dict[str, object]:
+    """Segments that begin below offset `before`, oldest first, and the partition's offsets."""
+    log = await asked_log(services, query)
+    await services.logs.read_trimmed(log)
+    before = query.integer("before", OFFSET_MAX)
+    now_ms = services.trusted_time.now_ms()
+    all_of_them = log.segments
+    end = bisect_left(all_of_them, before, key=lambda segment: segment.base_offset)
+    start = max(end - SEGMENTS_AT_ONCE, 0)
+    turns = services.work.turns()
+    shown: list[dict[str, object]] = []
+    for first in range(start, end, SEGMENTS_A_STEP):
+        numbers = range(first, min(first + SEGMENTS_A_STEP, end))
+        shown += [_segment(one) for one in log.expiry.describe_some(now_ms, numbers)]
+        await turns.give_way()
+    return {
+        "now_ms": now_ms,
+        "caution": services.trusted_time.caution(),
+        "log_start_offset": log.log_start_offset,
+        "log_end_offset": log.log_end_offset,
+        "high_watermark": log.high_watermark,
+        "segment_count": len(all_of_them),
+        "older": start,
+        "newer": len(all_of_them) - end,
+        "segments": shown,
+    }
+
+
+def _segment(segment: SegmentDescription) -> dict[str, object]:
+    return {
+        "base_offset": segment.base_offset,
+        "next_offset": segment.next_offset,
+        "size_bytes": segment.size_bytes,
+        "first_ms": _time(segment.first_timestamp_ms),
+        "largest_ms": _time(segment.largest_timestamp_ms),
+        "largest_offset": _time(segment.largest_offset),
+        "modified_ms": segment.modified_ms,
+        "active": segment.active,
+        "verdict": segment.verdict,
+        "reason": segment.reason,
+        "expires_ms": segment.expires_ms,
+        "damage": segment.damage,
+    }
+
+
+def _time(value: int) -> int | None:
+    return None if value < 0 else value
+
+
+async def consumers(services: Services, query: Query) -> dict[str, object]:
+    """The followed positions, of all topics or of `topic`; `hidden` says whether there may be
+    others that the viewer has no right to."""
+    topic = query.text("topic", "")
+    await services.lags.refresh()
+    access = query.access
+    every = access.every_topic() and access.every_group()
+    followed = {
+        key: lag
+        for key, lag in services.lags.followed.items()
+        if topic in ("", key[1]) and access.topic(key[1]) and access.group(key[0])
+    }
+    furthest = sorted(followed.items(), key=_behind, reverse=True)[:CONSUMERS_AT_ONCE]
+    return {
+        "now_ms": services.clock.now_ms(),
+        "count": len(followed),
+        "left_out": services.lags.left_out if every else 0,
+        "hidden": not every,
+        "consumers": [_consumer(services, key, lag) for key, lag in furthest],
+    }
+
+
+def _behind(followed: tuple[Key, Lag]) -> tuple[float, int]:
+    lag = followed[1]
+    return (inf if lag.seconds is None else lag.seconds), lag.messages
+
+
+def _consumer(services: Services, key: Key, lag: Lag) -> dict[str, object]:
+    name, topic, partition = key
+    position = services.directory.committed.get(name, topic, partition)
+    return {
+        "name": name,
+        "topic": topic,
+        "partition": partition,
+        "offset": None if position is None else position.offset,
+        "commit_time_ms": None if position is None else position.commit_time_ms,
+        "messages": lag.messages,
+        "seconds": lag.seconds,
+        "estimated": lag.estimated,
+        "catch_up_seconds": lag.catch_up_seconds,
+    }
+
+
+async def members(services: Services, query: Query) -> dict[str, object]:
+    """Who leads, who follows, since when, and how far behind; no members for a broker that is
+    alone. They are `hidden` from a viewer who may not describe the cluster."""
+    replication = services.replication
+    hidden = replication.replicates and not query.access.cluster()
+    if not replication.replicates or hidden:
+        return {"now_ms": services.clock.now_ms(), "members": [], "hidden": hidden}
+    found = replication.describe()
+    return {
+        "now_ms": services.clock.now_ms(),
+        "cluster": found.cluster_id,
+        "broker": found.broker_id,
+        "epoch": found.epoch,
+        "leader": _known(found.leader),
+        "in_sync": list(found.in_sync),
+        "problem": found.waits_for or replication.not_ready(),
+        "members": list(map(_member, found.members)),
+        "hidden": False,
+    }
+
+
+def _member(one: "ReplicaMember") -> dict[str, object]:
+    return {
+        "id": one.broker_id,
+        "address": one.address or None,
+        "state": one.state,
+        "since_ms": _known(one.since_ms),
+        "lag_messages": _known(one.lag_messages),
+        "lag_ms": _known(one.lag_ms),
+    }
+
+
+def _known(number: int) -> int | None:
+    return None if number == NOT_KNOWN else number

@@ -12,7 +12,7 @@ from ...storage.log.log import Log
 from ...storage.read import reader, windows
 from ...storage.read.windows import ReadWindow
 from ..handlers.base import Services
-from .access import PageRefusal
+from .access import PARTITION_MAX, PageRefusal, Query, prepared_log
 from .messages import (
     BUSY,
     FIRST_READ_BYTES,
@@ -24,7 +24,6 @@ from .messages import (
     show_messages,
     stored_bytes,
 )
-from .query import PARTITION_MAX, Query, prepared_log
 
 READ_BYTES: Final = 4 << 20
 """Stored bytes that one answer reads, about."""

@@ -6,22 +6,22 @@ it read is not counted. Clients of the native protocol look for each partition t
 they are given what was read, and wait then.
 """
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from ...protocol.api.log.fetch import FETCH, FetchRequest, FetchResponse
 from ...protocol.api.log.produce import PRODUCE, ProduceRequest
 from ...protocol.api.schema import Api, replaced
+from ...protocol.api.topics.create_partitions import CREATE_PARTITIONS, CreatePartitionsRequest
+from ...protocol.api.topics.create_topics import CREATE_TOPICS, CreateTopicsRequest
+from ...protocol.api.topics.delete_topics import DELETE_TOPICS, DeleteTopicsRequest
 from ..handlers.base import Services
 from ..metrics.figures import count
 from ..network.endpoint import Caller
-from .mutations import MUTATIONS, Mutation
-from .rates import Rate, TokenBucket, Windows
+from ..work import Turns
+from .rates import Rate, Sensors, TokenBucket, Windows
 from .rules import Bound, Quota, QuotaTable
-from .sensors import Sensors
-
-if TYPE_CHECKING:
-    from ..work import Turns
 
 MAX_WAIT_SECONDS: Final = 60.0
 """The most that a client is not listened to at once. Who sent for minutes ahead in one request is
@@ -37,6 +37,55 @@ fetches get as small as they can be."""
 _USER: Final = "User:"
 
 Bounds = dict[Quota, Bound]
+
+
+class Mutation:
+    """A request that makes or deletes partitions, looked at before it is handled."""
+
+    def __init__(self, by_topic: Mapping[str, int], answers: str) -> None:
+        """`by_topic` is how many partitions each topic gets or loses; `answers` the field of the
+        response with the outcome of each."""
+        self._by_topic = by_topic
+        self._answers = answers
+
+    def partitions(self, response: Any) -> int:
+        """How many there were, of the topics about which there is no error."""
+        return sum(
+            self._by_topic.get(each.name, 0)
+            for each in getattr(response, self._answers)
+            if not each.error_code
+        )
+
+
+def _created(services: Services, request: CreateTopicsRequest) -> Mutation:
+    partitions = {
+        topic.name: len(topic.assignments)
+        or (topic.num_partitions if topic.num_partitions > 0 else services.settings.num_partitions)
+        for topic in request.topics
+    }
+    return Mutation({} if request.validate_only else partitions, "topics")
+
+
+def _deleted(services: Services, request: DeleteTopicsRequest) -> Mutation:
+    return Mutation({name: _present(services, name) for name in request.topic_names}, "responses")
+
+
+def _added(services: Services, request: CreatePartitionsRequest) -> Mutation:
+    partitions = {
+        topic.name: max(topic.count - _present(services, topic.name), 0) for topic in request.topics
+    }
+    return Mutation({} if request.validate_only else partitions, "results")
+
+
+def _present(services: Services, name: str) -> int:
+    entry = services.directory.topics().get(name)
+    return 0 if entry is None else entry.partitions
+
+
+MUTATIONS: Final[Mapping[int, Callable[[Services, Any], Mutation]]] = MappingProxyType(
+    {CREATE_TOPICS.key: _created, DELETE_TOPICS.key: _deleted, CREATE_PARTITIONS.key: _added}
+)
+"""By the key of the request."""
 
 
 class Meter:
@@ -164,7 +213,7 @@ class Charge:
         self._seconds = seconds
         self._since = self._meter.time()
 
-    def timed(self, make: Callable[[], Any], turns: "Turns | None" = None) -> Callable[[], Any]:
+    def timed(self, make: Callable[[], Any], turns: Turns | None = None) -> Callable[[], Any]:
         """It waits from now on until `make` is called; until then it has what it takes in
         `turns`."""
         self._seconds += self._meter.time() - self._since

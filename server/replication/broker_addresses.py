@@ -1,6 +1,6 @@
 """Who leads and where, in the answers to clients."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...config.address import split_address
 from ...protocol.api.broker.describe_cluster import (
@@ -10,12 +10,12 @@ from ...protocol.api.broker.describe_cluster import (
 from ...protocol.api.groups.find_coordinator import FindCoordinatorResponse
 from ...protocol.api.pieces import Pieces
 from ...protocol.api.topics.metadata import MetadataBroker, MetadataResponse
-from ...protocol.cluster_errors import CoordinatorNotAvailable
-from ...protocol.errors import LeaderNotAvailable
-from ..handlers.base import Call
-
-if TYPE_CHECKING:
-    from .cluster import Cluster
+from ...protocol.errors import CoordinatorNotAvailable, LeaderNotAvailable
+from ..requests import Call
+from .followers import Followers
+from .member import ClusterMember
+from .replica_fetcher import ReplicaFetcher
+from .replica_states import ReplicaStates
 
 NO_LEADER = -1
 """The id of a leader where there is none."""
@@ -26,13 +26,22 @@ _PARTITIONS_AT_ONCE: Final = 200
 class BrokerAddresses:
     """Puts into answers what a broker knows of the others."""
 
-    def __init__(self, cluster: "Cluster") -> None:
-        self._cluster = cluster
+    def __init__(
+        self,
+        member: ClusterMember,
+        followers: Followers,
+        fetcher: ReplicaFetcher,
+        states: ReplicaStates,
+    ) -> None:
+        self._member = member
+        self._followers = followers
+        self._fetcher = fetcher
+        self._states = states
 
     def metadata(self, response: MetadataResponse, call: Call) -> Pieces[MetadataResponse]:
         """The answer of a single broker, made that of a cluster member."""
-        cluster = self._cluster
-        me, leader = cluster.broker_id, self._leader_id()
+        member = self._member
+        me, leader = member.broker_id, self._leader_id()
         addresses = self._all(call)
         response.brokers = [
             MetadataBroker(node_id=broker_id, host=host, port=port)
@@ -43,7 +52,7 @@ class BrokerAddresses:
         replicas = sorted({me, *addresses, *in_sync})
         offline = [one for one in replicas if one not in addresses]
         known = leader in addresses
-        epoch, seen = cluster.node.highest_epoch, 0
+        epoch, seen = member.node.highest_epoch, 0
         for topic in response.topics:
             for partition in topic.partitions:
                 partition.leader_id = leader if known else NO_LEADER
@@ -72,45 +81,44 @@ class BrokerAddresses:
         leader = self._leader_id()
         place = self._others(call).get(leader)
         if place is None:
-            raise CoordinatorNotAvailable(self._cluster.leader_hint)
+            raise CoordinatorNotAvailable(self._states.leader_hint)
         return FindCoordinatorResponse(node_id=leader, host=place[0], port=place[1])
 
     def _leader_id(self) -> int:
-        cluster = self._cluster
-        if cluster.leads:
-            return cluster.broker_id
-        known = cluster.node.follower is not None and cluster.fetcher.leader_id
-        return cluster.fetcher.leader_id if known else NO_LEADER
+        member = self._member
+        if member.leads:
+            return member.broker_id
+        known = member.node.follower is not None and self._fetcher.leader_id
+        return self._fetcher.leader_id if known else NO_LEADER
 
     def _in_sync(self) -> list[int]:
         """As far as this broker knows: a follower by its leader's word, or etcd's."""
-        leader = self._cluster.node.leader
+        leader = self._member.node.leader
         if leader is not None:
             return sorted(one.broker_id for one in leader.isr.members)
         leader_id = self._leader_id()
-        known = self._cluster.decider.in_sync or self._cluster.fetcher.in_sync
+        known = self._member.election.in_sync or self._fetcher.in_sync
         return sorted(known) or ([] if leader_id == NO_LEADER else [leader_id])
 
     def _all(self, call: Call) -> dict[int, tuple[str, int]]:
-        return {self._cluster.broker_id: call.local_address, **self._others(call)}
+        return {self._member.broker_id: call.local_address, **self._others(call)}
 
     def _others(self, call: Call) -> dict[int, tuple[str, int]]:
         """The other brokers that are there, where clients of this protocol find them."""
-        cluster = self._cluster
+        member = self._member
         placed: dict[int, Any] = {}
-        if cluster.leads:
-            followers = cluster.followers
+        if member.leads:
             placed = {
-                broker_id: followers.known[broker_id]
-                for broker_id in followers.there()
-                if broker_id in followers.known
+                broker_id: member.known[broker_id]
+                for broker_id in self._followers.there()
+                if broker_id in member.known
             }
         else:
-            by_etcd = bool(cluster.settings.cluster_etcd)
-            placed = dict(cluster.followers.known if by_etcd else cluster.fetcher.others)
+            by_etcd = bool(member.settings.cluster_etcd)
+            placed = dict(member.known if by_etcd else self._fetcher.others)
             leader_id = self._leader_id()
             if leader_id != NO_LEADER:
-                placed[leader_id] = cluster.fetcher
+                placed[leader_id] = self._fetcher
             elif not by_etcd:
                 placed.clear()
         addresses = {

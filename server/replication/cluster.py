@@ -6,47 +6,38 @@ back as events.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
-from ...clock import Clock
-from ...config.broker import BrokerSettings
-from ...protocol.cluster_errors import NotLeader
-from ...protocol.errors import RequestTimedOut
-from ...replication.effects import Answer, Close, Connect, Effect, Remind, Send, SyncLog
-from ...replication.leader import Leader
-from ...replication.node import Node
+from ...protocol.api.cluster.replicate import (
+    ReplicaPosition,
+    ReplicateRequest,
+    ReplicateResponse,
+    Says,
+)
+from ...protocol.api.schema import replaced
+from ...protocol.api.topics.create_topics import CREATE_TOPICS
+from ...protocol.errors import NotLeader
+from ...replication.effects import Answer, Close, Connect, Effect, Outcome, Remind, Send, SyncLog
+from ...replication.messages import partition_of
 from ...replication.partition_log import Partition
-from ...replication.settings import ReplicationSettings
-from ...storage.directory.log_directory import LogDirectory
 from ...storage.events import Observer
-from ...storage.log.flush import GroupCommit
 from ...storage.log.log import Log
-from ..groups.service import GroupService
-from ..parking import ParkingLot
-from ..replicated_store import ReplicatedStore
-from ..scrubbing import Scrubber
-from ..syncing import synced_to
-from ..work import Work
+from ..handlers.base import Services
+from ..requests import Call
 from .broker_addresses import BrokerAddresses
-from .channel import Channel
 from .cluster_admin import ClusterAdmin
-from .commits import Commit
-from .damage import DamageWatch
-from .deciding import Decider
 from .epoch_lines import write_lines_to_lead
-from .epoch_owners_file import EpochOwnersFile
-from .followers import Followers
-from .identity_file import IdentityFile
-from .leadership import ClusterLeadership
+from .followers import Channel, DamageWatch, Followers
+from .member import ClusterMember, Election
+from .member_files import MemberFiles
+from .replica_directory import METADATA
 from .replica_fetcher import ReplicaFetcher
-from .serving import Serving
-from .standing import Standing
-from .stored_directory import StoredDirectory
-from .stored_metadata import METADATA
+from .replica_states import ReplicaStates
+from .service import Commit
+from .serving import ClusterLeadership, Serving, error_of
 from .topic_forwarding import ForwardedTopicCreation
-from .wire import merged
 
 TICK_S: Final = 0.1
 """How often the state machine gets the time."""
@@ -55,82 +46,58 @@ REMIND_S: Final = 0.005
 """How long a watermark that moved waits for messages to go with to the followers. Their readers
 wait as much longer; a message that comes alone costs two exchanges with a follower, not one."""
 
-FETCH_BYTES: Final = 2 << 20
-"""Messages in one answer to a follower. What is more than a processor's own cache has is copied at
-half the speed."""
-
 LEAVING_S: Final = 0.02
-"""How often a broker that stops looks whether it is out of the ISR."""
-
-WAIT_MS: Final = 30_000
-"""How long a trim waits for all in-sync replicas."""
+"""How often a broker that stops checks whether it is out of the ISR."""
 
 STARTS_S: Final = 1.0
-"""How often it is looked which logs begin later now, because of retention."""
+"""How often logs are checked that begin later now, because of retention."""
 
 
-class Cluster:
-    """One broker of a cluster, from `start` to `stop`."""
+class Cluster(ClusterMember):
+    """The `Replication` of a broker of a cluster, from `start` to `stop`."""
+
+    replicates: Final = True
 
     def __init__(
         self,
-        settings: BrokerSettings,
-        *,
-        directory: LogDirectory,
-        identity: IdentityFile,
-        owners: EpochOwnersFile,
-        clock: Clock,
-        random: Random,
+        services: Services,
+        files: MemberFiles,
         observe: Observer,
-        commits: GroupCommit,
-        work: Work,
-        produces: ParkingLot,
-        scrubber: Scrubber,
-        store: ReplicatedStore,
-        groups: GroupService,
+        *,
         native_address: str,
-        kafka_address: str | None,
+        random: Random,
         seconds: Callable[[], float],
-        decides: "Callable[[Cluster], Decider]",
+        elects: Callable[[ClusterMember], Election],
     ) -> None:
         """Opens the logs of the directory. `seconds` is a clock that never goes back. Raises
         `StorageError`."""
-        self.settings = settings
-        self.directory = directory
-        self.observe = observe
-        self.clock = clock
-        self.broker_id = settings.broker_id
-        self.native_address = native_address
-        self.kafka_address = kafka_address or ""
+        super().__init__(
+            services,
+            files,
+            observe,
+            native_address=native_address,
+            random=random,
+            seconds=seconds,
+        )
+        self.store = services.metadata
         self._loop = asyncio.get_running_loop()
-        self._seconds = seconds
-        self._random = random
-        self._commits = commits
-        self.work = work
-        self._produces = produces
-        produces.minds_moves = False  # Who waits for a commit is told when it is done.
-        self.stored = StoredDirectory(directory, identity, owners, self.broker_id, observe)
-        self.stored.changed()
-        self.stored.know_epochs()
-        self._watch(self.stored.logs)
-        self.store = store
-        self._groups = groups
-        self._watch_metadata()
-        self.followers = Followers(self)
+        self._produces = services.produces
+        self._produces.minds_moves = False  # Who waits for a commit is told when it is done.
+        self._groups = services.groups
+        self.damage = DamageWatch(self, services.scrubber)
+        self.followers = Followers(self, self.damage)
         self.fetcher = ReplicaFetcher(self)
-        self.forwarded_creation = ForwardedTopicCreation(self)
-        self.serving = Serving(self)
-        self.admin = ClusterAdmin(self)
-        self.addresses = BrokerAddresses(self)
-        self.standing = Standing(self)
-        self.damage = DamageWatch(self, scrubber)
-        self.decider = decides(self)
-        self.node: Node = self.decider.node
+        self.states = ReplicaStates(self, self.followers, self.fetcher)
+        self.forwarded_creation = ForwardedTopicCreation(self, self.fetcher, self.states)
+        self.admin = ClusterAdmin(self, self.fetcher, self.states)
+        self._serve()
+        self._watch(self.stored.logs)
+        self._watch_metadata()
+        self.election = elects(self)
+        self.node = self.election.node
         self._role: object = None
-        self.elections = 0
-        """How often this broker began to lead."""
         self._starts: dict[Partition, int] = {}
-        self._looked_s = 0.0
+        self._checked_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
         self._committed: list[Commit] = []
@@ -143,40 +110,67 @@ class Cluster:
             Connect: self._connect,
             Close: self._close,
         }
-        """What carries out an effect; all others are the decider's."""
+        """What carries out an effect; all others are the election's."""
 
-    def replication_settings(self) -> ReplicationSettings:
-        """The settings that `replication/` goes by, with etcd and by hand."""
-        settings = self.settings
-        return ReplicationSettings(
-            lag_max_s=settings.replica_lag_time_max_ms / 1000,
-            min_insync=settings.min_insync_replicas,
-            sync_for_acks_all=settings.topic_defaults.get("acks.all.durability") != "written",
-            leader_within_s=settings.replica_lag_time_max_ms / 1000,
-            fetch_max_bytes=FETCH_BYTES,
+    def _serve(self) -> None:
+        """Bind once what requests and pages call."""
+        self.addresses = BrokerAddresses(self, self.followers, self.fetcher, self.states)
+        serving = self.serving = Serving(
+            self,
+            self.store,
+            self._produces,
+            fetcher=self.fetcher,
+            states=self.states,
+            addresses=self.addresses,
+            forwarded=self.forwarded_creation,
         )
+        self.gated, self.gated_many = serving.gated, serving.gated_many
+        self.check_append, self.begin_append = serving.check_append, serving.begin_append
+        self.first_part, self.appended = serving.first_part, serving.appended
+        states, admin = self.states, self.admin
+        self.rules_may_be_old = states.rules_may_be_old
+        self.leads_not, self.not_ready = states.leads_not, states.not_ready
+        self.describe, self.figures, self.promote = admin.describe, admin.figures, admin.promote
 
-    def new_number(self) -> int:
-        """A random number above 0."""
-        return self._random.getrandbits(62) + 1
+    # What is asked about it.
+
+    def broker_ids(self) -> Collection[int]:
+        """The brokers on record; all of them have every topic."""
+        return self.states.states()
+
+    def most_in_sync(self) -> int | None:
+        """How many brokers can be in sync. With etcd the leader alone knows which brokers there
+        were."""
+        if not self.settings.cluster_etcd:
+            return self.brokers_declared
+        return len(self.states.states()) if self.leads else None
+
+    def replicate(self, services: Services, request: ReplicateRequest, call: Call) -> Any:
+        """Answer another broker. Raises `CodedError`."""
+        if request.says == Says.MAKE:
+            self.serving.check(CREATE_TOPICS)
+            return self.forwarded_creation.make_for_others(services, request)
+        return self.followers.handle(request, call)
+
+    # Start and stop.
 
     async def start(self) -> None:
         """Begin to lead, or to follow. Raises `InvalidConfig`."""
         if self.stored.copied:
             self.observe("directory_copied", path=str(self.settings.data_dir))
-        await self.decider.prepare()
-        self.decider.start()
+        await self.election.prepare()
+        self.election.start()
         self.store.moved()  # Topics may not be what was committed before the last stop.
         self._tick()
         by_hand = not self.settings.cluster_etcd
         if by_hand and self.node.leader is None and self.node.follower is None:
-            self.observe("leads_not", reason=self.waits_for)
+            self.observe("leads_not", reason=self.states.waits_for)
 
     async def stop(self) -> None:
         """Hand over, or leave the ISR, so that no producer waits for this broker; then close the
         connections."""
         self.node.leaving = True
-        await self.decider.resign()
+        await self.election.resign()
         await self._leave()
         self._stopped = True
         if self._timer is not None:
@@ -185,7 +179,7 @@ class Cluster:
         self.node.resign()
         self.node.unfollow()
         self.settle()
-        await self.decider.stop()
+        await self.election.stop()
 
     async def _leave(self) -> None:
         """Wait until the leader has taken this follower out of the ISR, for as long as handing over
@@ -198,58 +192,7 @@ class Cluster:
             asked = node.follower is not None
             await asyncio.sleep(LEAVING_S)
 
-    # What is asked about it.
-
-    @property
-    def now_s(self) -> float:
-        return self._seconds()
-
-    @property
-    def leader(self) -> Leader | None:
-        """What leads, if clients are to be served now."""
-        return self.node.serves(self._seconds())
-
-    @property
-    def leads(self) -> bool:
-        """Whether clients are to be served."""
-        return self.leader is not None
-
-    @property
-    def epoch(self) -> int:
-        """Of this broker's leading; 0 where it does not."""
-        leader = self.leader
-        return 0 if leader is None else leader.epoch
-
-    @property
-    def waits_for(self) -> str:
-        """Why this broker neither leads nor follows; empty if it does."""
-        return "" if self.node.leader is not None or self._follows else self.decider.waits_for
-
-    @property
-    def _follows(self) -> bool:
-        """Whether this broker follows one of which it knows where it is."""
-        return self.node.follower is not None and bool(self.fetcher.address)
-
-    @property
-    def brokers_declared(self) -> int:
-        """How many brokers there are to be, where that is declared; etcd knows who was there."""
-        return 0 if self.settings.cluster_etcd else self.settings.cluster_brokers
-
-    @property
-    def leader_hint(self) -> str:
-        """Who leads, for a client that asked the wrong broker."""
-        if self._follows:
-            return f"broker {self.broker_id} follows the leader at {self.fetcher.address}"
-        return f"broker {self.broker_id} does not lead: {self.waits_for}"
-
     # The state machine.
-
-    def happens(self, step: Callable[[float], Any]) -> Any:
-        """Give the state machine an event, and carry out its effects."""
-        try:
-            return step(self.now_s)
-        finally:
-            self.settle()
 
     def settle(self) -> None:
         """Carry out the effects of the state machine, and those that these bring about."""
@@ -258,7 +201,7 @@ class Cluster:
             effects = node.effects[:]
             node.effects.clear()
             for effect in effects if node.leader is not None else merged(effects):
-                carry_out = self._carriers.get(type(effect)) or self.decider.carry_out
+                carry_out = self._carriers.get(type(effect)) or self.election.carry_out
                 carry_out(effect)
         if self._committed:
             self._answer_clients()
@@ -270,7 +213,7 @@ class Cluster:
     def _change_role(self, led: bool) -> None:
         leader = self.node.leader
         if led:
-            self.store.leads_no_more(NotLeader(self.leader_hint))
+            self.store.leads_no_more(NotLeader(self.states.leader_hint))
             self._groups.moved_away()
         if leader is None:
             self.stored.follow()
@@ -286,15 +229,17 @@ class Cluster:
         self.start_work(write_lines_to_lead(self, leader.epoch))
 
     def _send(self, effect: Send) -> None:
-        if isinstance(effect.connection, Channel):
-            self.followers.say(effect.connection, effect.message)
+        connection, message = effect.connection, effect.message
+        if isinstance(message, ReplicateRequest):
+            self.fetcher.say(connection, message)
         else:
-            self.fetcher.say(effect.connection, effect.message)
+            assert isinstance(connection, Channel)
+            self.followers.say(connection, message)
 
     def _sync(self, effect: SyncLog) -> None:
         stored = self.stored.logs.get(effect.partition)
         if stored is not None:
-            self._commits.request(stored.log.flusher)
+            self.commits.request(stored.log.flusher)
 
     def _connect(self, effect: Connect) -> None:
         self.fetcher.connect(effect.broker_id)
@@ -316,45 +261,37 @@ class Cluster:
     def _answer(self, effect: Answer) -> None:
         commit = effect.token
         assert isinstance(commit, Commit)
-        commit.settle(effect.outcome, "" if self.leads else self.leader_hint)
+        if effect.outcome is Outcome.DONE:
+            commit.settle(None)
+        else:
+            hint = "" if self.leads else self.states.leader_hint
+            commit.settle(error_of(effect.outcome, hint))
         self._committed.append(commit)
 
     def _answer_clients(self) -> None:
-        """Let those go on that wait for what was settled."""
+        """Let the requests go on that wait for what was settled."""
         committed, self._committed = self._committed, []
         self._produces.look_at(committed)
-
-    async def settled(self, commit: Commit, ask: Callable[[], None]) -> None:
-        """Ask for something, and wait for its result."""
-        ready = self._produces.park([commit], lambda _: commit.done, WAIT_MS, requests=1)
-        ask()
-        self.settle()
-        if not commit.done:
-            await ready
-        else:
-            ready.cancel()
-        if not commit.done:
-            raise RequestTimedOut(f"the in-sync replicas did not follow within {WAIT_MS} ms")
 
     def _tick(self) -> None:
         if self._stopped:
             return
         self._timer = self._loop.call_later(TICK_S, self._tick)
         try:
-            self.look_at_topics()
-            self._look_at_metadata()
-            self.damage.look()
-            self.happens(self.decider.tick)
-            self.followers.look()
-            self.fetcher.look()
-            self.standing.look()
-            if self.leads and self.now_s - self._looked_s >= STARTS_S:
-                self._looked_s = self.now_s
-                self._look_at_starts()
+            self.check_topics()
+            self._check_metadata()
+            self.damage.check()
+            self.happens(self.election.tick)
+            self.followers.forget_silent()
+            self.fetcher.ask_again()
+            self.states.record_changes()
+            if self.leads and self.now_s - self._checked_s >= STARTS_S:
+                self._checked_s = self.now_s
+                self._check_starts()
         except Exception as error:
             self.observe("replication_failed", error=error)
 
-    def _look_at_starts(self) -> None:
+    def _check_starts(self) -> None:
         raised = self.stored.raised_starts(self._starts)
         for partition in raised:
             self.node.trimmed(partition, None)
@@ -363,11 +300,11 @@ class Cluster:
 
     # Topics and logs.
 
-    def look_at_topics(self) -> None:
-        """Know of the partitions that were added and removed."""
+    def check_topics(self) -> None:
+        """Find the partitions that were added and removed, and tell the state machine."""
         if not self.stored.topics_changed:
             return
-        self.forwarded_creation.look()
+        self.forwarded_creation.topics_changed()
         added, removed = self.stored.changed()
         for partition in removed:
             self.node.remove_partition(partition)
@@ -385,13 +322,13 @@ class Cluster:
     def _watch_metadata(self) -> None:
         """What is applied follows the log, and partitions what is applied."""
         metadata, store = self.stored.metadata, self.store
-        store.leadership = ClusterLeadership(self)
-        store.changed = self.look_at_topics
+        store.leadership = ClusterLeadership(self, self.serving, self.states)
+        store.changed = self.check_topics
         metadata.moved = store.moved
         metadata.metadata.began_later = lambda: self._synced(metadata.log)
 
-    def _look_at_metadata(self) -> None:
-        """A broker that cannot read what all others go by lacks what they have."""
+    def _check_metadata(self) -> None:
+        """A broker that cannot read what all others use lacks what they have."""
         node = self.node
         if self.stored.metadata.blocks is None:
             return
@@ -408,26 +345,40 @@ class Cluster:
         if partition == METADATA:
             self.store.moved()
 
-    async def synced_to(self, log: Log, offset: int) -> None:
-        """Bring the messages of a log below `offset` to stable storage. Raises `StorageError`."""
-        await synced_to(self._commits, log, offset)
 
-    async def secure_starts(self, logs: Sequence[Log]) -> None:
-        """Bring to stable storage where logs begin, and drop what is before. Raises
-        `StorageError`, `OSError`."""
-        await self.work.in_storage_thread(lambda: self.directory.secure_log_starts(logs))
-        for log in logs:
-            if self.directory.opened_log((log.topic, log.partition)) is log:
-                self.directory.reserve.retrying(log.expiry.drop_expired)
+def merged(effects: Sequence[Effect]) -> Iterable[Effect]:
+    """The effects of a follower, with confirmations that follow each other on one connection as
+    one."""
+    return effects if len(effects) == 1 else _merged(effects)
 
-    def in_storage_thread(self, call: Callable[[], None]) -> "asyncio.Future[None]":
-        """Run a call that reads or writes a lot."""
-        return self.work.in_storage_thread(call)
 
-    def in_reading_thread(self, call: Callable[[], None]) -> "asyncio.Future[None]":
-        """Run a call that waits for the disk."""
-        return self.work.in_reading_thread(call)
+def _merged(effects: Iterable[Effect]) -> Iterator[Effect]:
+    pending: Send | None = None
+    positions: dict[Partition, ReplicaPosition] = {}
+    leaving = False
+    for effect in effects:
+        message = effect.message if isinstance(effect, Send) else None
+        if isinstance(effect, Send) and message is not None and _is_confirmation(message):
+            same = pending is not None and pending.connection == effect.connection
+            if pending is not None and not same:
+                yield _confirm(pending, positions, leaving)
+                positions, leaving = {}, False
+            pending = effect
+            positions |= {partition_of(one): one for one in message.positions}
+            leaving = leaving or message.leaving
+            continue
+        if pending is not None:
+            yield _confirm(pending, positions, leaving)
+            pending, positions, leaving = None, {}, False
+        yield effect
+    if pending is not None:
+        yield _confirm(pending, positions, leaving)
 
-    def start_work(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Run a task for as long as the broker runs."""
-        return self.work.start(work)
+
+def _is_confirmation(message: ReplicateRequest | ReplicateResponse) -> TypeGuard[ReplicateRequest]:
+    return isinstance(message, ReplicateRequest) and message.says == Says.CONFIRM
+
+
+def _confirm(last: Send, positions: dict[Partition, ReplicaPosition], leaving: bool) -> Send:
+    confirm = replaced(last.message, positions=list(positions.values()), leaving=leaving)
+    return Send(last.connection, confirm)

@@ -8,14 +8,13 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ...replication.messages import Fetched
+from ...protocol.api.cluster.replicate import ReplicateResponse
+from ...replication.messages import partition_of
 from ...storage.log.leader_epochs import EpochWrite
-from .stored_log import StoredLog
-
-if TYPE_CHECKING:
-    from .cluster import Cluster
+from ...storage.replica.replica_log import ReplicaLog
+from .member import ClusterMember
 
 AT_ONCE: Final = 96
 """Lines that are written in one go, for as many logs, in `THREADS` threads: syncs that come
@@ -27,47 +26,47 @@ USED_MS: Final = 600_000
 """A new leader writes the lines of logs that were appended to within this time. The others get
 theirs with a message: an election with thousands of idle partitions syncs nothing for them."""
 
-_Writes = Sequence[tuple[StoredLog, EpochWrite]]
+_Writes = Sequence[tuple[ReplicaLog, EpochWrite]]
 
 
-async def write_lines_of(cluster: "Cluster", message: Fetched) -> None:
+async def write_lines_of(member: ClusterMember, response: ReplicateResponse) -> None:
     """Write the lines of the epochs that begin in what a leader sent, before it is appended."""
     writes = []
-    for part in message.parts:
-        log = cluster.stored.logs.get(part.partition)
-        if log is not None and part.stored is not None and part.diverging is None:
+    for part in response.parts:
+        log = member.stored.logs.get(partition_of(part))
+        if log is not None and part.stored is not None and not part.diverging:
             write = log.lines_of(part.stored)
             if write is not None:
                 writes.append((log, write))
     for first in range(0, len(writes), AT_ONCE):
-        await _run(cluster, writes[first : first + AT_ONCE])
-        follower = cluster.node.follower
+        await _run(member, writes[first : first + AT_ONCE])
+        follower = member.node.follower
         if follower is not None:
-            follower.extend_wait(cluster.now_s)
+            follower.extend_wait(member.now_s)
 
 
-async def write_lines_to_lead(cluster: "Cluster", epoch: int) -> None:
+async def write_lines_to_lead(member: ClusterMember, epoch: int) -> None:
     """Write the lines of an epoch in which this broker leads, before producers come."""
-    used_since_ms = cluster.clock.now_ms() - USED_MS
+    used_since_ms = member.clock.now_ms() - USED_MS
     used = [
         log
-        for log in cluster.stored.logs.values()
+        for log in member.stored.logs.values()
         if log.log.segment_list.active.append_times.largest_ms >= used_since_ms
     ]
     for first in range(0, len(used), AT_ONCE):
-        if cluster.epoch != epoch:
+        if member.epoch != epoch:
             return
-        await _run(cluster, list(_lines(used[first : first + AT_ONCE], epoch)))
+        await _run(member, list(_lines(used[first : first + AT_ONCE], epoch)))
 
 
-def _lines(logs: Iterable[StoredLog], epoch: int) -> Iterable[tuple[StoredLog, EpochWrite]]:
+def _lines(logs: Iterable[ReplicaLog], epoch: int) -> Iterable[tuple[ReplicaLog, EpochWrite]]:
     for log in logs:
         write = log.line_to_lead(epoch)
         if write is not None:
             yield log, write
 
 
-async def _run(cluster: "Cluster", writes: _Writes) -> None:
+async def _run(member: ClusterMember, writes: _Writes) -> None:
     if not writes:
         return
 
@@ -76,6 +75,6 @@ async def _run(cluster: "Cluster", writes: _Writes) -> None:
             with suppress(OSError):  # The append tries again, and reports.
                 write.run()
 
-    await asyncio.gather(*(cluster.in_reading_thread(partial(run, at)) for at in range(THREADS)))
+    await asyncio.gather(*(member.in_reading_thread(partial(run, at)) for at in range(THREADS)))
     for log, write in writes:
         log.log.epochs.note(write)

@@ -7,7 +7,7 @@ from pathlib import Path
 from ...client.cluster.connecting import connect
 from ...client.cluster.connection import ClientConnection
 from ...client.cluster.servers import parse_servers
-from ...client.security.errors import SecurityError
+from ...client.errors import SecurityError
 from ...client.security.security import Security
 from ...protocol.api.cluster.replicate import (
     REPLICATE,

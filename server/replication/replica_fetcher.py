@@ -4,33 +4,33 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
 
 from ...config.address import split_address
-from ...config.cluster_table import NOT_FOLLOWING
-from ...protocol.api.cluster.replicate import Answers, ReplicatedPart, ReplicateResponse
+from ...protocol.api.cluster.describe_replicas import NOT_KNOWN
+from ...protocol.api.cluster.replicate import (
+    Answers,
+    ReplicatedPart,
+    ReplicateRequest,
+    ReplicateResponse,
+    Says,
+)
 from ...protocol.errors import HorologError, InvalidRequest, LeaderNotAvailable, StorageError
 from ...protocol.limits import MAX_LEADER_EPOCHS
-from ...replication.epoch_owners import merged
-from ...replication.messages import Fetched, FromFollower, FromLeader, Hello, Welcome
+from ...replication.epoch_owners import merged, owners_of
+from ...replication.messages import partition_of
 from ...replication.partition_log import Identity, Partition
 from ...storage.directory.random_ids import is_id
 from ...storage.log.epoch_history import NO_EPOCH
 from ...storage.log.log import Log
-from .channel import Known
+from ...storage.replica.replica_log import ReplicaLog
+from ...times import format_time
 from .epoch_lines import write_lines_of
 from .followers import reachable
 from .leader_connection import AcceptsFollower, LeaderConnection
-from .missing import Missing, not_known
-from .stored_log import StoredLog
-from .stored_metadata import METADATA
-from .wire import read_response, read_state_part, write_request
-
-if TYPE_CHECKING:
-    from .cluster import Cluster
-
-GIVEN: Final = 0
-"""Stands for the id of the leader that was given (cluster.follow), until it says its own."""
+from .member import GIVEN, ClusterMember, PeerInfo
+from .replica_directory import METADATA
+from .wire import read_state_part, take_response
 
 FIRST_PAUSE_S: Final = 0.05
 MAX_PAUSE_S: Final = 0.5
@@ -43,21 +43,50 @@ RATE_S: Final = 10.0
 """Over so long it is measured how many messages come in a second."""
 
 
-def given_addresses(follow: str) -> tuple[str, ...]:
-    """The addresses in `cluster.follow`."""
-    return () if follow == NOT_FOLLOWING else tuple(follow.split(","))
+_end_of: Final[Callable[[ReplicaLog], int]] = attrgetter("log.log_end_offset")
 
 
-_end_of: Final[Callable[[StoredLog], int]] = attrgetter("log.log_end_offset")
+class MissingReplica(NamedTuple):
+    """What a broker may lack of what others have answered, as far as it knows: messages and
+    seconds, or what is known instead."""
+
+    messages: int | None
+    """About so many; `None`: no leader has said anything since the start."""
+    seconds: float | None
+    last_ms: int = NOT_KNOWN
+    """When the last message of this broker was appended, where the rest is not known."""
+    ends: int = NOT_KNOWN
+    """Its log end offsets, added up: of several brokers the one with more has more."""
+
+    def __str__(self) -> str:
+        if self.messages is not None:
+            return f"up to {self.seconds:.1f} s, about {self.messages:,} messages"
+        when = "at an unknown time" if self.last_ms < 0 else f"at {format_time(self.last_ms)}"
+        return f"not known; its last message came {when}, its log end offsets add up to {self.ends}"
+
+    def fields(self) -> Mapping[str, object]:
+        """For an event."""
+        if self.messages is not None and self.seconds is not None:
+            return {"messages": self.messages, "seconds": round(self.seconds, 1)}
+        last = None if self.last_ms < 0 else format_time(self.last_ms)
+        return {"messages": None, "seconds": None, "last_message": last, "ends": self.ends}
+
+
+def not_known(logs: Mapping[Partition, ReplicaLog]) -> MissingReplica:
+    """Of a broker with these logs that has not heard of a leader."""
+    found = [one.log for partition, one in logs.items() if partition != METADATA]
+    # A segment that was rolled just now has no message yet.
+    times = (one.append_times.largest_ms for log in found for one in log.segments[-2:])
+    ends = sum(log.log_end_offset for log in found)
+    return MissingReplica(None, None, max(times, default=NOT_KNOWN), ends)
 
 
 class ReplicaFetcher:
     """Opens connections to the leader, and takes its answers."""
 
-    def __init__(self, cluster: "Cluster") -> None:
-        self._cluster = cluster
-        given = given_addresses(cluster.settings.cluster_follow)
-        self._given = tuple(one for one in given if one != cluster.native_address)
+    def __init__(self, member: ClusterMember) -> None:
+        self._member = member
+        self._given = member.given_leaders
         self._turn = 0
         """Which of them is tried."""
         self._turn_failed = False
@@ -74,7 +103,7 @@ class ReplicaFetcher:
         """Where the leader is, or was looked for last."""
         self.kafka_address = ""
         """Where it takes clients of Kafka's protocol, if anywhere."""
-        self.answered_s = cluster.now_s
+        self.answered_s = member.now_s
         """When the last answer of the leader came; the start before there was one."""
         self.behind_messages: int | None = None
         """What this broker lacked then; `None`: there was no answer since it started, or led."""
@@ -82,29 +111,24 @@ class ReplicaFetcher:
         """What the leader cannot read for its followers, as it said last."""
         self.in_sync: Sequence[int] = ()
         """The in-sync replicas, as the leader said last."""
-        self.others: Mapping[int, Known] = {}
+        self.others: Mapping[int, PeerInfo] = {}
         """Where the other followers are, as the leader said last."""
         self._tried_s = 0.0
         self._counts: list[tuple[float, int]] = []
-
-    @property
-    def first_leader(self) -> int | None:
-        """Whom to follow from the start on."""
-        return GIVEN if self._given else None
 
     # What the state machine wants.
 
     def connect(self, broker_id: int) -> None:
         """Carry out `Connect`."""
-        cluster = self._cluster
-        known = cluster.followers.known.get(broker_id)
+        member = self._member
+        known = member.known.get(broker_id)
         self.address = self._next_given() if known is None else known.address
-        timeout_ms = cluster.settings.replica_lag_time_max_ms
-        accepts = AcceptsFollower(cluster.settings.cluster_credentials, cluster.settings.cluster_ca)
+        timeout_ms = member.settings.replica_lag_time_max_ms
+        accepts = AcceptsFollower(member.settings.cluster_credentials, member.settings.cluster_ca)
         connection = LeaderConnection(
-            cluster.new_number(), self.address, timeout_ms, accepts, self._take_at_once
+            member.new_number(), self.address, timeout_ms, accepts, self._take_at_once
         )
-        self._connections[connection] = cluster.start_work(self._run(connection))
+        self._connections[connection] = member.start_work(self._run(connection))
 
     def _next_given(self) -> str:
         """The given address whose turn it is; empty where none was given."""
@@ -115,19 +139,18 @@ class ReplicaFetcher:
         self._turn_failed = True
         return self._given[self._turn % len(self._given)]
 
-    def say(self, connection: Any, message: FromFollower | FromLeader) -> None:
+    def say(self, connection: Any, request: ReplicateRequest) -> None:
         """Carry out `Send`."""
-        cluster = self._cluster
-        request = write_request(connection.number, message, self._topic_id)  # type: ignore[arg-type]
-        if isinstance(message, Hello):
-            joined = cluster.stored.identity.highest_epoch >= 0
-            request.cluster_id = cluster.directory.cluster_id() if joined else ""
-            request.address = cluster.native_address
-            request.kafka_address = cluster.kafka_address
+        member = self._member
+        request.connection = connection.number
+        for one in request.positions:
+            one.topic_id = member.stored.logs[partition_of(one)].topic_id
+        if request.says == Says.HELLO:
+            joined = member.stored.identity.highest_epoch >= 0
+            request.cluster_id = member.directory.cluster_id() if joined else ""
+            request.address = member.native_address
+            request.kafka_address = member.kafka_address
         connection.send(request)
-
-    def _topic_id(self, partition: Partition) -> str:
-        return self._cluster.stored.logs[partition].topic_id
 
     def close(self, connection: Any) -> None:
         """Carry out `Close`."""
@@ -144,20 +167,20 @@ class ReplicaFetcher:
     # What comes of it.
 
     async def _run(self, connection: LeaderConnection) -> None:
-        cluster, node = self._cluster, self._cluster.node
+        member, node = self._member, self._member.node
         connected = False
         try:
             if self._reported is not None:
                 await asyncio.sleep(self._pause_s)
                 self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
-            failure = cluster.stored.metadata.blocks
+            failure = member.stored.metadata.blocks
             if failure is not None:
                 raise StorageError(failure.message)
             if not connection.address:
                 raise LeaderNotAvailable("the leader that etcd names is not there")
             await connection.open()
             connected = True
-            cluster.happens(lambda now_s: node.connected(now_s, connection))
+            member.happens(lambda now_s: node.connected(now_s, connection))
             while not connection.closed:
                 await self._take(connection, await connection.next())
         except Exception as error:
@@ -176,46 +199,39 @@ class ReplicaFetcher:
         text = error.message if isinstance(error, HorologError) else repr(error)
         if text != self._reports.get(connection.address):
             self._reported = self._reports[connection.address] = text
-            self._cluster.observe("leader_not_followed", address=connection.address, error=text)
+            self._member.observe("leader_not_followed", address=connection.address, error=text)
 
     def _take_at_once(self, connection: LeaderConnection, response: ReplicateResponse) -> bool:
         """Take an answer for which nothing has to be waited; whether this is one."""
         if response.answers != Answers.FETCHED:
             return False
-        message = self._read(response)
-        if self._waits_for(response, message):
+        take_response(response, self._is_here)
+        if self._waits_for(response):
             return False
-        self._note(response)
-        self._deliver(connection, response, message)
+        self._record(response)
+        self._deliver(connection, response)
         return True
 
-    def _read(self, response: ReplicateResponse) -> FromLeader:
-        """What the leader said of topics that are here. Raises `InvalidRequest`."""
-        if not all(map(self._is_here, response.parts)):
-            response.parts = [part for part in response.parts if self._is_here(part)]
-        return read_response(response)
-
-    def _waits_for(self, response: ReplicateResponse, message: FromLeader) -> bool:
+    def _waits_for(self, response: ReplicateResponse) -> bool:
         """Whether the disk has to write before the state machine gets an answer."""
-        assert isinstance(message, Fetched)
-        logs = self._cluster.stored.logs
-        for written, part in zip(response.parts, message.parts, strict=True):
-            log = logs[part.partition]
-            if written.state_bytes or log.log_start_offset < part.log_start_offset:
+        logs = self._member.stored.logs
+        for part in response.parts:
+            log = logs[partition_of(part)]
+            if part.state_bytes or log.log_start_offset < part.log_start_offset:
                 return True
             if part.stored is not None and log.needs_lines(part.stored):
                 return True
         return False
 
     async def _take(self, connection: LeaderConnection, response: ReplicateResponse) -> None:
-        cluster, node = self._cluster, self._cluster.node
+        member, node = self._member, self._member.node
         self._ignore_strange_epoch(response)
-        message = self._read(response)
+        take_response(response, self._is_here)
         welcome = response.answers == Answers.WELCOME
         if welcome and response.epoch >= node.highest_epoch:
             if not is_id(response.cluster_id):
                 raise InvalidRequest(f"the leader's cluster id is {response.cluster_id[:64]!r}")
-            cluster.directory.keep_cluster_id(response.cluster_id)
+            member.directory.keep_cluster_id(response.cluster_id)
             self.leader_id = response.broker_id
             self._turn_failed = False
             self.kafka_address = reachable(
@@ -223,25 +239,26 @@ class ReplicaFetcher:
             )
         if welcome or response.answers == Answers.REFUSAL:
             coming = Identity(highest_epoch=response.epoch)
-            await cluster.stored.store_ahead(coming, cluster.work)
-        if isinstance(message, Welcome):
-            coming_owners = merged(cluster.stored.owners, message.owners, MAX_LEADER_EPOCHS)
-            if not node.conflict(message.owners):
-                await cluster.stored.write_owners_ahead(coming_owners, cluster.work)
+            await member.stored.store_ahead(coming, member.work)
+        if welcome:
+            owners = owners_of(response.owners)
+            coming_owners = merged(member.stored.owners, owners, MAX_LEADER_EPOCHS)
+            if not node.conflict(owners):
+                await member.stored.write_owners_ahead(coming_owners, member.work)
         if welcome or response.answers == Answers.FETCHED:
-            self._note(response)
-        if isinstance(message, Fetched):
+            self._record(response)
+        if response.answers == Answers.FETCHED:
             await self._take_state(response)
             await self._raise_starts(response)
-            await write_lines_of(cluster, message)
+            await write_lines_of(member, response)
         if connection.closed:
             return
         before = node.follower.epoch if node.follower is not None else None
-        self._deliver(connection, response, message)
+        self._deliver(connection, response)
         if welcome and node.follower is not None and before != node.follower.epoch:
             self._reported = None
             self._reports.clear()
-            cluster.observe(
+            member.observe(
                 "follows",
                 leader=response.broker_id,
                 address=connection.address,
@@ -251,110 +268,108 @@ class ReplicaFetcher:
     def _ignore_strange_epoch(self, response: ReplicateResponse) -> None:
         """Forget the epoch of a refusal where this broker has joined no cluster: it joins that of
         its leader, not that of any broker that it asks."""
-        if response.answers == Answers.REFUSAL and self._cluster.node.highest_epoch == NO_EPOCH:
+        if response.answers == Answers.REFUSAL and self._member.node.highest_epoch == NO_EPOCH:
             response.epoch = NO_EPOCH
 
-    def _deliver(
-        self, connection: LeaderConnection, response: ReplicateResponse, message: FromLeader
-    ) -> None:
+    def _deliver(self, connection: LeaderConnection, response: ReplicateResponse) -> None:
         """Give an answer to the state machine, and carry out its effects."""
-        cluster, node = self._cluster, self._cluster.node
-        if isinstance(message, Fetched):
+        member, node = self._member, self._member.node
+        if response.answers == Answers.FETCHED:
             self._follow_starts(response)
-        now_s = cluster.now_s
-        node.ask_ahead(now_s, connection, message)
-        cluster.settle()
+        now_s = member.now_s
+        node.ask_ahead(now_s, connection, response)
+        member.settle()
         try:
-            node.from_leader(now_s, connection, message)
+            node.from_leader(now_s, connection, response)
         finally:
-            cluster.settle()
+            member.settle()
 
     def _is_here(self, part: ReplicatedPart) -> bool:
         """Whether a part is of a topic that is here. Of another one of that name nothing is."""
-        stored = self._cluster.stored.logs.get((part.topic, part.partition))
+        stored = self._member.stored.logs.get(partition_of(part))
         return stored is not None and stored.topic_id == part.topic_id
 
     async def _take_state(self, response: ReplicateResponse) -> None:
         """Keep what comes of the leader's metadata from before its log start."""
         for part in response.parts:
-            if part.state_bytes and (part.topic, part.partition) == METADATA:
-                take = partial(self._cluster.stored.metadata.take_part, read_state_part(part))
-                await self._cluster.in_storage_thread(take)
+            if part.state_bytes and partition_of(part) == METADATA:
+                take = partial(self._member.stored.metadata.take_part, read_state_part(part))
+                await self._member.in_storage_thread(take)
 
     async def _raise_starts(self, response: ReplicateResponse) -> None:
         """Let logs begin where the leader's do, all of them with one write: retention takes from
         many at a time. What is not done here the state machine does, one by one."""
         raised: list[Log] = []
         for part in response.parts:
-            stored = self._cluster.stored.logs.get((part.topic, part.partition))
+            stored = self._member.stored.logs.get(partition_of(part))
             if stored is None or part.diverging or stored.partition == METADATA:
                 continue
             if stored.log_start_offset < part.log_start_offset <= stored.log_end_offset:
-                await self._cluster.synced_to(stored.log, part.log_start_offset)
-                stored.replica.begin_at(part.log_start_offset)
+                await self._member.synced_to(stored.log, part.log_start_offset)
+                stored.begin_at(part.log_start_offset)
                 raised.append(stored.log)
         if raised:
-            await self._cluster.secure_starts(raised)
+            await self._member.secure_starts(raised)
             for log in raised:
                 # The leader waits for the word that it is so.
-                self._cluster.node.synced((log.topic, log.partition))
-            self._cluster.settle()
+                self._member.node.synced((log.topic, log.partition))
+            self._member.settle()
 
     def _follow_starts(self, response: ReplicateResponse) -> None:
         """Let consumers have nothing that the leader's have not, where a set is cut in two."""
         for part in response.parts:
-            stored = self._cluster.stored.logs.get((part.topic, part.partition))
+            stored = self._member.stored.logs.get(partition_of(part))
             inside = part.first_visible_offset > part.log_start_offset
             if stored is not None and inside and not part.diverging:
                 stored.log.expiry.trim(min(part.first_visible_offset, stored.log.recovery_point))
 
-    def _note(self, response: ReplicateResponse) -> None:
-        """Remember how far behind this broker was, and how much comes in a second."""
+    def _record(self, response: ReplicateResponse) -> None:
+        """Record how far behind this broker was, and how much comes in a second."""
         self._pause_s = FIRST_PAUSE_S
-        now_s = self._cluster.now_s
+        now_s = self._member.now_s
         self.answered_s, self.behind_messages = now_s, response.behind_messages
         self.in_sync = response.in_sync
         if response.unreadable != self.unreadable:
             self.unreadable = response.unreadable
             if self.unreadable:
-                self._cluster.observe(
+                self._member.observe(
                     "leader_cannot_read", leader=self.leader_id, error=self.unreadable
                 )
         if response.members:
             self.others = {
-                one.broker_id: Known(one.address, one.kafka_address)
+                one.broker_id: PeerInfo(one.address, one.kafka_address)
                 for one in response.members
-                if one.broker_id != self._cluster.broker_id
+                if one.broker_id != self._member.broker_id
             }
         if not self._counts or now_s - self._counts[-1][0] >= 1:
-            stored = self._cluster.stored
+            stored = self._member.stored
             ends = sum(map(_end_of, stored.logs.values())) - stored.metadata.log_end_offset
             self._counts.append((now_s, ends))
             self._counts = [one for one in self._counts if now_s - one[0] <= RATE_S]
 
-    def look(self) -> None:
+    def ask_again(self) -> None:
         """Ask again, from time to time, for what could not be copied."""
-        cluster = self._cluster
-        follower, failing = cluster.node.follower, cluster.stored.failing
-        if follower is not None and failing and cluster.now_s - self._tried_s >= AGAIN_S:
-            self._tried_s = cluster.now_s
-            cluster.happens(lambda _: follower.drop())
+        member = self._member
+        follower, failing = member.node.follower, member.stored.failing
+        if follower is not None and failing and member.now_s - self._tried_s >= AGAIN_S:
+            self._tried_s = member.now_s
+            member.happens(lambda _: follower.drop())
 
-    def missing(self) -> Missing:
+    def missing(self) -> MissingReplica:
         """What this broker may lack by now, about."""
         if self.behind_messages is None:
-            return not_known(self._cluster.stored.logs)
-        silent_s = max(self._cluster.now_s - self.answered_s, 0.0)
+            return not_known(self._member.stored.logs)
+        silent_s = max(self._member.now_s - self.answered_s, 0.0)
         if len(self._counts) < 2:
-            return Missing(self.behind_messages, silent_s)
+            return MissingReplica(self.behind_messages, silent_s)
         (first_s, first), (last_s, last) = self._counts[0], self._counts[-1]
         rate = max(last - first, 0) / max(last_s - first_s, 1.0)
-        return Missing(self.behind_messages + round(rate * silent_s), silent_s)
+        return MissingReplica(self.behind_messages + round(rate * silent_s), silent_s)
 
     def leads(self, *, with_loss: bool) -> None:
         """This broker leads: what it heard as a follower says nothing after that."""
         if with_loss:
-            self._cluster.observe("elected_with_loss", **self.missing().fields())
+            self._member.observe("elected_with_loss", **self.missing().fields())
         self.in_sync = ()
         self.unreadable = ""
         self.behind_messages = None

@@ -1,29 +1,51 @@
-"""A leader's side towards its clients: what they may ask for, and what they wait for."""
+"""A cluster member's side towards its clients: what they may ask for, and what they wait for."""
 
+import asyncio
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...protocol.api.broker.describe_cluster import DESCRIBE_CLUSTER
 from ...protocol.api.groups.find_coordinator import FIND_COORDINATOR
+from ...protocol.api.log.count_by_time import CountByTimeRequest
+from ...protocol.api.pieces import Pieces
 from ...protocol.api.registry import APIS
 from ...protocol.api.schema import Api, ServedBy, replaced
 from ...protocol.api.topics.metadata import METADATA, MetadataResponse
-from ...protocol.cluster_errors import CoordinatorLoading, NotLeader, OffsetNotAvailable
-from ...protocol.errors import CodedError, LeaderNotAvailable, NotCoordinator
+from ...protocol.errors import (
+    CodedError,
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    LeaderNotAvailable,
+    NotCoordinator,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeader,
+    OffsetNotAvailable,
+    ReplicaNotAvailable,
+    RequestTimedOut,
+)
+from ...replication.effects import Outcome
+from ...replication.follower import Follower
 from ...replication.leader import Leader
+from ...replication.partition_log import Partition
 from ...storage.log.admitted import Appended
 from ...storage.log.log import Log
-from ..handlers.base import Call, Handler, HandlerOfMany, Services, in_turns, then
-from ..requests import PendingAnswer
-from .commits import Commit, error_of
-from .reading import FollowerReads
-from .topic_forwarding import with_failures
-
-if TYPE_CHECKING:
-    from .cluster import Cluster
+from ...storage.metadata.folder import METADATA_PARTITION
+from ...storage.replica.replica_log import ReplicaLog
+from ..handlers.base import Services
+from ..metadata_store import MetadataStore
+from ..parking import ParkingLot
+from ..requests import Call, Handler, HandlerOfMany, PendingAnswer, in_turns, then
+from ..window_topics import base_of
+from .broker_addresses import BrokerAddresses
+from .member import ClusterMember
+from .replica_fetcher import ReplicaFetcher
+from .replica_states import ReplicaStates
+from .service import Commit
+from .topic_forwarding import ForwardedTopicCreation, with_failures
 
 PART_BYTES: Final = 192 << 10
 """Sets that a follower is sent at once, while more come with them: what one connection sends
@@ -32,13 +54,142 @@ would be at one broker after the other. Less than that costs more than is gained
 KNOWN_S: Final = 5.0
 """How long a new leader is asked for its topics before it answers with those it knows."""
 
+WAIT_MS: Final = 30_000
+"""How long a trim waits for all in-sync replicas."""
+
+
+def error_of(outcome: Outcome, leader_hint: str) -> CodedError:
+    """The error of the answer to a client that was not served."""
+    if outcome is Outcome.NOT_LEADER:
+        return NotLeader(leader_hint)
+    if outcome is Outcome.NOT_ENOUGH_REPLICAS:
+        return NotEnoughReplicas(
+            "fewer brokers are in sync than min.insync.replicas; nothing was done "
+            "(horolog cluster status)"
+        )
+    return NotEnoughReplicasAfterAppend(
+        "fewer brokers are in sync than min.insync.replicas; the messages are in the log, "
+        "and may be lost if this broker is"
+    )
+
+
+class FollowerReads:
+    """Reads at a follower: what clients may have of a copy, and when they may not.
+
+    A follower answers up to its own high watermark, to clients that allow it. It gives nothing of a
+    partition before it has had, since it began to follow, all that was committed there: what it had
+    before may be cut off, and less than others have shown. Nor does it give what was read while a
+    log was cut. Where access rules count, it gives nothing once its leader has been silent for too
+    long: the rules may have changed meanwhile.
+    """
+
+    def __init__(
+        self, member: ClusterMember, fetcher: ReplicaFetcher, states: ReplicaStates
+    ) -> None:
+        self._member = member
+        self._fetcher = fetcher
+        self._states = states
+
+    def may(self, api: Api, request: Any) -> bool:
+        """Whether a follower may answer a request, and this broker is one."""
+        if api.served_by is not ServedBy.LEADER_OR_FOLLOWER:
+            return False
+        return self._member.node.follower is not None and bool(request.allow_follower)
+
+    def answer(self, request: Any, handle: Callable[[], Any]) -> Pieces[Any]:
+        """The answer of this broker to a request that `handle` answers.
+
+        Raises `ReplicaNotAvailable` where the request cannot be answered from this copy, and so
+        does what comes later, if it cannot any more.
+        """
+        follower = self._member.node.follower
+        assert follower is not None
+        self.check_rules()
+        read = []
+        topics = self._member.directory.topics()
+        for (topic, number), seen_offset in _asked(request):
+            partition = base_of(topics, topic), number
+            read.append(self._read(follower, partition, seen_offset))
+            yield
+
+        def end(body: Any) -> Any:
+            if self._member.node.follower is not follower:
+                raise ReplicaNotAvailable(
+                    f"broker {self._member.broker_id} followed another leader when this was asked"
+                )
+            for stored, cuts in read:
+                if stored.cuts != cuts:
+                    raise self._not_now(stored.partition, "was cut while it was read")
+            self.check_rules()
+            body.follower_heard_ms = self._heard_ms()
+            return body
+
+        return then(handle(), end)
+
+    def check_rules(self) -> None:
+        """Raise `ReplicaNotAvailable` where the access rules that are known here may be old."""
+        problem = self._states.rules_may_be_old()
+        if problem:
+            raise ReplicaNotAvailable(problem)
+
+    def _read(
+        self, follower: Follower, partition: Partition, seen_offset: int
+    ) -> tuple[ReplicaLog, int]:
+        stored = self._member.stored.logs.get(partition)
+        if stored is None or partition in self._member.stored.failing:
+            raise self._not_now(partition, "is not copied here")
+        if stored.damaged_from is not None:
+            raise self._not_now(partition, f"is damaged here from offset {stored.damaged_from} on")
+        if not follower.has_reached(partition):
+            raise self._not_now(partition, "has not been copied up to what was committed yet")
+        if stored.log.high_watermark < seen_offset:
+            raise self._not_now(
+                partition,
+                f"ends here at offset {stored.log.high_watermark}, below {seen_offset}, which the "
+                "client has seen",
+            )
+        return stored, stored.cuts
+
+    def _not_now(self, partition: Partition, why: str) -> ReplicaNotAvailable:
+        topic, number = partition
+        return ReplicaNotAvailable(f"{topic}-{number} {why}; {self._states.leader_hint}")
+
+    def _heard_ms(self) -> int:
+        member = self._member
+        return max(round((member.now_s - self._fetcher.answered_s) * 1000), 0)
+
+
+def _asked(request: Any) -> Iterator[tuple[Partition, int]]:
+    """The partitions of a request, and what the client has seen of each."""
+    if isinstance(request, CountByTimeRequest):
+        yield (request.topic, request.partition), request.seen_offset
+        return
+    for topic in request.topics:
+        for one in topic.partitions:
+            yield (topic.name, one.partition), getattr(one, "seen_offset", -1)
+
 
 class Serving:
     """What a broker of a cluster does for its clients."""
 
-    def __init__(self, cluster: "Cluster") -> None:
-        self._cluster = cluster
-        self._at_follower = FollowerReads(cluster)
+    def __init__(
+        self,
+        member: ClusterMember,
+        store: MetadataStore,
+        produces: ParkingLot,
+        *,
+        fetcher: ReplicaFetcher,
+        states: ReplicaStates,
+        addresses: BrokerAddresses,
+        forwarded: ForwardedTopicCreation,
+    ) -> None:
+        self._member = member
+        self._store = store
+        self._produces = produces
+        self._states = states
+        self._addresses = addresses
+        self._forwarded = forwarded
+        self._at_follower = FollowerReads(member, fetcher, states)
         self._readable: Leader | None = None
         """The leader of whom it is known that it may show what it has."""
 
@@ -48,10 +199,10 @@ class Serving:
         """Why a request is not served now, if so."""
         if api.served_by is ServedBy.ANY_BROKER:
             return None
-        leader = self._cluster.leader
+        leader = self._member.leader
         if leader is None:
             return self._not_led(api)
-        if not self._cluster.store.knows:
+        if not self._store.knows:
             return self._not_known(api)
         if api.served_by is ServedBy.LEADER_OR_FOLLOWER and leader is not self._readable:
             if not leader.readable:
@@ -73,7 +224,7 @@ class Serving:
                 return LeaderNotAvailable(text)
 
     def _not_led(self, api: Api) -> CodedError:
-        hint = self._cluster.leader_hint
+        hint = self._states.leader_hint
         return NotCoordinator(hint) if api.served_by is ServedBy.COORDINATOR else NotLeader(hint)
 
     def gated(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
@@ -95,8 +246,8 @@ class Serving:
         follower forwards that to the leader."""
 
         def handle(services: Services, request: Any, call: Call) -> Any:
-            store, asked = self._cluster.store, self._cluster.forwarded_creation
-            if not self._cluster.leads:
+            store, asked = self._store, self._forwarded
+            if not self._member.leads:
                 missing = asked.missing(services, request, call)
                 request = replaced(request, allow_auto_topic_creation=False)
                 if missing:
@@ -117,7 +268,7 @@ class Serving:
 
         def answer(services: Services, request: Any, call: Call) -> Any:
             def placed(response: MetadataResponse) -> Any:
-                return in_turns(services, self._cluster.addresses.metadata(response, call))
+                return in_turns(services.work, self._addresses.metadata(response, call))
 
             return then(handler(services, request, call), placed)
 
@@ -128,7 +279,7 @@ class Serving:
 
         def handle(services: Services, request: Any, call: Call) -> Any:
             response = handler(services, request, call)
-            return self._cluster.addresses.brokers(response, call)
+            return self._addresses.brokers(response, call)
 
         return handle
 
@@ -137,7 +288,7 @@ class Serving:
 
         def handle(services: Services, request: Any, call: Call) -> Any:
             response = handler(services, request, call)
-            return response if self._cluster.leads else self._cluster.addresses.coordinator(call)
+            return response if self._member.leads else self._addresses.coordinator(call)
 
         return handle
 
@@ -145,11 +296,11 @@ class Serving:
         def handle(services: Services, request: Any, call: Call) -> Any:
             if self._at_follower.may(api, request):
                 return in_turns(
-                    services,
+                    services.work,
                     self._at_follower.answer(request, lambda: handler(services, request, call)),
                 )
             self.check(api)
-            epoch = self._cluster.epoch
+            epoch = self._member.epoch
             same = partial(self._same, api, epoch)
             return then(handler(services, request, call), same)
 
@@ -168,7 +319,7 @@ class Serving:
             outcomes = handler(services, version, requests)
             if api.served_by is not ServedBy.LEADER_OR_FOLLOWER:
                 return outcomes  # Sets know of their epoch by themselves.
-            epoch = self._cluster.epoch
+            epoch = self._member.epoch
             return [
                 one if isinstance(one, Exception) else then(one, partial(self._same, api, epoch))
                 for one in outcomes
@@ -196,7 +347,7 @@ class Serving:
             return outcome
 
         try:
-            return in_turns(services, self._at_follower.answer(request, answer))
+            return in_turns(services.work, self._at_follower.answer(request, answer))
         except Exception as refused:
             return refused
 
@@ -209,7 +360,7 @@ class Serving:
     def _same(self, api: Api, epoch: int, body: Any) -> Any:
         """An answer that was waited for counts only if the broker leads still: its log may have
         been cut meanwhile."""
-        if self._cluster.epoch != epoch:
+        if self._member.epoch != epoch:
             raise self._not_led(api)
         return body
 
@@ -224,24 +375,24 @@ class Serving:
         self._check_refusal(acks_all=True)
 
     def _check_refusal(self, *, acks_all: bool) -> None:
-        cluster = self._cluster
-        outcome = cluster.node.refusal(cluster.now_s, acks_all)
+        member = self._member
+        outcome = member.node.refusal(member.now_s, acks_all)
         if outcome is not None:
-            raise error_of(outcome, cluster.leader_hint)
+            raise error_of(outcome, self._states.leader_hint)
 
     def begin_append(self, log: Log, acks: int) -> None:
         """To be called before something is appended, behind `check_append`; raises why it may
         not be."""
-        cluster = self._cluster
-        cluster.look_at_topics()
+        member = self._member
+        member.check_topics()
         partition = log.topic, log.partition
-        stored = cluster.stored.logs.get(partition)
+        stored = member.stored.logs.get(partition)
         if stored is None or stored.log is not log:
             raise NotLeader(f"{log.topic}-{log.partition} cannot be replicated: its log is damaged")
-        outcome = cluster.node.refusal(cluster.now_s, acks == -1, partition)
+        outcome = member.node.refusal(member.now_s, acks == -1, partition)
         if outcome is not None:
-            raise error_of(outcome, cluster.leader_hint)
-        cluster.node.begin_append(partition)
+            raise error_of(outcome, self._states.leader_hint)
+        member.node.begin_append(partition)
 
     @staticmethod
     def first_part(sizes: Sequence[int]) -> int:
@@ -254,24 +405,77 @@ class Serving:
 
     def appended(self, log: Log, outcome: Appended, acks: int) -> Commit | None:
         """Sets were appended, or had been before; the wait for them with `acks=all`."""
-        cluster = self._cluster
+        member = self._member
         partition = log.topic, log.partition
         commit = Commit() if acks == -1 else None
-        node = cluster.node
+        node = member.node
         note = node.await_commit if outcome.repeated else node.appended
         note(partition, outcome.first_offsets[0], outcome.last_offset + 1, commit)
-        cluster.settle()
+        member.settle()
         return commit
 
     # Trims.
 
     async def trimmed(self, log: Log) -> None:
         """Wait until a trim is in all in-sync replicas. Raises `CodedError` when it cannot be."""
-        cluster = self._cluster
+        member = self._member
         partition = log.topic, log.partition
-        if partition not in cluster.stored.logs or not cluster.leads:
-            raise NotLeader(cluster.leader_hint)
+        if partition not in member.stored.logs or not member.leads:
+            raise NotLeader(self._states.leader_hint)
         commit = Commit()
-        await cluster.settled(commit, lambda: cluster.node.trimmed(partition, commit))
+        ready = self._produces.park([commit], lambda _: commit.done, WAIT_MS, requests=1)
+        member.node.trimmed(partition, commit)
+        member.settle()
+        if not commit.done:
+            await ready
+        else:
+            ready.cancel()
+        if not commit.done:
+            raise RequestTimedOut(f"the in-sync replicas did not follow within {WAIT_MS} ms")
         if commit.error is not None:
             raise commit.error
+
+
+class ClusterLeadership:
+    """The `Leadership` of a broker of a cluster; see there."""
+
+    alone = False
+
+    def __init__(self, member: ClusterMember, serving: Serving, states: ReplicaStates) -> None:
+        self._member = member
+        self._serving = serving
+        self._states = states
+
+    def check_topics(self) -> None:
+        self._serving.check_change()
+
+    def check_coordinates(self) -> None:
+        if not self._member.leads:
+            raise NotCoordinator(self._states.leader_hint)
+
+    def check_positions(self) -> None:
+        member = self._member
+        outcome = member.node.refusal(member.now_s, acks_all=True)
+        if outcome is Outcome.NOT_LEADER:
+            raise NotCoordinator(self._states.leader_hint)
+        if outcome is not None:
+            raise CoordinatorNotAvailable(error_of(outcome, self._states.leader_hint).message)
+
+    def begin_append(self) -> None:
+        self._member.node.begin_append(METADATA_PARTITION)
+
+    def appended(self, offset: int, settled: Callable[[CodedError | None], None]) -> None:
+        member = self._member
+        commit = Commit(settled)
+        member.node.appended(METADATA_PARTITION, offset, offset + 1, commit)
+        member.settle()
+
+    async def trimmed(self, logs: Sequence[Log]) -> Mapping[Log, Exception]:
+        serving = self._serving
+        waits = [serving.trimmed(log) for log in logs]
+        outcomes = await asyncio.gather(*waits, return_exceptions=True)
+        return {
+            log: outcome
+            for log, outcome in zip(logs, outcomes, strict=True)
+            if isinstance(outcome, Exception)
+        }

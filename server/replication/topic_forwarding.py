@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...protocol.api.cluster.replicate import (
     REPLICATE,
@@ -15,7 +15,6 @@ from ...protocol.api.cluster.replicate import (
     Says,
     TopicNotMade,
 )
-from ...protocol.api.topics.create_topics import CREATE_TOPICS
 from ...protocol.api.topics.metadata import MetadataRequest
 from ...protocol.errors import (
     HorologError,
@@ -25,13 +24,13 @@ from ...protocol.errors import (
     error_from_code,
 )
 from ...storage.names import check_topic_name
-from ..handlers.base import Call, Services
-from ..requests import PendingAnswer
+from ..handlers.base import Services
+from ..requests import Call, PendingAnswer
 from ..window_topics import is_reserved
 from .leader_connection import AcceptsFollower
-
-if TYPE_CHECKING:
-    from .cluster import Cluster
+from .member import ClusterMember
+from .replica_fetcher import ReplicaFetcher
+from .replica_states import ReplicaStates
 
 ASK_WITHIN_MS: Final = 10_000
 """How long the leader has to answer. Clients that are told to ask again then find what is made
@@ -49,15 +48,19 @@ class ForwardedTopicCreation:
     """Asks the leader for topics: all that are wanted at one time together, and one time after the
     other, so that no number of clients takes more than one connection."""
 
-    def __init__(self, cluster: "Cluster") -> None:
-        self._cluster = cluster
+    def __init__(
+        self, member: ClusterMember, fetcher: ReplicaFetcher, states: ReplicaStates
+    ) -> None:
+        self._member = member
+        self._fetcher = fetcher
+        self._states = states
         self._wanted: dict[str, asyncio.Future[Exception | None]] = {}
         """What the leader is to be asked for next."""
         self._under_way: dict[str, asyncio.Future[Exception | None]] = {}
         self._asking: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
 
-    def look(self) -> None:
+    def topics_changed(self) -> None:
         """Topics are not what they were."""
         self._changed.set()
 
@@ -70,7 +73,7 @@ class ForwardedTopicCreation:
             return ()
         if not services.settings.auto_create_topics_enable:
             return ()
-        there = self._cluster.directory.topics()
+        there = self._member.directory.topics()
         return dict.fromkeys(
             topic.name
             for topic in request.topics
@@ -97,7 +100,7 @@ class ForwardedTopicCreation:
         if wait is None:
             wait = self._wanted[topic] = asyncio.get_running_loop().create_future()
         if self._asking is None:
-            self._asking = self._cluster.start_work(self._ask_for_all())
+            self._asking = self._member.start_work(self._ask_for_all())
         return wait
 
     async def _ask_for_all(self) -> None:
@@ -119,22 +122,22 @@ class ForwardedTopicCreation:
         except Exception as error:  # whatever it is, clients are not to wait for ever
             text = error.message if isinstance(error, HorologError) else str(error)
             late = LeaderNotAvailable(
-                f"{self._cluster.leader_hint}, and it could not be asked for the topic: {text}"
+                f"{self._states.leader_hint}, and it could not be asked for the topic: {text}"
             )
             return dict.fromkeys(topics, late)
         made = [topic for topic in topics if topic not in failed]
         await self._here(made)
         late = LeaderNotAvailable("the leader has made the topic, and it is not here yet")
-        there = self._cluster.directory.topics()
+        there = self._member.directory.topics()
         return failed | {topic: late for topic in made if topic not in there}
 
     async def _asked(self, topics: Collection[str]) -> dict[str, Exception]:
         """Ask the leader; the errors it answers. Raises what the connection does."""
-        cluster = self._cluster
-        address = cluster.fetcher.address
-        if cluster.node.follower is None or not address or cluster.standing.leader_is_silent:
+        member = self._member
+        address = self._fetcher.address
+        if member.node.follower is None or not address or self._states.leader_is_silent:
             raise LeaderNotAvailable("no leader is known that answers")
-        accepts = AcceptsFollower(cluster.settings.cluster_credentials, cluster.settings.cluster_ca)
+        accepts = AcceptsFollower(member.settings.cluster_credentials, member.settings.cluster_ca)
         connection = await accepts.connect(address, ASK_WITHIN_MS)
         request = ReplicateRequest(says=Says.MAKE, connection=0, topics=list(topics))
         try:
@@ -148,7 +151,7 @@ class ForwardedTopicCreation:
 
     async def _here(self, topics: Iterable[str]) -> None:
         """Wait until the topics are here, but not for long."""
-        there, wanted = self._cluster.directory.topics, set(topics)
+        there, wanted = self._member.directory.topics, set(topics)
         with suppress(TimeoutError):
             async with asyncio.timeout(HERE_WITHIN_S):
                 while not wanted <= there().keys():
@@ -160,9 +163,7 @@ class ForwardedTopicCreation:
     def make_for_others(
         self, services: Services, request: ReplicateRequest
     ) -> ReplicateResponse | PendingAnswer:
-        """Make the topics that clients of a follower ask about. Raises `CodedError` where this
-        broker does not lead, or does not know yet what topics there are."""
-        self._cluster.serving.check(CREATE_TOPICS)
+        """Make the topics that clients of a follower ask about, at a broker that leads."""
         missing = services.creations.missing(request.topics)
         if not missing:
             return self._made(services, request, {})
@@ -174,7 +175,7 @@ class ForwardedTopicCreation:
     def _made(
         self, services: Services, request: ReplicateRequest, failures: Mapping[str, Exception]
     ) -> ReplicateResponse:
-        there = self._cluster.directory.topics()
+        there = self._member.directory.topics()
         not_made = []
         for topic in request.topics:
             if topic not in there:
@@ -184,11 +185,11 @@ class ForwardedTopicCreation:
                 )
                 code, message = services.outcomes.of(failure, api="metadata")
                 not_made.append(TopicNotMade(name=topic, error_code=code, error_message=message))
-        cluster = self._cluster
+        member = self._member
         return ReplicateResponse(
             answers=Answers.MADE,
-            epoch=cluster.epoch,
-            broker_id=cluster.broker_id,
+            epoch=member.epoch,
+            broker_id=member.broker_id,
             not_made=not_made,
         )
 

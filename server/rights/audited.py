@@ -12,8 +12,9 @@ from ...protocol.api.topics.delete_records import DELETE_RECORDS
 from ...protocol.api.topics.delete_topics import DELETE_TOPICS
 from ...protocol.api.topics.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from ...values import value_class
-from ..handlers.base import Call, Handler, Services, in_turns, then
+from ..handlers.base import Services
 from ..outcomes import error_name
+from ..requests import Call, Handler, in_turns, then
 from ..security.audit import DONE
 
 Outcomes = Iterable[tuple[str, int]]
@@ -124,6 +125,6 @@ def _audited(handler: Handler, change: _Change) -> Handler:
             return response
 
         answer = handler(services, request, call)
-        return then(answer, lambda response: in_turns(services, audit(response)))
+        return then(answer, lambda response: in_turns(services.work, audit(response)))
 
     return handle

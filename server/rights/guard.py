@@ -1,28 +1,386 @@
-"""Every handler behind the rights of its request, and a short way for the frequent requests."""
+"""Every handler behind the rights of its request, and a short way for the frequent requests.
 
-from collections.abc import Callable, Mapping
+One that is guarded answers what its client may do, and refuses the rest. In answers that list
+things, what may not be described is left out.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from ...protocol.api.groups.list_groups import LIST_GROUPS
-from ...protocol.api.groups.offset_fetch import OFFSET_FETCH
+from ...protocol.api.groups.list_groups import LIST_GROUPS, ListGroupsResponse
+from ...protocol.api.groups.offset_fetch import (
+    LIST_NAMES,
+    OFFSET_FETCH,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from ...protocol.api.kafka.refusals import named_field, refused_each
+from ...protocol.api.log.describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsResponse
 from ...protocol.api.log.fetch import FETCH
 from ...protocol.api.log.list_offsets import LIST_OFFSETS
 from ...protocol.api.log.produce import PRODUCE
+from ...protocol.api.pieces import Pieces
 from ...protocol.api.registry import APIS
-from ...protocol.api.security.acl_terms import Operation, ResourceType
-from ...protocol.api.topics.metadata import METADATA
-from ..handlers.base import Handler, Services
+from ...protocol.api.rights import How, Need, When
+from ...protocol.api.schema import Api, replaced
+from ...protocol.api.security.acl_terms import (
+    CLUSTER_NAME,
+    Operation,
+    ResourceType,
+    operation_title,
+)
+from ...protocol.api.topics.describe_configs import BROKER_RESOURCE, TOPIC_RESOURCE
+from ...protocol.api.topics.metadata import METADATA, MetadataRequest, MetadataResponse
+from ...protocol.errors import (
+    ClusterAuthorizationFailed,
+    CodedError,
+    GroupAuthorizationFailed,
+    TopicAuthorizationFailed,
+)
+from ...values import value_class
+from ..handlers.base import Services
+from ..handlers.produce import NO_ANSWER
 from ..network.endpoint import Caller
-from ..security.authorizer import Rights
+from ..outcomes import CloseConnection
+from ..requests import Call, Handler, PendingAnswer, in_turns, then
+from ..security.acl_store import Rights
+from ..security.acls import Resource
 from ..window_topics import guarded_name
-from .guards import guarded
-from .lists import list_groups, metadata, positions
+
+T = TypeVar("T")
+
+ERRORS: Final[Mapping[ResourceType, type[CodedError]]] = MappingProxyType(
+    {
+        ResourceType.TOPIC: TopicAuthorizationFailed,
+        ResourceType.GROUP: GroupAuthorizationFailed,
+        ResourceType.CLUSTER: ClusterAuthorizationFailed,
+    }
+)
 
 Allows = Callable[[Any], bool]
 """Whether all that a request asks for may be done."""
 
 _CONSUMER: Final = -1
+
+
+class CheckedRequest:
+    """A request on its way to its handler."""
+
+    __slots__ = ("_authorizer", "_rights", "api", "call", "request", "services")
+
+    def __init__(self, services: Services, api: Api, request: Any, call: Call) -> None:
+        self.services = services
+        self.api = api
+        self.request = request
+        self.call = call
+        self._authorizer = services.security.authorizer
+        self._rights = self._authorizer.rights(call.principal, call.client_host)
+
+    def may(self, need: Need, name: str) -> bool:
+        """Whether a need is met for what is called `name`."""
+        rights = self._rights
+        for right in need.any_of:
+            kind = right.resource_type
+            if right.some:
+                if rights.may_any(right.operation, kind):
+                    return True
+            elif rights.may(right.operation, kind, self._named(kind, name)):
+                return True
+        return False
+
+    def applies(self, need: Need, item: Any, name: str) -> bool:
+        """Whether a need is one of this item of the request."""
+        match need.when:
+            case When.MADE:
+                services = self.services
+                return (
+                    services.settings.auto_create_topics_enable
+                    and getattr(self.request, "allow_auto_topic_creation", True)
+                    and not services.creations.exists(name)
+                    and not services.logs.is_window(name)
+                )
+            case When.CONSUMER:
+                return bool(self.request.replica_id == _CONSUMER)
+            case When.FOLLOWER:
+                return bool(self.request.replica_id != _CONSUMER)
+            case When.OF_TOPIC:
+                return bool(item.resource_type == TOPIC_RESOURCE)
+            case When.OF_BROKER:
+                return bool(item.resource_type == BROKER_RESOURCE)
+            case When.NOT_NAMED:
+                return False
+            case _:
+                return True
+
+    def refusal(self, need: Need, name: str) -> CodedError:
+        """The error of a need that is not met, which is taken note of. Nothing in it depends on
+        whether there is something of that name."""
+        right = need.any_of[0]
+        named = self._named(right.resource_type, name)
+        resource = Resource(right.resource_type, named[:300])
+        operation = operation_title(right.operation)
+        principal, host = self.call.principal, self.call.client_host
+        self._authorizer.refused(principal, host, self.api.name, operation, str(resource))
+        error = ERRORS[right.resource_type]
+        return error(
+            f"{principal} may not {operation} {resource}: no rule allows it, or one denies it "
+            "(horolog acl test)"
+        )
+
+    def _named(self, kind: ResourceType, name: str) -> str:
+        """The name of the resource; for a window that of the topic whose messages it shows."""
+        if kind is ResourceType.CLUSTER:
+            return CLUSTER_NAME
+        if kind is ResourceType.TOPIC:
+            return guarded_name(self.services.creations.exists, name)
+        return name
+
+
+def _needs(api: Api, how: How) -> list[Need]:
+    return [need for need in api.rights if need.how is how]
+
+
+def _listed(api: Api, kind: ResourceType) -> Need:
+    """The right without which a list leaves out resources of a type."""
+    return next(need for need in _needs(api, How.LEFT_OUT) if need.any_of[-1].resource_type is kind)
+
+
+_name_of: Final[Callable[[Any], str]] = attrgetter("name")
+_id_of: Final[Callable[[Any], str]] = attrgetter("group_id")
+
+_EACH_TOPIC: Final = _needs(METADATA, How.EACH)
+_SEEN_TOPIC: Final = _listed(METADATA, ResourceType.TOPIC)
+_SEEN_GROUP: Final = _listed(LIST_GROUPS, ResourceType.GROUP)
+_POSITIONS_GROUP: Final = _needs(OFFSET_FETCH, How.WHOLE)[0]
+_POSITIONS_EACH: Final = _needs(OFFSET_FETCH, How.EACH)
+_POSITIONS_SEEN_GROUP: Final = _listed(OFFSET_FETCH, ResourceType.GROUP)
+_POSITIONS_SEEN_TOPIC: Final = _listed(OFFSET_FETCH, ResourceType.TOPIC)
+
+
+def metadata(handler: Handler) -> Handler:
+    """Topics that are named, each by itself; without names, those that may be seen."""
+
+    def handle(services: Services, request: MetadataRequest, call: Call) -> Any:
+        checked = CheckedRequest(services, METADATA, request, call)
+        named = bool(request.topics) if call.version == 0 else request.topics is not None
+        if named:
+            return answer_each(checked, _EACH_TOPIC, handler)
+
+        def cut(response: MetadataResponse) -> Pieces[MetadataResponse]:
+            response.topics = yield from _seen(checked, _SEEN_TOPIC, response.topics, _name_of)
+            return response
+
+        return then(handler(services, request, call), lambda got: in_turns(services.work, cut(got)))
+
+    return handle
+
+
+def list_groups(handler: Handler) -> Handler:
+    """The groups that may be seen."""
+
+    def handle(services: Services, request: Any, call: Call) -> Any:
+        checked = CheckedRequest(services, LIST_GROUPS, request, call)
+
+        def cut(response: ListGroupsResponse) -> Pieces[ListGroupsResponse]:
+            response.groups = yield from _seen(checked, _SEEN_GROUP, response.groups, _id_of)
+            return response
+
+        return then(handler(services, request, call), lambda got: in_turns(services.work, cut(got)))
+
+    return handle
+
+
+def positions(handler: Handler) -> Handler:
+    """The positions of a name that may be seen, or the names."""
+
+    def handle(services: Services, request: OffsetFetchRequest, call: Call) -> Any:
+        checked = CheckedRequest(services, OFFSET_FETCH, request, call)
+        if request.listing == LIST_NAMES:
+            return _later(services, _visible_page(checked, handler, _cut_names))
+        if not checked.may(_POSITIONS_GROUP, request.group_id):
+            error = checked.refusal(_POSITIONS_GROUP, request.group_id)
+            if not call.kafka:
+                raise error
+            # Version 0 and 1 say it beside each partition only.
+            return in_turns(services.work, _all_refused(request, error))
+        if request.topics is not None and not request.listing:
+            return answer_each(checked, _POSITIONS_EACH, handler)
+        return _later(services, _visible_page(checked, handler, _cut_topics))
+
+    return handle
+
+
+def _all_refused(request: OffsetFetchRequest, error: CodedError) -> Pieces[OffsetFetchResponse]:
+    refused = [(topic, error) for topic in request.topics or ()]
+    _, topics = yield from refused_each(OffsetFetchResponse, refused)
+    return OffsetFetchResponse(topics=topics, error_code=error.code)
+
+
+def _seen(
+    checked: CheckedRequest, need: Need, items: Iterable[T], name_of: Callable[[T], str]
+) -> Pieces[list[T]]:
+    """What of a list may be seen."""
+    seen: list[T] = []
+    for item in items:
+        if checked.may(need, name_of(item)):
+            seen.append(item)
+        yield
+    return seen
+
+
+def _later(services: Services, work: Any) -> PendingAnswer:
+    task = services.work.start(work)
+    return PendingAnswer(task, task.result)
+
+
+Cut = Callable[[CheckedRequest, OffsetFetchResponse], Pieces["_Page"]]
+
+
+@value_class
+class _Page:
+    """A part of a list, without what may not be seen."""
+
+    last: str
+    """With what it ended before that was left out; empty for nothing."""
+    is_empty: bool
+
+
+def _cut_names(checked: CheckedRequest, response: OffsetFetchResponse) -> Pieces[_Page]:
+    last = response.names[-1] if response.names else ""
+    response.names = yield from _seen(checked, _POSITIONS_SEEN_GROUP, response.names, str)
+    return _Page(last, not response.names)
+
+
+def _cut_topics(checked: CheckedRequest, response: OffsetFetchResponse) -> Pieces[_Page]:
+    last = response.topics[-1].name if response.topics else ""
+    response.topics = yield from _seen(checked, _POSITIONS_SEEN_TOPIC, response.topics, _name_of)
+    return _Page(last, not response.topics)
+
+
+async def _visible_page(checked: CheckedRequest, handler: Handler, cut: Cut) -> OffsetFetchResponse:
+    """The first page in which something may be seen: clients go on behind the last that they
+    see."""
+    request, work = checked.request, checked.services.work
+    turns = work.turns()
+    while True:
+        outcome = handler(checked.services, request, checked.call)
+        while isinstance(outcome, PendingAnswer):
+            assert isinstance(outcome.ready, asyncio.Future)
+            await outcome.ready
+            outcome = outcome.make()
+        response: OffsetFetchResponse = outcome
+        page = await work.finish(cut(checked, response), turns)
+        if not (page.is_empty and response.more and page.last):
+            return response
+        request = replaced(request, after=page.last)
+
+
+def guarded(api: Api, handler: Handler) -> Handler:
+    """`handler` for clients that have the rights of the request."""
+    whole = [need for need in api.rights if need.how is How.WHOLE]
+    each = [need for need in api.rights if need.how is How.EACH]
+
+    def handle(services: Services, request: Any, call: Call) -> Any:
+        checked = CheckedRequest(services, api, request, call)
+        for need in whole:
+            name = whole_name(request)
+            if not checked.may(need, name):
+                return refused_whole(checked, need, name)
+        return answer_each(checked, each, handler) if each else handler(services, request, call)
+
+    return handle
+
+
+def whole_name(request: Any) -> str:
+    """The topic or group that a request is about as a whole; empty for one about neither."""
+    for field in ("group_id", "topic", "key"):
+        name = getattr(request, field, None)
+        if isinstance(name, str):
+            return name
+    return ""
+
+
+def refused_whole(checked: CheckedRequest, need: Need, name: str) -> Any:
+    """Refuses the request. Raises the error, where there is no other way that Kafka has."""
+    error = checked.refusal(need, name)
+    if checked.api is DESCRIBE_LOG_DIRS and checked.call.kafka:
+        return DescribeLogDirsResponse(results=[])
+    raise error
+
+
+def answer_each(checked: CheckedRequest, needs: Sequence[Need], handler: Handler) -> Any:
+    """The answer for those that the request names and that may be asked about; beside each of the
+    others stands its error."""
+    return in_turns(checked.services.work, _answer_each(checked, needs, handler))
+
+
+def _answer_each(checked: CheckedRequest, needs: Sequence[Need], handler: Handler) -> Pieces[Any]:
+    services, request, call = checked.services, checked.request, checked.call
+    context = services.creations.context
+    field = named_field(type(request))
+    kept: list[Any] = []
+    refused: list[tuple[Any, CodedError]] = []
+    for item in getattr(request, field) or ():
+        error = _error_of(checked, needs, item)
+        if error is None:
+            kept.append(item)
+        else:
+            refused.append((item, error))
+        yield
+    services.creations.context = context
+    if not refused:
+        return handler(services, request, call)
+    if checked.api is PRODUCE and request.acks == NO_ANSWER:
+        return _unanswered(checked, handler, kept, refused[0][1])
+    name, results = yield from refused_each(checked.api.response, refused)
+    services.creations.context = context
+    if not kept and checked.api is METADATA:
+        call = replace(call, version=max(call.version, 1))  # In version 0 none means all.
+    elif not kept:
+        return checked.api.response(**{name: results})
+    smaller = replaced(request, **{field: kept})
+
+    def add(response: Any) -> Any:
+        getattr(response, name).extend(results)
+        return response
+
+    return then(handler(services, smaller, call), add)
+
+
+def _error_of(checked: CheckedRequest, needs: Sequence[Need], item: Any) -> CodedError | None:
+    name = item_name(item)
+    for need in needs:
+        if checked.applies(need, item, name) and not checked.may(need, name):
+            return checked.refusal(need, name)
+    return None
+
+
+def item_name(item: Any) -> str:
+    """What something is called that a request names."""
+    if isinstance(item, str):
+        return item
+    found = getattr(item, "name", None)
+    return str(item.resource_name if found is None else found)
+
+
+def _unanswered(
+    checked: CheckedRequest, handler: Handler, kept: Sequence[Any], error: CodedError
+) -> Any:
+    """A produce with acks=0: what may be appended is, and then the connection is closed."""
+    closing = CloseConnection(f"a produce with acks=0 was refused: {error.message}", error.code)
+
+    def close(_: Any) -> Any:
+        raise closing
+
+    if not kept:
+        raise closing
+    smaller = replaced(checked.request, topics=list(kept))
+    return then(handler(checked.services, smaller, checked.call), close)
+
 
 _LISTS: Final[Mapping[int, Callable[[Handler], Handler]]] = MappingProxyType(
     {METADATA.key: metadata, LIST_GROUPS.key: list_groups, OFFSET_FETCH.key: positions}

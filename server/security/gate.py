@@ -13,8 +13,8 @@ from ..dispatch import Dispatcher
 from ..network.endpoint import Caller, Frames, Source
 from ..network.sending import Answer
 from ..requests import PendingAnswer
-from .logins import Logins, Step
-from .session import LoginSession, LoginState
+from .logins import Logins
+from .session import LoginSession, LoginState, Step
 
 _ANSWERED: Final = frozenset(api.key for api in APIS.values() if api.before_login)
 

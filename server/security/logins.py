@@ -17,32 +17,59 @@ from ...protocol.errors import IllegalSaslState, SaslAuthenticationFailed, Unsup
 from ...protocol.sasl.mechanisms import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
 from ...protocol.sasl.oauthbearer import GIVEN_UP, REFUSAL, read_bearer
 from ...protocol.sasl.plain import MAX_PASSWORD_BYTES, read_plain
-from ...protocol.sasl.scram import password_matches
-from ...protocol.sasl.scram_server import ScramServer
+from ...protocol.sasl.scram import ScramServer, password_matches
 from ...storage.events import Observer
 from ...storage.metadata.access_records import MAX_USER_NAME_BYTES
-from ...values import value_class
 from ..metrics.figures import Figures
-from .login_throttle import LoginThrottle
-from .session import LoginSession, LoginState, principal_of
+from .session import LoginSession, LoginState, ScramExchange, Step, principal_of
 from .users import Users
 
 if TYPE_CHECKING:
     from .tokens import Tokens, Verified
+
+
+FREE_FAILURES: Final = 3
+"""So many logins of an address may fail before the next ones wait: people mistype."""
+FIRST_SECONDS: Final = 0.5
+LONGEST_SECONDS: Final = 4.0
+"""Short of what a login may take in all, so that the right password still gets in."""
+FORGOTTEN_SECONDS: Final = 300.0
+MAX_ADDRESSES: Final = 10_000
+"""Those whose failures are remembered; beyond, the oldest are forgotten."""
+
+
+class LoginThrottle:
+    """Counts failed logins by address."""
+
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
+        self._failures: dict[str, tuple[int, float]] = {}
+        """How many, and when the last one was; the address that failed last comes last."""
+
+    def failed(self, address: str) -> None:
+        count = self._count(address) + 1
+        self._failures.pop(address, None)
+        self._failures[address] = count, self._time()
+        if len(self._failures) > MAX_ADDRESSES:
+            del self._failures[next(iter(self._failures))]
+
+    def seconds(self, address: str) -> float:
+        """How long the next login from there is kept waiting, right or wrong."""
+        over = self._count(address) - FREE_FAILURES
+        if over < 0:
+            return 0.0
+        return min(FIRST_SECONDS * 2.0 ** min(over, 10), LONGEST_SECONDS)
+
+    def _count(self, address: str) -> int:
+        count, last = self._failures.get(address, (0, 0.0))
+        return count if self._time() - last < FORGOTTEN_SECONDS else 0
+
 
 FAILED_SECONDS: Final = 0.5
 """From the last message of a login that fails to the answer. To compute takes much less."""
 
 _NONCE_BYTES: Final = 18
 _REFUSED: Final = "the user does not exist, or the password is wrong"
-
-
-@value_class
-class Step:
-    """What the server says next; `done` when the client is logged in."""
-
-    content: bytes
-    done: bool
 
 
 class Logins:
@@ -162,7 +189,7 @@ class Logins:
         return Step(answer, False)
 
     def _last(
-        self, session: LoginSession, exchange: ScramServer, content: bytes
+        self, session: LoginSession, exchange: ScramExchange, content: bytes
     ) -> "Step | asyncio.Future[Step]":
         session.exchange = None
         if self._throttle.seconds(session.host):
@@ -173,13 +200,13 @@ class Logins:
             return self._refusal(session, exchange.name, error.message)
         return Step(answer, True)
 
-    def _proven(self, session: LoginSession, exchange: ScramServer, content: bytes) -> bytes:
+    def _proven(self, session: LoginSession, exchange: ScramExchange, content: bytes) -> bytes:
         """The answer to the last message of SCRAM, behind which the client is logged in."""
         answer = exchange.last(content)
         self._log_in(session, exchange.name)
         return answer
 
-    async def _scram(self, session: LoginSession, exchange: ScramServer, content: bytes) -> Step:
+    async def _scram(self, session: LoginSession, exchange: ScramExchange, content: bytes) -> Step:
         began = self._loop.time()
         await asyncio.sleep(self._throttle.seconds(session.host))
         try:

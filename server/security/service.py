@@ -3,30 +3,35 @@ brokers have no user, and start sooner."""
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from ...clock import Clock, SystemClock
 from ...config.broker import BrokerSettings
-from ...protocol.errors import CodedError
+from ...protocol.api.framing import ProtocolError
+from ...protocol.api.native import frames as native
+from ...protocol.errors import CodedError, IllegalSaslState
+from ...protocol.limits import LENGTH_BYTES
 from ...storage.events import Observer
 from ...storage.metadata.access_state import AccessState
 from ..metrics.figures import Figures
-from ..network.ports import Port, Ports
+from ..network.ports import HTTP, KAFKA, NATIVE, Port, Ports
+from ..network.tls_files import TlsFiles, TlsPort
 from .audit import DONE, Audit
 
 if TYPE_CHECKING:
-    from ..network.tls import TlsPort
-    from ..network.tls_files import TlsFiles
-    from ..quotas.store import Quotas
-    from .acl_store import Acls
-    from .authorizer import Authorizer
+    from ..quotas.rules import Quotas
+    from .acl_store import Acls, Authorizer
     from .logins import Logins
     from .token_keys import KeySource
     from .tokens import Tokens
     from .users import Users
+
+_TEXT: Final = "this port takes encrypted connections only: connect with TLS (tls://)"
+_BODY: Final = f"{_TEXT[: -len('(tls://)')]}(https://)\n"
 
 WARNING_SECONDS: Final = 24 * 60 * 60.0
 """So often the log says which ports are open to everybody."""
@@ -36,6 +41,39 @@ INLINE: Final = 200
 
 _PLAIN: Final = "PLAIN"
 _TOKENS: Final = "OAUTHBEARER"
+
+
+def _to_native(received: bytes) -> bytes:
+    """An error, as the answer to the first request, where that has come."""
+    try:
+        head, _ = native.open_request(received[LENGTH_BYTES:])
+    except ProtocolError:
+        return b""
+    return native.encode_error(head.correlation_id, IllegalSaslState.code, _TEXT)
+
+
+def _to_http(_: bytes) -> bytes:
+    head = (
+        "HTTP/1.1 400 Bad Request",
+        "Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(_BODY)}",
+        "X-Content-Type-Options: nosniff",
+        "Connection: close",
+        "",
+        _BODY,
+    )
+    return "\r\n".join(head).encode()
+
+
+def _to_kafka(_: bytes) -> bytes:
+    """Kafka's protocol has no error that would fit any request."""
+    return b""
+
+
+PLAIN_ANSWERS: Final[Mapping[str, Callable[[bytes], bytes]]] = MappingProxyType(
+    {NATIVE: _to_native, HTTP: _to_http, KAFKA: _to_kafka}
+)
+"""By setting."""
 
 
 def _no_listener() -> None:
@@ -68,9 +106,7 @@ class SecurityService:
         """To be called when the quotas are others."""
         self.tls_files: TlsFiles | None = None
         if ports.any_encrypted:
-            from ..network.tls_files import TlsFiles as Files_
-
-            self.tls_files = Files_(settings, observe)
+            self.tls_files = TlsFiles(settings, observe)
         self._clock = clock or SystemClock()
         self._token_keys: KeySource | None = None
         if _TOKENS in settings.sasl_enabled_mechanisms.split(","):
@@ -123,7 +159,7 @@ class SecurityService:
 
     @cached_property
     def authorizer(self) -> "Authorizer":
-        from .authorizer import Authorizer
+        from .acl_store import Authorizer
 
         return Authorizer(self.acls, self.audit.refused)
 
@@ -134,7 +170,7 @@ class SecurityService:
 
     @cached_property
     def quotas(self) -> "Quotas":
-        from ..quotas.store import Quotas
+        from ..quotas.rules import Quotas
 
         return Quotas(self._access.quotas)
 
@@ -172,12 +208,11 @@ class SecurityService:
             name for name in enabled.split(",") if name and (plain or name not in (_PLAIN, _TOKENS))
         )
 
-    def tls_port(self, port: Port, seconds: float) -> "TlsPort | None":
+    def tls_port(self, port: Port, seconds: float) -> TlsPort | None:
         """What the encrypted connections of a port share; a handshake may take so long."""
         if self.tls_files is None or not port.encrypted:
             return None
-        from ..network.tls import RECEIVED_BYTES, TlsPort
-        from .plain_answers import PLAIN_ANSWERS
+        from ..network.tls import RECEIVED_BYTES
 
         return TlsPort(
             self.tls_files,

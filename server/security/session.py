@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-if TYPE_CHECKING:
-    from ...protocol.sasl.scram_server import ScramServer
+from ...values import value_class
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of clients that did not log in, as Kafka calls it."""
@@ -14,6 +13,27 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 def principal_of(name: str) -> str:
     """The principal of a user."""
     return f"User:{name}"
+
+
+@value_class
+class Step:
+    """What the server says next; `done` when the client is logged in."""
+
+    content: bytes
+    done: bool
+
+
+class ScramExchange(Protocol):
+    """A login by SCRAM whose first message was answered: `ScramServer`."""
+
+    @property
+    def name(self) -> str:
+        """The user."""
+        ...
+
+    def last(self, content: bytes, /) -> bytes:
+        """The answer to the client's proof. Raises as `ScramServer.last`."""
+        ...
 
 
 class LoginState(Enum):
@@ -80,7 +100,7 @@ class LoginSession:
         self.state = LoginState.OUTSIDE
         self.mechanism = ""
         """Of the login that is under way, or was last done."""
-        self.exchange: ScramServer | None = None
+        self.exchange: ScramExchange | None = None
         self.without_place = False
         """Whether the login failed for that, and not for what the client knows."""
         self.refused = False

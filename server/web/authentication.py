@@ -1,27 +1,33 @@
 """Users of the HTTP port: the same users as elsewhere, where a login is required.
 
-A browser logs in at `/login` and gets a cookie that no script sees and no other site sends. Scripts
-send `Authorization: Basic`, or `Bearer` and a token. `/static/` are files of the program, the same
-in every copy of it.
+A browser logs in at `/login` and gets a cookie that no script sees and no other site sends: a
+random number, and here whose it is. Scripts send `Authorization: Basic`, or `Bearer` and a token.
+`/static/` are files of the program, the same in every copy of it.
 """
 
 import asyncio
 import binascii
+import hashlib
 import json
+import secrets
 from base64 import b64decode
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
-from ...protocol.errors import SaslAuthenticationFailed
+from ...protocol.errors import ResourceNotFound, SaslAuthenticationFailed
+from ...values import value_class
+from ..security.service import SecurityService
 from ..security.session import ANONYMOUS
-from .web_sessions import SESSION_SECONDS, WebSessions
+from ..security.users import Users
 
-if TYPE_CHECKING:
-    from ..security.service import SecurityService
+SESSION_SECONDS: Final = 12 * 60 * 60.0
+MAX_SESSIONS: Final = 10_000
+"""Beyond, the oldest end."""
+_TOKEN_BYTES: Final = 32
 
 COOKIE: Final = "horolog_session"
 LOGIN_PATH: Final = "/login"
@@ -44,6 +50,56 @@ _WRONG: Final = "the user does not exist, or the password is wrong"
 _NEEDED: Final = "log in: at /login, or with Authorization: Basic or Bearer"
 
 
+@value_class
+class _Session:
+    principal: str
+    name: str
+    credentials: Any
+    """The user's passwords when it logged in: with others, or without any, the session is over."""
+    ends_at: float
+
+
+class WebSessions:
+    """Sessions by their tokens, of which only the hashes are kept."""
+
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
+        self._sessions: dict[bytes, _Session] = {}
+
+    def begin(self, principal: str, name: str, users: "Users") -> str:
+        """A new session; returns its token."""
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        ends_at = self._time() + SESSION_SECONDS
+        self._sessions[_key(token)] = _Session(principal, name, _credentials(users, name), ends_at)
+        if len(self._sessions) > MAX_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        return token
+
+    def principal(self, token: str, users: "Users") -> str | None:
+        """Whose session it is; `None` when there is no such one, or no longer."""
+        found = self._sessions.get(_key(token)) if token else None
+        if found is None:
+            return None
+        if found.ends_at < self._time() or _credentials(users, found.name) != found.credentials:
+            self.end(token)
+            return None
+        return found.principal
+
+    def end(self, token: str) -> None:
+        self._sessions.pop(_key(token), None)
+
+
+def _key(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
+
+
+def _credentials(users: "Users", name: str) -> Any:
+    try:
+        return users.credentials(name)
+    except ResourceNotFound:
+        return None
+
+
 class HttpPeer(Protocol):
     """A connection of the HTTP port, as far as it identifies its client."""
 
@@ -57,7 +113,7 @@ class HttpPeer(Protocol):
 class HttpAuthentication:
     """Lets requests in, or not."""
 
-    def __init__(self, security: "SecurityService", open_paths: Collection[str]) -> None:
+    def __init__(self, security: SecurityService, open_paths: Collection[str]) -> None:
         self._security = security
         self._open_paths = frozenset(open_paths)
         self._sessions = WebSessions(asyncio.get_running_loop().time)

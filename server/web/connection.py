@@ -5,7 +5,9 @@ writes a traceback for each one that is none. Both are done here instead.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import ipaddress
+import re
+from collections.abc import Awaitable, Callable, Collection
 from types import MappingProxyType
 from typing import Final, cast
 
@@ -14,8 +16,9 @@ from aiohttp import hdrs, web
 from ..network.deadline import Deadline
 from ..security.session import ANONYMOUS, principal_of
 from .authentication import HEADERS, HttpAuthentication
-from .hosts import is_known_host
 from .port import HttpPort, shown
+
+_HOST: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*))(?::\d*)?", re.ASCII)
 
 MAX_HEADERS: Final = 50
 """Lines of a head, each of at most 8 KiB: browsers send about twenty."""
@@ -209,3 +212,28 @@ def _refusal(request: web.BaseRequest, port: HttpPort) -> tuple[int, str, str] |
     if expected.lower() != "100-continue":
         return 417, "expectation", "Expect may only be 100-continue"
     return None
+
+
+def is_known_host(header: str, names: Collection[str]) -> bool:
+    """Whether the `Host` of a request is an address, `localhost` or one of `names`, with a port or
+    without.
+
+    A browser lets a page of any site read what comes from that site's own name, and the owner of a
+    name can let it point here (DNS rebinding). So requests are answered only under addresses, which
+    have no owner who could, `localhost`, and names that the operator has given.
+    """
+    match = _HOST.fullmatch(header)
+    if match is None:
+        return False
+    in_brackets, plain = match.groups()
+    if in_brackets is not None:
+        return _is_address(in_brackets, version=6)
+    host = plain.lower().removesuffix(".")
+    return host == "localhost" or host in names or _is_address(host, version=4)
+
+
+def _is_address(text: str, version: int) -> bool:
+    try:
+        return ipaddress.ip_address(text).version == version
+    except ValueError:
+        return False

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Final
 
 from ...protocol.errors import HorologError
-from ...protocol.records.batches.batch import BatchHeader
+from ...protocol.records.batch import BatchHeader
 from ...protocol.records.kernel.reference.times import time_map_blocks
 from ...protocol.records.layout import BATCH_OVERHEAD, TimestampType
 from ...protocol.records.messages.message import Entry, Record, records
@@ -20,12 +20,12 @@ from ...values import value_class
 from ..entries.entry_rules import MAX_DECOMPRESSED_BYTES
 from ..entries.log_reader import Stop, StoredEntry, read_log_file
 from ..files import File, Files
-from ..index.append_time_blocks import ENTRY as APPEND_TIME_ENTRY
-from ..index.index_reader import OFFSET_ENTRY, TIME_ENTRY, entries_end, index_entries
+from ..index.append_times import ENTRY as APPEND_TIME_ENTRY
+from ..index.index_file import OFFSET_ENTRY, TIME_ENTRY, entries_end, index_entries
 from ..metadata.access_records import shown_value
 from ..names import parse_segment_file
-from ..producers.producer_scan import ABORT, COMMIT, control_mark
-from .index_rules import (
+from ..producers.log_producers import ABORT, COMMIT, control_mark
+from .verify_indexes import (
     NAMES_OF_OFFSETS,
     NAMES_OF_TIMES,
     append_time_rule,

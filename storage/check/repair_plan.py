@@ -19,9 +19,8 @@ from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
 from ..index.index_checksums import following_base
 from ..names import parse_segment_file, segment_bases
 from .findings import Finding, cannot_read
-from .verify_checksums import read_checksums
-from .verify_partition import PartitionCheck
-from .verify_segment import NeighbourSegments, survey_segment
+from .verify import PartitionCheck
+from .verify_segment import NeighbourSegments, read_checksums, survey_segment
 
 KEPT: Final = "kept beside it as .broken"
 

@@ -18,7 +18,7 @@ from ..entries.segment_scan import LogScan, SegmentScan
 from ..files import File, Files
 from ..log.log import Log
 from ..log.recovery import check_end
-from ..read.segment_reading import visible_end
+from ..read.slices import visible_end
 from ..segment.segment import Segment
 
 OPENED_BYTES_MAX: Final = 16 << 20

@@ -6,7 +6,7 @@ files that were set aside are listed, and are no errors.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,16 +19,40 @@ from ..directory.checkpoints import (
     decode_checkpoint,
 )
 from ..directory.clean_shutdown import read_marker
-from ..directory.known_files import CLEAN_SHUTDOWN, KNOWN_FILES, is_of_partition
+from ..directory.known_files import (
+    CLEAN_SHUTDOWN,
+    EARLIER_FILES,
+    IDENTITY_FILE,
+    KNOWN_FILES,
+    is_of_partition,
+)
+from ..directory.startup import UNFINISHED, unfinished_creations, unnamed_folders
 from ..directory.topics import TOPICS_FILE, MalformedTopics, NewerTopics, TopicEntry, read_topics
-from ..directory.unfinished_creations import UNFINISHED, unfinished_creations, unnamed_folders
 from ..files import Files
+from ..index.index_checksums import FILE_NAME as INDEX_CHECKSUMS
+from ..index.index_checksums import following_base
+from ..log.epoch_history import MalformedEpochs, decode_epochs
 from ..metadata.folder import COPY_SUFFIX, METADATA_PARTITION, STATE_FILE
-from ..names import METADATA_FOLDER, folder_name, parse_folder_name
-from .findings import NOTHING, Finding
-from .verify_metadata import check_state, is_metadata_folder
-from .verify_partition import PartitionCheck, listed
-from .verify_positions import check_positions
+from ..metadata.snapshot import MalformedState, decode_state
+from ..metadata.state_copy import pieces_of
+from ..names import (
+    LEADER_EPOCHS,
+    METADATA_FOLDER,
+    folder_name,
+    is_deleted_folder_name,
+    parse_folder_name,
+    parse_segment_file,
+)
+from ..producers.producer_snapshots import parse_snapshot_name
+from .findings import NOTHING, REPAIR, Finding, cannot_read, limited
+from .verify_segment import NeighbourSegments, SegmentCheck, read_checksums
+
+STATE_LOST: Final = (
+    "the next start takes the topics from topics.json; a cluster member is in doubt until it has "
+    "copied the metadata from its leader, a single broker goes on without users and rules"
+)
+
+_COPIED_ANEW: Final = "nothing on a single broker; a cluster member copies this partition anew"
 
 __all__ = ["Finding", "verify"]
 
@@ -42,6 +66,110 @@ _METADATA_FILES: Final = frozenset(
 )
 
 Partition = tuple[str, int]
+
+
+class PartitionCheck:
+    """One partition's folder. `end_offset` is right once `run` is exhausted."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        gaps: bool,
+        recovery_point: int | None,
+        *,
+        clean: bool = False,
+    ) -> None:
+        """`recovery_point` is `None` when it is not known; `clean` says that the log was stopped
+        cleanly."""
+        self._files = files
+        self._directory = directory
+        self._gaps = gaps
+        self._recovery_point = recovery_point
+        self._clean = clean
+        self.end_offset: int | None = None
+        """Log end offset; `None` when the log could not be read to its end."""
+
+    def run(self) -> Iterator[Finding]:
+        base_offsets: list[int] = []
+        for name in self._files.names(self._directory):
+            segment_file = parse_segment_file(name)
+            if segment_file is not None and not segment_file.suffix:
+                if segment_file.kind == "log":
+                    base_offsets.append(segment_file.base_offset)
+            elif name == LEADER_EPOCHS:
+                yield from _check_epochs(self._files, self._directory / name)
+            elif name != INDEX_CHECKSUMS and not parse_snapshot_name(name):
+                yield listed(self._directory / name)
+        yield from self._orphans(set(base_offsets))
+        checksums, found = read_checksums(self._files, self._directory)
+        yield from found
+        previous: SegmentCheck | None = None
+        for number, base_offset in enumerate(base_offsets):
+            if previous is not None and previous.complete:
+                yield from self._between(previous.next_offset, base_offset)
+            following = next(iter(base_offsets[number + 1 :]), None)
+            check = SegmentCheck(
+                self._files,
+                self._directory,
+                base_offset,
+                NeighbourSegments(
+                    self._gaps,
+                    following,
+                    self._recovery_point,
+                    checksums.get(base_offset),
+                    self._clean,
+                    following_base(checksums, base_offset, following),
+                ),
+            )
+            yield from limited(check.run())
+            previous = check
+        if previous is not None and previous.complete:
+            self.end_offset = previous.next_offset
+
+    def _orphans(self, base_offsets: set[int]) -> Iterator[Finding]:
+        for name in self._files.names(self._directory):
+            found = parse_segment_file(name)
+            if found is None or found.suffix or found.base_offset in base_offsets:
+                continue
+            yield Finding(
+                self._directory / name,
+                None,
+                "it belongs to a segment whose .log is not there",
+                "nothing: it is not used",
+                error=False,
+            )
+
+    def _between(self, end_offset: int, base_offset: int) -> Iterator[Finding]:
+        path = self._directory / f"{base_offset:020d}.log"
+        if base_offset < end_offset:
+            rule = f"the segment overlaps the one before it, which ends at offset {end_offset}"
+            yield Finding(path, None, rule, REPAIR)
+        elif base_offset > end_offset and not self._gaps:
+            rule = f"the segment before it ends at offset {end_offset}, and this log has no gaps"
+            yield Finding(path, None, rule, REPAIR)
+
+
+def _check_epochs(files: Files, path: Path) -> Iterator[Finding]:
+    """Whether the file at `path` can be believed. It may name epochs that begin at the log end, or
+    behind it, where a crash took their messages."""
+    try:
+        decode_epochs(files.read_bytes(path))
+    except OSError as error:
+        yield cannot_read(path, error)
+    except MalformedEpochs as error:
+        yield Finding(path, None, str(error), _COPIED_ANEW, error=False)
+
+
+def listed(path: Path) -> Finding:
+    """What is said of a file that is none of those that a broker goes by."""
+    if path.name.endswith(".broken"):
+        rule = "bytes that were set aside because they could not be believed"
+    elif path.name.endswith(".deleted") or is_deleted_folder_name(path.name):
+        rule = "deleted, and waiting to be removed"
+    else:
+        rule = "not a file of ours: it is left alone"
+    return Finding(path, None, rule, NOTHING, error=False)
 
 
 def verify(files: Files, directory: Path) -> Iterator[Finding]:
@@ -143,7 +271,7 @@ class _LogsCheck:
 
 
 class _MetadataCheck(_LogsCheck):
-    """The metadata log of a cluster member: its offsets never jump."""
+    """The metadata log: its offsets never jump."""
 
     def run(self) -> Iterator[Finding]:
         yield from self._found
@@ -156,7 +284,7 @@ class _MetadataCheck(_LogsCheck):
             yield from self._check_partition(METADATA_PARTITION, path, gaps=False)
         else:
             rule = "the metadata log has no folder"
-            advice = "put it back; else the next start makes an empty one and asks the leader"
+            advice = f"put it back; else {STATE_LOST}"
             yield Finding(path, None, rule, advice)
 
 
@@ -164,12 +292,13 @@ class _DataDirectoryCheck(_LogsCheck):
     def __init__(self, files: Files, directory: Path) -> None:
         super().__init__(files, directory)
         self._metadata_path = directory / METADATA_FOLDER
-        self._one_of_several = files.exists(self._metadata_path)
+        self._has_metadata = files.exists(self._metadata_path)
+        self._is_member = files.exists(directory / IDENTITY_FILE)
 
     def run(self) -> Iterator[Finding]:
         known = self._topics()
         topics = known or {}
-        self._found += check_positions(self._files, self._directory)
+        self._check_format()
         yield from self._found
         folders: dict[Partition, Path] = {}
         for name in self._files.names(self._directory):
@@ -181,14 +310,29 @@ class _DataDirectoryCheck(_LogsCheck):
                 yield listed(path)
         if self._files.is_directory(self._metadata_path):
             yield from _MetadataCheck(self._files, self._metadata_path).run()
-        elif self._one_of_several:
+        elif self._has_metadata:
             yield Finding(self._metadata_path, None, "it is not a folder", "move it elsewhere")
         yield from self._missing_folders(topics, folders)
+        yield from self._check_folders(folders, topics, has_topics=known is not None)
+
+    def _check_folders(
+        self,
+        folders: Mapping[Partition, Path],
+        topics: Mapping[str, TopicEntry],
+        *,
+        has_topics: bool,
+    ) -> Iterator[Finding]:
         unnamed = unnamed_folders(folders, topics)
         unfinished = set()
-        if known is not None:
-            unfinished = unfinished_creations(self._files, self._directory, unnamed)
-        adopts = f"asks {METADATA_FOLDER}" if self._one_of_several else "adopts it"
+        if has_topics:
+            has_file = self._files.exists(self._directory / TOPICS_FILE)
+            unfinished = unfinished_creations(
+                self._files, self._directory, unnamed, has_file=has_file
+            )
+        adopts = "adopts it"
+        if self._has_metadata:
+            named = f"unless {METADATA_FOLDER} has it"
+            adopts = f"asks {METADATA_FOLDER}" if self._is_member else f"adopts it {named}"
         for key, path in folders.items():
             entry = topics.get(key[0])
             if key in unnamed:
@@ -197,13 +341,20 @@ class _DataDirectoryCheck(_LogsCheck):
                 yield Finding(path, None, rule, NOTHING, error=False)
             yield from self._check_partition(key, path, gaps=entry is None or entry.gaps)
 
+    def _check_format(self) -> None:
+        for name in sorted(EARLIER_FILES):
+            if self._files.exists(self._directory / name):
+                rule = f"an earlier build wrote it; this one keeps that in {METADATA_FOLDER}"
+                advice = "move it elsewhere: a broker does not start beside it"
+                self._error(name, None, rule, advice)
+
     def _topics(self) -> Mapping[str, TopicEntry] | None:
         """The topics of the topics file; `None` when it cannot be read."""
         try:
             return read_topics(self._files, self._directory / TOPICS_FILE)
         except (OSError, MalformedTopics, NewerTopics) as error:
             advice = "put it right, or put back a copy of it"
-            if self._one_of_several:
+            if self._has_metadata:
                 advice = f"nothing: the next start makes it again from {METADATA_FOLDER}"
             self._error(TOPICS_FILE, None, str(error), advice)
             return None
@@ -220,3 +371,28 @@ class _DataDirectoryCheck(_LogsCheck):
                         f"{TOPICS_FILE} has this partition, but its folder is not there",
                         "put the folder back; else the next start makes an empty one",
                     )
+
+
+def is_metadata_folder(files: Files, directory: Path) -> bool:
+    """Whether a folder is the `metadata-log` of a data directory."""
+    if directory.resolve().name != METADATA_FOLDER:
+        return False
+    owned = (STATE_FILE, folder_name(*METADATA_PARTITION))
+    return any(files.exists(directory / name) for name in owned)
+
+
+def check_state(files: Files, path: Path) -> Iterator[Finding]:
+    """Whether the stored state at `path` is whole. One that is missing costs what one that cannot
+    be read does, but there is nothing left to put right."""
+    if not files.exists(path):
+        rule = "the stored state is missing"
+        yield Finding(path, None, rule, f"nothing: {STATE_LOST}", error=False)
+        return
+    try:
+        with closing(files.open(path, read_only=True)) as file:
+            decode_state(pieces_of(file))
+    except OSError as error:
+        yield cannot_read(path, error)
+    except MalformedState as error:
+        rule = f"the stored state cannot be read: {error}"
+        yield Finding(path, None, rule, f"nothing: {STATE_LOST}")

@@ -103,16 +103,16 @@ class Checkpoints:
     """
 
     def __init__(
-        self, files: Files, directory: Path, observe: Observer, *, replicated: bool = False
+        self, files: Files, directory: Path, observe: Observer, *, watermarks: bool = False
     ) -> None:
-        """Read them; high watermarks only if `replicated`. Files that are missing or cannot be
+        """Read them; high watermarks only with `watermarks`. Files that are missing or cannot be
         believed hold nothing."""
         self._files = files
         self._directory = directory
         self._lock = threading.Lock()
         self.recovery_points = self._read(RECOVERY_POINTS, observe)
         self.log_starts = self._read(LOG_START_OFFSETS, observe)
-        self.high_watermarks = self._read(HIGH_WATERMARKS, observe) if replicated else None
+        self.high_watermarks = self._read(HIGH_WATERMARKS, observe) if watermarks else None
 
     def _read(self, name: str, observe: Observer) -> Offsets:
         return read_checkpoint(self._files, self._directory / name, observe) or {}

@@ -17,9 +17,9 @@ from ..seams import ProducerBudget, Seams
 from .checkpoints import Checkpoints
 from .clean_shutdown import take_marker
 from .deletion import DeletionQueue
+from .known_files import IDENTITY_FILE, check_format
 from .lock import DirectoryLock
 from .log_directory import DirectoryParts, LogDirectory
-from .positions import Positions
 from .reserve import Reserve
 from .startup import Startup
 from .topic_registry import TopicRegistry
@@ -32,12 +32,13 @@ def open_directory(
     files: Files,
     observe: Observer,
     random: Random,
-    replicated: bool = False,
+    member: bool = False,
 ) -> LogDirectory:
     """Open the data directory, making it when it is missing.
 
-    `replicated` is for a cluster member: every log is opened as a follower's,
-    with its high watermark where it was last or at the log start (`Replica`).
+    `member` is for a cluster member: every log is opened as a follower's,
+    with its high watermark where it was last or at the log start (`Replica`), and the metadata log
+    by `LogDirectory.open_metadata`. A single broker leads its metadata log from here on.
     Raises `StorageError` when another process holds it, when a later version wrote it, or when
     it cannot be read and written; nothing is held then. A log that cannot be opened does not
     raise: it answers its error to each request.
@@ -63,7 +64,7 @@ def open_directory(
         opened.callback(lock.release)
         opened.callback(seams.open_files.close)
         try:
-            directory = _open_locked(settings, lock, seams, deletions, opened, replicated)
+            directory = _open_locked(settings, lock, seams, deletions, opened, member)
         except OSError as error:
             raise _unusable(path, error) from error
         opened.pop_all()
@@ -76,7 +77,7 @@ def _open_locked(
     seams: Seams,
     deletions: DeletionQueue,
     opened: ExitStack,
-    replicated: bool,
+    member: bool,
 ) -> LogDirectory:
     """The directory whose lock is held, recovered where need be.
 
@@ -84,20 +85,19 @@ def _open_locked(
     """
     path, files, observe = settings.data_dir, seams.files, seams.observe
     reserve = Reserve(files, path, settings.disk_reserve_bytes, seams.disk_room, observe)
-    has_metadata_log = files.exists(path / METADATA_FOLDER)
-    if has_metadata_log and not replicated:
+    check_format(files, path)
+    if not member and files.exists(path / IDENTITY_FILE):
         raise StorageError(
-            f"the data directory {path} is of a cluster member: its topics and positions are in "
-            f"{METADATA_FOLDER}, and would part from those of the other members if it went on "
-            "without them; start it with its broker.id again"
+            f"{path} is of a cluster member, and the other members would not know "
+            "what it takes as a single broker: start it with its broker.id, 1 to 999"
         )
+    has_metadata_log = files.exists(path / METADATA_FOLDER)
     # The marker goes first: from here on a crash at any point is an unclean stop.
     unclean = take_marker(files, path)
-    checkpoints = Checkpoints(files, path, observe, replicated=replicated)
-    positions = Positions(files, path, observe, max_bytes=settings.max_positions_bytes)
-    opened.callback(positions.close)
+    checkpoints = Checkpoints(files, path, observe, watermarks=member)
     producer_ids = ProducerIds(files, path, observe, seams.random)
-    startup = Startup(seams, settings, positions, reserve, has_metadata_log=has_metadata_log)
+    startup = Startup(seams, settings, reserve, member=member, has_metadata_log=has_metadata_log)
+    opened.callback(startup.abandon)
     registry = TopicRegistry(files, path, settings, startup.run())
     registry.metadata_offset = startup.metadata_offset
     directory = LogDirectory(
@@ -108,11 +108,9 @@ def _open_locked(
             deletions=deletions,
             reserve=reserve,
             checkpoints=checkpoints,
-            positions=positions,
             producer_ids=producer_ids,
             startup=startup,
             registry=registry,
-            replicated=replicated,
             stopped_cleanly=unclean is not None,
         )
     )

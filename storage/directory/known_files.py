@@ -5,23 +5,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from ...protocol.errors import StorageError
 from ..files import Files
 from ..names import METADATA_FOLDER, parse_folder_name, parse_segment_file
 from ..producers.producer_ids import PRODUCER_IDS_FILE
 from .checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from .lock import LOCK_FILE
-from .positions import POSITIONS_FILE
 from .reserve import RESERVE_FILE
 from .topics import TOPICS_FILE
 
-USERS_FILE: Final = "users.json"
-"""The broker's users, which the server reads and writes."""
-
-ACLS_FILE: Final = "acls.json"
-"""Who may do what, which the server reads and writes."""
-
-QUOTAS_FILE: Final = "quotas.json"
-"""How much clients may take, which the server reads and writes."""
+EARLIER_FILES: Final = frozenset({"positions", "users.json", "acls.json", "quotas.json"})
+"""Files of earlier builds, of which none was released; what they held is in the metadata log."""
 
 CLUSTER_ID_FILE: Final = "cluster-id"
 """The id by which clients know a cluster."""
@@ -39,9 +33,10 @@ UNFINISHED_SETTING_ASIDE: Final = "set-aside-unfinished"
 """Names the folder that all data is being moved to; see `set_aside`."""
 
 KNOWN_FILES: Final = frozenset(
-    {CLEAN_SHUTDOWN, LOCK_FILE, LOG_START_OFFSETS, POSITIONS_FILE, PRODUCER_IDS_FILE}
-    | {ACLS_FILE, CLUSTER_ID_FILE, HIGH_WATERMARKS, RECOVERY_POINTS, RESERVE_FILE, TOPICS_FILE}
-    | {EPOCH_OWNERS_FILE, IDENTITY_FILE, METADATA_FOLDER, QUOTAS_FILE, USERS_FILE}
+    {CLEAN_SHUTDOWN, LOCK_FILE, LOG_START_OFFSETS, PRODUCER_IDS_FILE}
+    | {CLUSTER_ID_FILE, HIGH_WATERMARKS, RECOVERY_POINTS, RESERVE_FILE, TOPICS_FILE}
+    | {EPOCH_OWNERS_FILE, IDENTITY_FILE, METADATA_FOLDER}
+    | EARLIER_FILES
     # Kafka's own, which mean nothing here.
     | {"meta.properties", "cleaner-offset-checkpoint"}
 )
@@ -83,3 +78,15 @@ def _has_segment_file(names: Iterable[str]) -> bool:
 def is_set_aside(name: str) -> bool:
     """Whether a name in a data directory is that of a folder with data that was set aside."""
     return name.startswith("set-aside-") and _SET_ASIDE.fullmatch(name) is not None
+
+
+def check_format(files: Files, path: Path) -> None:
+    """Refuse, with `StorageError`, what an earlier build kept beside the metadata log."""
+    found = sorted(name for name in EARLIER_FILES if files.exists(path / name))
+    if found:
+        raise StorageError(
+            f"the data directory {path} is of an earlier build of Horolog, which kept positions, "
+            f"users, access rules or quotas in files ({', '.join(found)}): this one keeps them in "
+            f"{METADATA_FOLDER} and does not convert; start that build again, or move these files "
+            "elsewhere and commit positions, add users, rules and quotas anew"
+        )

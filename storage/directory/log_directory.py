@@ -9,34 +9,34 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from random import Random
 
 from ...config.broker import BrokerSettings
 from ...config.topic import TopicSettings
 from ...protocol.errors import StorageError, UnknownTopicOrPartition
 from ...values import value_class
-from ..files import RETRIABLE_ERRORS
+from ..files import RETRIABLE_ERRORS, Files, replace_file
 from ..log.log import Log
+from ..metadata.metadata_log import MetadataLog
+from ..metadata.metadata_opening import leading_metadata, open_metadata
 from ..producers.producer_ids import ProducerIds
 from ..seams import Seams
+from ..stepped_change import SteppedChange, Steps
 from .checkpoints import Checkpoints, Offsets
 from .clean_shutdown import leave_marker
-from .cluster_id import load_cluster_id, store_cluster_id
 from .deletion import DeletionQueue
+from .known_files import CLUSTER_ID_FILE, IDENTITY_FILE
 from .lock import DirectoryLock
 from .log_table import LogTable, Partition
 from .position_reading import PositionReading
-from .positions import Positions
-from .random_ids import random_id
+from .position_table import PositionTable
+from .random_ids import is_id, random_id
 from .reserve import Reserve
 from .startup import Startup
 from .topic_changes import TopicChanges
 from .topic_registry import TopicRegistry
 from .topics import TopicEntry
-
-if TYPE_CHECKING:
-    from ..metadata.access_state import AccessState
-    from ..metadata.metadata_log import MetadataLog
 
 
 @value_class
@@ -49,12 +49,9 @@ class DirectoryParts:
     deletions: DeletionQueue
     reserve: Reserve
     checkpoints: Checkpoints
-    positions: Positions
     producer_ids: ProducerIds
     startup: Startup
     registry: TopicRegistry
-    replicated: bool
-    """Whether it is a cluster member's."""
     stopped_cleanly: bool
     """Whether the stop before this start was a clean one, or there was none."""
 
@@ -72,7 +69,6 @@ class LogDirectory:
         self._files = seams.files
         self._observe = seams.observe
         self._cluster_id: str | None = None
-        self._replicated = parts.replicated
         self.stopped_cleanly = parts.stopped_cleanly
         """Whether the stop before this start was a clean one, or there was none."""
         self.missing: frozenset[Partition] = frozenset(parts.startup.missing)
@@ -80,18 +76,17 @@ class LogDirectory:
         self.ends_at_start: Mapping[Partition, int] = {}
         """Where the logs of a cluster member ended at least, before this start."""
         self.deletions = parts.deletions
-        self.positions = parts.positions
-        """The positions of a broker that is one by itself; closed by `open_metadata`."""
-        self.committed: PositionReading = parts.positions
-        """Where consumers go on, to be read: these positions, or those of the metadata log."""
-        self.metadata: MetadataLog | None = None
-        """The metadata log, once `open_metadata` was called."""
+        self.committed = PositionReading(
+            PositionTable(), max_bytes=parts.settings.max_positions_bytes
+        )
+        """Where consumers go on, to be read."""
+        self._metadata: MetadataLog | None = None
         self.producer_ids = parts.producer_ids
         """Ids for idempotent producers, each given out once."""
         self.reserve = parts.reserve
         """Room for what a full disk must not keep from being done."""
         self._checkpoints = parts.checkpoints
-        if self._replicated:
+        if self._checkpoints.high_watermarks is not None:
             self.ends_at_start = dict(self._checkpoints.recovery_points)
         self._startup = parts.startup
         self._registry = parts.registry
@@ -111,9 +106,18 @@ class LogDirectory:
             self._registry,
             self._logs,
             self._checkpoints,
-            self.positions,
             self.reserve,
         )
+        if parts.startup.metadata is not None:
+            self._metadata = leading_metadata(
+                parts.startup.metadata, seams, self._changes, self.committed, self.reserve
+            )
+
+    @property
+    def metadata(self) -> MetadataLog:
+        """The metadata log; of a cluster member once `open_metadata` was called."""
+        assert self._metadata is not None
+        return self._metadata
 
     def recover(self, unclean: frozenset[Partition] | None) -> None:
         """Have a log for every partition, and recover those that were not closed cleanly: those in
@@ -121,7 +125,7 @@ class LogDirectory:
         recovery_points = self._checkpoints.recovery_points
         log_starts = self._checkpoints.log_starts
         for key in self.partitions():
-            if key in self.missing:
+            if key in self._startup.made:
                 self._logs.add(key, clean=True)
                 continue
             # A folder that came from elsewhere while no broker ran has no recovery point.
@@ -133,34 +137,35 @@ class LogDirectory:
                 clean=clean,
             )
         self._logs.recover()
-        if self.missing or self._checkpoints.partitions() - set(self.partitions()):
+        if self._startup.made or self._checkpoints.partitions() - set(self.partitions()):
             # Offsets of logs that are gone must not be taken for those of later ones.
             try:
                 self.reserve.retrying(self._write_checkpoints)
             except OSError as error:
                 self._observe("checkpoint_failed", error=str(error))
 
-    def open_metadata(self, access: "AccessState | None" = None) -> "MetadataLog":
+    def open_metadata(self) -> MetadataLog:
         """Open the metadata log of a cluster member. Where there is none it is made of the topics
-        and positions that there are, and of `access`.
+        that there are.
 
         Nothing is applied yet (`MetadataLog.next_change`). Raises `StorageError`, `OSError`.
         """
-        from ..metadata.access_state import AccessState
-        from ..metadata.metadata_opening import open_metadata
-
-        assert self._replicated
-        assert self.metadata is None
-        self.metadata = open_metadata(
+        assert self._metadata is None
+        startup = self._startup
+        self._metadata = metadata = open_metadata(
             self._path,
             self._seams,
             self._changes,
-            self.positions,
-            self._startup,
-            access or AccessState(),
+            self.committed,
+            self.reserve,
+            noted=startup.metadata_offset or 0,
+            adopts=startup.lost,
         )
-        self.committed = self.metadata.positions
-        return self.metadata
+        if startup.lost:
+            metadata.doubt("there was no topics file that could be read")
+        elif startup.missing:
+            metadata.doubt(f"{len(startup.missing)} folders of partitions were missing")
+        return metadata
 
     def when_opened(self, call: Callable[[Log], None]) -> None:
         """Have `call` called with every log that is open, and with each that will be."""
@@ -235,7 +240,7 @@ class LogDirectory:
 
     @property
     def changes(self) -> TopicChanges:
-        """Changes of topics, for who carries them out in steps."""
+        """How topics are made what the metadata log says."""
         return self._changes
 
     def create_topic(self, name: str, partitions: int, overrides: Mapping[str, str]) -> TopicEntry:
@@ -244,30 +249,36 @@ class LogDirectory:
         Raises `InvalidTopic`, `TopicAlreadyExists`, `InvalidPartitions`, `InvalidConfig`,
         `PolicyViolation` for one topic too many, `StorageError`.
         """
-        return self._changes.at_once(name, self._changes.create(name, partitions, overrides))
+        return self._led(self.metadata.topics.create(name, partitions, overrides))
 
     def create_partitions(self, name: str, partitions: int) -> TopicEntry:
         """Raise the number of a topic's partitions; on stable storage when this returns.
 
         Raises `UnknownTopicOrPartition`, `InvalidPartitions`, `StorageError`.
         """
-        return self._changes.at_once(name, self._changes.raise_partitions(name, partitions))
+        return self._led(self.metadata.topics.raise_partitions(name, partitions))
 
     def alter_topic(self, name: str, overrides: Mapping[str, str]) -> TopicEntry:
         """Replace the settings of a topic; its logs go by them from now on.
 
         Raises `UnknownTopicOrPartition`, `InvalidConfig`, `StorageError`.
         """
-        return self._changes.at_once(name, self._changes.alter(name, overrides))
+        return self._led(self.metadata.topics.alter(name, overrides))
 
     def delete_topic(self, name: str) -> None:
         """Take a topic away with all its messages and the positions in it.
 
         It is gone at once, and for good when this returns; its bytes leave the disk after
         `file.delete.delay.ms`. Raises `UnknownTopicOrPartition`, and `StorageError` when the disk
-        does not let it be finished: then the next start, or another call, does.
+        does not let it be finished: then the next start, or the next change, does.
         """
-        self._changes.at_once(name, self._changes.delete(name, lambda: None))
+        self._led(self.metadata.topics.delete(name))
+
+    def _led(self, steps: Steps[TopicEntry]) -> TopicEntry:
+        """Carry out a change of a topic here and now, at a broker that leads by itself."""
+        change = SteppedChange(steps)
+        self.metadata.finish(change)
+        return change.result()
 
     def _note_gaps(self, log: Log) -> None:
         """Remember that a log took bytes from elsewhere, before it does."""
@@ -306,8 +317,8 @@ class LogDirectory:
         May run in a thread of its own. Raises `StorageError`.
         """
         self._logs.secure_append_times()
-        if self.metadata is not None:
-            self.metadata.write_checkpoints()
+        if self._metadata is not None:
+            self._metadata.write_checkpoints()
         try:
             self._write_checkpoints()
         except OSError as error:
@@ -351,12 +362,11 @@ class LogDirectory:
             return
         self._changes.settle_all()
         failed = self.reserve.stopping(self._logs.close)
-        if self.metadata is not None:
+        if self._metadata is not None:
             try:
-                self.reserve.stopping(self.metadata.close)
+                self.reserve.stopping(self._metadata.close)
             except (OSError, StorageError) as error:
-                failed.append(f"{self.metadata.log.path}: {error}")
-        self.positions.close()
+                failed.append(f"{self._metadata.log.path}: {error}")
         self._seams.open_files.close()
         unclean = self._logs.unclean()
         try:
@@ -369,3 +379,29 @@ class LogDirectory:
             self._lock = None
         if failed:
             raise StorageError(f"the stop was not clean: {'; '.join(failed[:10])}")
+
+
+def load_cluster_id(files: Files, directory: Path, random: Random) -> str:
+    """The id in its file; a new one where there is none, or something else.
+
+    Raises OSError, and StorageError where something else is in the file of a cluster member:
+    with another id the others would take it for one of another cluster.
+    """
+    path = directory / CLUSTER_ID_FILE
+    if files.exists(path):
+        stored = files.read_bytes(path).removesuffix(b"\n").decode(errors="replace")
+        if is_id(stored):
+            return stored
+        if files.exists(directory / IDENTITY_FILE):
+            raise StorageError(
+                f"{path} holds no cluster id, but {stored[:60]!r}, and this broker is one of "
+                "several: copy the file from the data directory of another one"
+            )
+    made = random_id(random)
+    store_cluster_id(files, directory, made)
+    return made
+
+
+def store_cluster_id(files: Files, directory: Path, cluster_id: str) -> None:
+    """Keep an id. Raises OSError."""
+    replace_file(files, directory / CLUSTER_ID_FILE, f"{cluster_id}\n".encode())

@@ -144,7 +144,7 @@ class Reserve:
 
     def _grow(self, size_bytes: int) -> None:
         # A file system that compresses, or leaves zeros out, would keep no room for zeros.
-        block = Random().randbytes(min(_BLOCK_BYTES, size_bytes))
+        block = Random().randbytes(min(_BLOCK_BYTES, max(self._wanted_bytes // PIECES, 1)))
         with closing(self._files.open(self._path, create=True)) as file:
             while self._size < size_bytes:
                 added = min(len(block), size_bytes - self._size)

@@ -3,7 +3,7 @@
 The folder lies in the data directory, because that may be a file system of its own, and is called
 `set-aside-2026-11-25T13-14-00.000Z`. Before anything is moved the file `set-aside-unfinished` names
 it, and is gone again when all is moved: a start that finds that file goes on with the move, since
-half of the data is worth nothing. What is not data of messages stays: users, rules and quotas.
+half of the data is worth nothing. Users, rules and quotas go too: those of the cluster count.
 """
 
 from datetime import UTC, datetime
@@ -12,19 +12,11 @@ from typing import Final
 
 from ...protocol.errors import StorageError
 from ..files import Files, replace_file
-from .known_files import (
-    ACLS_FILE,
-    QUOTAS_FILE,
-    UNFINISHED_SETTING_ASIDE,
-    USERS_FILE,
-    is_set_aside,
-)
+from .known_files import UNFINISHED_SETTING_ASIDE, is_set_aside
 from .lock import LOCK_FILE, DirectoryLock
 from .reserve import RESERVE_FILE
 
-_STAYS: Final = frozenset(
-    {LOCK_FILE, RESERVE_FILE, USERS_FILE, ACLS_FILE, QUOTAS_FILE, UNFINISHED_SETTING_ASIDE}
-)
+_STAYS: Final = frozenset({LOCK_FILE, RESERVE_FILE, UNFINISHED_SETTING_ASIDE})
 
 
 def set_aside(files: Files, directory: Path, now_ms: int) -> Path:

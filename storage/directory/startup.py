@@ -1,11 +1,17 @@
-"""Making the topics file and the folders of a data directory agree, at start.
+"""Making the topics file and the folders of a data directory agree with the metadata log, at start.
 
-Deletions that were begun are finished, what a creation left that was cut off is removed. Folders
-the file does not have are adopted, folders it has that are gone are made anew. Topics get the ids
-that they lack. Anything else is left alone and reported.
+A single broker makes the topics what the log says: deletions are carried out or finished, creations
+are made, and what a creation left that the log does not have is removed. Then folders that no topic
+names are adopted, folders that are gone are made anew, and topics get the ids that they lack; that
+is recorded in the log before the topics file says it. Whatever a power cut leaves, the next start
+comes to the same.
+
+A cluster member finishes deletions and makes missing folders anew; the rest follows from the log as
+it is applied. Anything else is left alone and reported.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +21,14 @@ from typing import Final
 from ...config.broker import BrokerSettings
 from ...protocol.errors import StorageError
 from ..files import Files
+from ..metadata.local_metadata import LocalMetadata, open_local_metadata
+from ..metadata.records import (
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+    TopicRecord,
+    TopicRenewed,
+)
 from ..names import (
     BROKEN_SUFFIX,
     deleted_folder_name,
@@ -25,7 +39,6 @@ from ..names import (
 from ..seams import Seams
 from .deletion import remove
 from .known_files import CLUSTER_ID_FILE, KNOWN_FILES, is_set_aside
-from .positions import Positions
 from .random_ids import random_id
 from .reserve import Reserve
 from .topics import (
@@ -37,7 +50,11 @@ from .topics import (
     read_topics,
     write_topics,
 )
-from .unfinished_creations import unfinished_creations, unnamed_folders
+
+UNFINISHED: Final = (
+    f"it is empty, and {TOPICS_FILE} does not have this partition: a creation that is under way, "
+    "or was cut off, made it; the next start removes it unless the creation ends"
+)
 
 _MAX_NAMES: Final = 10
 """How many of the folders that were removed are named in the event."""
@@ -60,25 +77,31 @@ class Startup:
         self,
         seams: Seams,
         settings: BrokerSettings,
-        positions: Positions,
         reserve: Reserve,
         *,
-        has_metadata_log: bool = False,
+        member: bool,
+        has_metadata_log: bool,
     ) -> None:
-        """With a metadata log, which says what topics there are, no folder is adopted, and no topic
-        gets another id."""
+        """`member` is for a cluster member: with a metadata log, which says what topics there are,
+        it adopts no folder, and no topic gets another id."""
+        self._seams = seams
         self._files = seams.files
         self._observe = seams.observe
         self._random = seams.random
         self._directory = settings.data_dir
         self._settings = settings
-        self._positions = positions
         self._reserve = reserve
         self.missing: set[tuple[str, int]] = set()
         """Partitions whose folder was gone and has been made anew."""
+        self.made: set[tuple[str, int]] = set()
+        """All partitions whose folder was made: those, and of topics that were not made yet."""
+        self._member = member
         self._has_metadata_log = has_metadata_log
+        self._follows_log = member and has_metadata_log
+        self.metadata: LocalMetadata | None = None
+        """The metadata log of a single broker."""
         self.metadata_offset: int | None = None
-        """What the topics file says of the metadata log, if there is one."""
+        """An offset of the metadata log, if there is one, below which all was committed."""
         self.lost = False
         """Whether there was no topics file that could be read."""
         self._open_to_others: list[tuple[Path, OSError]] = []
@@ -86,28 +109,33 @@ class Startup:
     def run(self) -> dict[str, TopicEntry]:
         """The topics, all of their folders there. Raises `OSError`, `StorageError`."""
         path = self._directory / TOPICS_FILE
-        if self._has_metadata_log:
+        there = self._files.exists(path)
+        if self._has_metadata_log or not self._member:
             self.metadata_offset = read_metadata_offset(self._files, path)
-            self.lost = not self._files.exists(path)
         written, adopted_overrides = self._read_topics(path)
         damaged, written = written is None, written or {}
-        self.lost = self.lost or damaged
-        topics = dict(written)
-        for entry in written.values():
-            if entry.deleting:
-                self._reserve.retrying(partial(self._take_away, entry))
-                del topics[entry.name]
-                self._observe("topic_deletion_finished", topic=entry.name)
+        self.lost = damaged or (self._follows_log and not there)
+        if not (there or self._member or damaged or adopted_overrides):
+            # From here on a file that is missing is a file that was lost.
+            write_topics(self._files, path, {}, 0)
+        topics = self._without_deleted(written) if self._member else self._recorded(written)
         folders = self._folders()
         if not damaged:
-            folders -= self._remove_unfinished(unnamed_folders(folders, topics))
-        if not self._has_metadata_log:
+            unnamed = unnamed_folders(folders, topics)
+            folders -= self._remove_unfinished(unnamed, has_file=there)
+        if not self._follows_log:
             self._adopt(topics, folders, adopted_overrides)
-        self.missing = self._without_folder(topics, folders)
-        if not self._has_metadata_log:
-            self._give_ids(topics)
+        self.made = self._without_folder(topics, folders)
+        unknown = self.lost or bool(adopted_overrides)
+        if unknown and not self._member:
+            _allow_gaps(topics, folders)
+        self.missing = {key for key in self.made if unknown or self._member or _names(written, key)}
+        if not self._follows_log:
+            self._give_ids(topics, written)
+        if self.metadata is not None:
+            self._record(self.metadata, topics)
         # Before folders are made: they would hide from the next start that messages are gone.
-        if topics != written:
+        if topics != written or not (self._member or self._files.exists(path)):
             self._reserve.retrying(
                 partial(write_topics, self._files, path, topics, self.metadata_offset)
             )
@@ -115,9 +143,67 @@ class Startup:
         self._remove_deleted()
         return topics
 
+    def abandon(self) -> None:
+        """Close what `run` has opened, after a failure."""
+        if self.metadata is not None:
+            with suppress(OSError, StorageError):
+                self.metadata.log.close()
+
+    def _without_deleted(self, written: Mapping[str, TopicEntry]) -> dict[str, TopicEntry]:
+        """The topics of the file; deletions that were begun are finished."""
+        for entry in written.values():
+            if entry.deleting:
+                self._take_away(entry)
+        return {name: entry for name, entry in written.items() if not entry.deleting}
+
+    def _recorded(self, written: Mapping[str, TopicEntry]) -> dict[str, TopicEntry]:
+        """The topics of the metadata log, which is opened, or made of those of the file; those that
+        it does not have any more are taken away."""
+        entries = {
+            name: replace(entry, topic_id=entry.topic_id or random_id(self._random))
+            for name, entry in written.items()
+            if not entry.deleting
+        }
+        noted = self.metadata_offset or 0
+        metadata = open_local_metadata(self._directory, self._seams, entries, noted)
+        self.metadata = metadata
+        same = {entry.name for entry in written.values() if self._is_recorded(entry, metadata)}
+        begun = [written[name] for name in sorted(same) if written[name].deleting]
+        if begun:
+            records = [
+                TopicDeleted(each.name, metadata.state.topics[each.name].topic_id) for each in begun
+            ]
+            self._reserve.retrying(partial(metadata.record, records))
+        topics = dict(metadata.state.topics)
+        for name, entry in written.items():
+            if name in topics and name in same:
+                partitions = max(entry.partitions, topics[name].partitions)
+                gaps = entry.gaps or topics[name].gaps
+                topics[name] = replace(topics[name], partitions=partitions, gaps=gaps)
+            elif not entry.deleting and not noted and name not in topics:
+                topics[name] = entries[name]  # A file from before the log.
+            else:
+                self._take_away(entry)
+        return topics
+
+    def _is_recorded(self, entry: TopicEntry, metadata: LocalMetadata) -> bool:
+        """Whether a topic of the file is one of the log's."""
+        state = metadata.state
+        target = state.topics.get(entry.name)
+        ids = ("", target.topic_id, state.former_ids.get(entry.name)) if target is not None else ()
+        return entry.topic_id in ids
+
+    def _record(self, metadata: LocalMetadata, topics: Mapping[str, TopicEntry]) -> None:
+        """Have the log say what was found out about topics."""
+        records = list(_differences(metadata.state.topics, topics))
+        if records:
+            self._reserve.retrying(partial(metadata.record, records))
+        self.metadata_offset = metadata.current.offset
+
     def _take_away(self, entry: TopicEntry) -> None:
-        rename_deleted(self._files, self._directory, entry, self._random, [])
-        self._positions.forget_topic(entry.name)
+        renaming = partial(rename_deleted, self._files, self._directory, entry, self._random, [])
+        self._reserve.retrying(renaming)
+        self._observe("topic_deletion_finished", topic=entry.name)
 
     def _read_topics(self, path: Path) -> tuple[dict[str, TopicEntry] | None, Mapping[str, str]]:
         """The file's topics, `None` when it is damaged, and the settings for those it lacks.
@@ -125,7 +211,7 @@ class Startup:
         A directory that this broker or another one has used and that has no file has lost it, if
         there are folders; one that Kafka wrote never had one.
         """
-        if not self._files.exists(path) and self._files.exists(self._directory / CLUSTER_ID_FILE):
+        if not self._files.exists(path) and self._was_used():
             return {}, KEEP_EVERYTHING
         try:
             return read_topics(self._files, path), {}
@@ -146,6 +232,11 @@ class Startup:
                 else "every folder is adopted, with settings that keep all messages",
             )
             return None, KEEP_EVERYTHING
+
+    def _was_used(self) -> bool:
+        """Whether a broker used the directory before."""
+        led = self._has_metadata_log and not self._member
+        return led or self._files.exists(self._directory / CLUSTER_ID_FILE)
 
     def _folders(self) -> set[tuple[str, int]]:
         """The partition folders; everything that does not belong here is reported."""
@@ -190,9 +281,11 @@ class Startup:
     def _ignore(self, path: Path, reason: str) -> None:
         self._observe("stray_file", path=str(path), reason=reason)
 
-    def _remove_unfinished(self, unnamed: set[tuple[str, int]]) -> set[tuple[str, int]]:
+    def _remove_unfinished(
+        self, unnamed: set[tuple[str, int]], *, has_file: bool
+    ) -> set[tuple[str, int]]:
         """Remove the folders of creations that were cut off; returns all of those."""
-        unfinished = unfinished_creations(self._files, self._directory, unnamed)
+        unfinished = unfinished_creations(self._files, self._directory, unnamed, has_file=has_file)
         removed: list[str] = []
         for key in sorted(unfinished):
             path = self._directory / folder_name(*key)
@@ -239,29 +332,35 @@ class Startup:
             and not self._files.exists(self._directory / folder_name(entry.name, partition))
         }
 
-    def _give_ids(self, topics: dict[str, TopicEntry]) -> None:
+    def _give_ids(self, topics: dict[str, TopicEntry], written: Mapping[str, TopicEntry]) -> None:
         """To topics without one, and others to those that begin anew in a partition: its offsets
-        come again with other messages."""
-        anew = {name for name, _ in self.missing}
+        come again with other messages. Those that were recorded already keep what they have."""
+        anew = {
+            name
+            for name, _ in self.missing
+            if name not in written or written[name].topic_id == topics[name].topic_id
+        }
         for name, entry in sorted(topics.items()):
             if name in anew or not entry.topic_id:
                 topics[name] = replace(entry, topic_id=random_id(self._random))
 
     def _make_missing(self) -> None:
-        for name, partition in sorted(self.missing):
+        for name, partition in sorted(self.made):
             path = self._directory / folder_name(name, partition)
             self._files.make_directory(path)
+            if (name, partition) not in self.missing:
+                continue
             self._observe(
                 "partition_folder_missing",
                 topic=name,
                 partition=partition,
                 path=str(path),
                 consequence="an empty folder was made; a leader's messages are copied"
-                if self._has_metadata_log
+                if self._follows_log
                 else "an empty folder was made and the topic got another id; messages that the "
                 "partition had are gone",
             )
-        if self.missing:
+        if self.made:
             self._files.sync_directory(self._directory)
 
     def _remove_deleted(self) -> None:
@@ -272,6 +371,33 @@ class Startup:
                     remove(self._files, path)
                 except OSError as error:
                     self._observe("deletion_failed", path=str(path), reason=str(error))
+
+
+def _names(topics: Mapping[str, TopicEntry], key: tuple[str, int]) -> bool:
+    """Whether a partition is among `topics`."""
+    name, partition = key
+    return name in topics and partition < topics[name].partitions
+
+
+def _allow_gaps(topics: dict[str, TopicEntry], folders: set[tuple[str, int]]) -> None:
+    """Topics with folders may have gaps: the file that would say so was lost."""
+    for name in {name for name, _ in folders if name in topics}:
+        topics[name] = replace(topics[name], gaps=True)
+
+
+def _differences(
+    recorded: Mapping[str, TopicEntry], topics: Mapping[str, TopicEntry]
+) -> Iterator[TopicRecord]:
+    """The records that make `topics` of those that are recorded."""
+    for name, entry in sorted(topics.items()):
+        known = recorded.get(name)
+        if known is None:
+            yield TopicCreated(entry)
+            continue
+        if entry.partitions > known.partitions:
+            yield PartitionsAdded(name, known.topic_id, entry.partitions, entry.gaps)
+        if entry.topic_id != known.topic_id:
+            yield TopicRenewed(name, known.topic_id, entry.topic_id)
 
 
 def rename_deleted(
@@ -290,3 +416,29 @@ def rename_deleted(
             files.rename(path, target)
             renamed.append(target)
     files.sync_directory(directory)
+
+
+def unnamed_folders(
+    folders: Iterable[tuple[str, int]], topics: Mapping[str, TopicEntry]
+) -> set[tuple[str, int]]:
+    """Those of the partition folders that the topics file does not name."""
+    return {
+        (name, partition)
+        for name, partition in folders
+        if name not in topics or partition >= topics[name].partitions
+    }
+
+
+def unfinished_creations(
+    files: Files, directory: Path, unnamed: Iterable[tuple[str, int]], *, has_file: bool
+) -> set[tuple[str, int]]:
+    """Those of the unnamed folders that are empty because their creation was cut off.
+
+    For a topics file that can be read, or a directory that has none, as `has_file` says. Where it
+    is missing beside folders with files it is lost, and an empty folder may be a partition without
+    messages. Raises `OSError`.
+    """
+    unnamed = set(unnamed)
+    empty = {key for key in unnamed if not files.names(directory / folder_name(*key))}
+    lost = empty != unnamed and not has_file
+    return set() if lost else empty

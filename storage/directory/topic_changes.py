@@ -1,4 +1,5 @@
-"""Making, altering and deleting topics: on disk, in the topics file, and in memory, in that order.
+"""Topics as they are made what the metadata log says: on disk, in the topics file, and in memory,
+in that order; and what may be said there.
 
 Folders are made before the topics file names them, and renamed before it forgets them, so that a
 start can tell an unfinished creation from an unfinished deletion.
@@ -18,7 +19,6 @@ from ..seams import Seams
 from ..stepped_change import SteppedChange, Steps, Work
 from .checkpoints import Checkpoints
 from .log_table import LogTable
-from .positions import Positions
 from .random_ids import random_id
 from .reserve import Reserve
 from .startup import rename_deleted
@@ -39,7 +39,6 @@ class TopicChanges:
         registry: TopicRegistry,
         logs: LogTable,
         checkpoints: Checkpoints,
-        positions: Positions,
         reserve: Reserve,
     ) -> None:
         self._seams = seams
@@ -48,7 +47,6 @@ class TopicChanges:
         self._registry = registry
         self._logs = logs
         self._checkpoints = checkpoints
-        self._positions = positions
         self._reserve = reserve
         self._asked: deque[tuple[str, SteppedChange[TopicEntry]]] = deque()
         """Topics and changes that are not done, in the order in which they have to be carried out;
@@ -60,13 +58,6 @@ class TopicChanges:
         change = SteppedChange(steps)
         self._asked.append((name, change))
         return change
-
-    def at_once(self, name: str, steps: Steps[TopicEntry]) -> TopicEntry:
-        """Carry out a change of topic `name` here and now; returns, or raises, what it does."""
-        self.settle(name)
-        change = SteppedChange(steps)
-        change.finish()
-        return change.result()
 
     def settle(self, name: str) -> None:
         """Finish the change that is under way, and all up to the last one of topic `name`."""
@@ -90,58 +81,23 @@ class TopicChanges:
         while self._asked and self._asked[0][1].done:
             self._asked.popleft()
 
-    def create(
-        self,
-        name: str,
-        partitions: int,
-        overrides: Mapping[str, str],
-        *,
-        validate_only: bool = False,
-        topic_id: str = "",
-        gaps: bool = False,
-    ) -> Steps[TopicEntry]:
-        """As `LogDirectory.create_topic`; with `validate_only` nothing is made. A copy of another
-        broker's topic has its `topic_id`, and its `gaps`."""
-        entry = self._registry.check_new(name, partitions, overrides)
-        if validate_only:
-            yield from self._folders_checked(name, range(partitions))
-            return entry
-        topic_id = topic_id or random_id(self._seams.random)
-        entry = replace(entry, topic_id=topic_id, gaps=gaps)
-        yield from self._add(entry, range(partitions), f"topic {name!r} cannot be made")
-        self._seams.observe("topic_created", topic=name, partitions=partitions)
-        return entry
-
-    def raise_partitions(
-        self, name: str, partitions: int, *, validate_only: bool = False
-    ) -> Steps[TopicEntry]:
-        """As `LogDirectory.create_partitions`; with `validate_only` nothing is made."""
-        entry = self._registry.check_raise(name, partitions)
-        new = range(self._registry.get(name).partitions, partitions)
-        if validate_only:
-            yield from self._folders_checked(name, new)
-            return entry
-        yield from self._add(entry, new, f"topic {name!r} cannot be given more partitions")
-        self._seams.observe("partitions_created", topic=name, partitions=partitions)
-        return entry
-
-    def _add(
-        self, entry: TopicEntry, new: Sequence[int], what: str, *, taken: bool | None = None
-    ) -> Steps[None]:
+    def _add(self, entry: TopicEntry, new: Sequence[int], what: str, *, taken: bool) -> Steps[None]:
         """Make the partitions `new` of `entry`, then let it be seen.
 
-        `taken` is for folders that have files already, as `_clear`; without it they are refused.
+        Folders that have files already are `taken` over, or set aside, as `_clear`.
         """
         made: list[Path] = []
         found: list[int] = []
         entries = self._registry.with_entry(entry)
 
         def work() -> None:
+            nonlocal entries
             if any((entry.name, number) in self._checkpoints.partitions() for number in new):
                 # Offsets of a deleted topic of this name must not become the new one's.
                 self._checkpoints.write(*self._logs.offsets())
-            if taken is not None:
-                found[:] = self._clear(entry.name, new, taken=taken)
+            found[:] = self._clear(entry.name, new, taken=taken)
+            if found:
+                entries = self._registry.with_entry(replace(entry, gaps=True))
             self._make_folders(entry.name, [each for each in new if each not in found], made)
             self._registry.write(entries)
 
@@ -185,12 +141,8 @@ class TopicChanges:
             with suppress(OSError):
                 self._files.remove_directory(path)
 
-    def alter(
-        self, name: str, overrides: Mapping[str, str], *, checked: bool = False
-    ) -> Steps[TopicEntry]:
-        """As `LogDirectory.alter_topic`; `checked` says that a leader has looked at them."""
-        if not checked:
-            overrides = self._registry.check_settings(overrides)
+    def _alter(self, name: str, overrides: Mapping[str, str]) -> Steps[TopicEntry]:
+        """Give a topic these settings; a leader has checked them."""
         altered = replace(self._registry.get(name), overrides=overrides)
         entries = self._registry.with_entry(altered)
         try:
@@ -204,8 +156,8 @@ class TopicChanges:
         self._seams.observe("topic_altered", topic=name, overrides=dict(altered.overrides))
         return altered
 
-    def delete(self, name: str, gone: Callable[[], None]) -> Steps[TopicEntry]:
-        """As `LogDirectory.delete_topic`; `gone` is called as soon as it is found no more."""
+    def _delete(self, name: str, gone: Callable[[], None]) -> Steps[TopicEntry]:
+        """Take a topic away; `gone` is called as soon as it is found no more."""
         entry = replace(self._registry.find_any(name), deleting=True)
         delay_ms = self._registry.delete_delay_ms(entry)
         entries = self._registry.with_entry(entry)
@@ -229,20 +181,28 @@ class TopicChanges:
     def new_entry(
         self, name: str, partitions: int, overrides: Mapping[str, str]
     ) -> Steps[TopicEntry]:
-        """A topic that may be made. Raises as `create`; changes nothing, as those below."""
+        """A topic that may be made, with a new id. Changes nothing, as those below.
+
+        Raises `InvalidTopic`, `TopicAlreadyExists`, `InvalidPartitions`, `InvalidConfig`,
+        `PolicyViolation` for one topic too many.
+        """
         entry = self._registry.check_new(name, partitions, overrides)
         yield from self._folders_checked(name, range(partitions))
         return replace(entry, topic_id=random_id(self._seams.random))
 
     def raised_entry(self, name: str, partitions: int) -> Steps[TopicEntry]:
-        """A topic as it would be with more partitions. Raises as `raise_partitions`."""
+        """A topic as it would be with more partitions.
+
+        Raises `UnknownTopicOrPartition`, `InvalidPartitions`."""
         entry = self._registry.check_raise(name, partitions)
         new = range(self._registry.get(name).partitions, partitions)
         yield from self._folders_checked(name, new)
         return entry
 
     def altered_entry(self, name: str, overrides: Mapping[str, str]) -> TopicEntry:
-        """A topic as it would be with other settings. Raises as `alter`."""
+        """A topic as it would be with other settings.
+
+        Raises `UnknownTopicOrPartition`, `InvalidConfig`."""
         checked = self._registry.check_settings(overrides)
         return replace(self._registry.get(name), overrides=checked)
 
@@ -296,7 +256,7 @@ class TopicChanges:
         present = self._registry.find_any(name) if self._registry.has_any(name) else None
         if present is not None and not _continues(present, target):
             was = present
-            yield from self.delete(name, lambda: gone(name, was.partitions))
+            yield from self._delete(name, lambda: gone(name, was.partitions))
             present = None
         if target is None:
             return replace(present or TopicEntry(name=name, partitions=1), deleting=True)
@@ -304,11 +264,13 @@ class TopicChanges:
         gaps = target.gaps or (present is not None and present.gaps)
         if had < target.partitions:
             new = range(had, target.partitions)
-            grown = replace(present or target, partitions=target.partitions, gaps=gaps or adopt)
-            yield from self._add(grown, new, f"topic {name!r} cannot be made", taken=adopt)
-            self._seams.observe("topic_created", topic=name, partitions=target.partitions)
+            grown = replace(present or target, partitions=target.partitions, gaps=gaps)
+            what = "made" if present is None else "given more partitions"
+            yield from self._add(grown, new, f"topic {name!r} cannot be {what}", taken=adopt)
+            event = "topic_created" if present is None else "partitions_created"
+            self._seams.observe(event, topic=name, partitions=target.partitions)
         if dict(self._registry.get(name).overrides) != dict(target.overrides):
-            yield from self.alter(name, target.overrides, checked=True)
+            yield from self._alter(name, target.overrides)
         return self._registry.get(name)
 
     def _clear(self, name: str, partitions: Sequence[int], *, taken: bool) -> list[int]:
@@ -336,7 +298,6 @@ class TopicChanges:
         finally:
             self._seams.deletions.add(renamed, delay_ms)
         self._checkpoints.write(*self._logs.offsets())
-        self._positions.forget_topic(entry.name)
 
 
 def _continues(present: TopicEntry, target: TopicEntry | None) -> bool:

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from ...protocol.errors import HorologError, MessageTooLarge
-from ...protocol.records.batches.batch import BatchHeader, read_header
+from ...protocol.records.batch import BatchHeader, read_header
 from ...protocol.records.kernel import Walk, walk
 from ...protocol.records.kernel.terms import Offsets, Problem
 from ...protocol.records.layout import BATCH_MAGIC, CODEC_MASK, ENTRY_OVERHEAD, SIZE_AT, Codec

@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import Final
 
-from ...protocol.records.batches.batch import BatchHeader, batch_content
+from ...protocol.records.batch import BatchHeader, batch_content
 from ...protocol.records.kernel import RecordCursor, Walk, walk
 from ...protocol.records.kernel.terms import NO_MORE, RECORD, Offsets, Problem
 from ...protocol.records.layout import BATCH_MAGIC, MAGIC_AT, NO_TIMESTAMP, SIZE_AT, Buffer

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
-from ...protocol.records.batches.batch import BatchHeader, read_header
+from ...protocol.records.batch import BatchHeader, read_header
 from ...protocol.records.kernel import walk
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, Codec

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ...protocol.errors import HorologError
-from ...protocol.records.batches.batch import read_header
+from ...protocol.records.batch import read_header
 from ...protocol.records.kernel import crc32, crc32c, walk
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import (

@@ -8,8 +8,7 @@ from collections.abc import Generator, Iterator
 
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...values import value_class
-from .append_time_blocks import BLOCK_ENTRIES, ENTRY
-from .append_times import STEP_ENTRIES, AppendTimes, Span
+from .append_times import BLOCK_ENTRIES, ENTRY, STEP_ENTRIES, AppendTimes, Span
 
 
 @value_class

@@ -1,26 +1,158 @@
 """What the offset index and the time index share: fixed-size entries appended to a file.
 
-Neither has a header or a checksum; entries follow each other from byte 0, integers are
-big-endian. The entries are mirrored in memory as arrays of numbers, so that a lookup is a
-bisection that reads nothing; those of a closed segment, unless they are few, are read where they
-lie. The file only grows by whole entries (it is never preallocated),
-so a length that is not a multiple of the entry size means a torn write.
+Neither has a header or a checksum; entries follow each other from byte 0, integers are big-endian.
+The entries are mirrored in memory as arrays of numbers, so that a lookup is a bisection that reads
+nothing; those of a closed segment, unless they are few, are read where they lie, in chunks, as they
+are looked at. The file only grows by whole entries (it is never preallocated), so a length that is
+not a multiple of the entry size means a torn write. A reader without a broker takes entry by entry
+and believes nothing.
 """
 
+import bisect
 import sys
 from abc import ABC, abstractmethod
 from array import array
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import count as counted
 from pathlib import Path
-from typing import ClassVar, Final
+from struct import Struct
+from typing import ClassVar, Final, Union, overload
 from zlib import crc32
 
-from ..files import NO_HANDLES, Files
+from ..entries.log_reader import CHUNK_BYTES
+from ..files import NO_HANDLES, File, Files
 from ..open_files import IndexCache, OpenFiles
-from .stored_column import StoredFile
+
+CHUNK_ENTRIES: Final = 512
+"""Entries that are read together: 4 or 6 KiB."""
+
+_generations: Final = counted()
+"""Whatever is read belongs to one of these: a file that changes is another one."""
+
+OFFSET_ENTRY: Final = Struct(">ii")
+"""Relative offset, position in the log."""
+
+TIME_ENTRY: Final = Struct(">qi")
+"""Timestamp in ms, relative offset."""
 
 _KEPT_BYTES: Final = 512
 """So many bytes of an index stay in memory: small segments are many."""
+
+
+class StoredFile:
+    """An index file with a number of entries of one size."""
+
+    __slots__ = ("_cache", "_entry_bytes", "_generation", "_name", "_open_files", "count")
+
+    def __init__(
+        self, open_files: OpenFiles, cache: IndexCache, name: str, entry_bytes: int, count: int
+    ) -> None:
+        self._open_files = open_files
+        self._cache = cache
+        self._name = name
+        self._entry_bytes = entry_bytes
+        self._generation = next(_generations)
+        self.count = count
+
+    def chunk(self, number: int) -> bytes:
+        """The bytes of one chunk of entries. Raises `OSError`."""
+        key = "column", self._generation, number
+        data = self._cache.get(key)
+        if data is None:
+            first = number * CHUNK_ENTRIES
+            wanted = min(CHUNK_ENTRIES, self.count - first) * self._entry_bytes
+            file = self._open_files.use(self._name)
+            data = file.pread(wanted, first * self._entry_bytes)
+            if len(data) < wanted:
+                raise OSError(f"{self._name} is shorter than it was when it was looked at first")
+            self._cache.put(key, data)
+        return data
+
+    def read(self, first: int) -> bytes:
+        """The bytes of all entries from number `first` on. Raises `OSError`."""
+        begin = first * self._entry_bytes
+        wanted = self.count * self._entry_bytes - begin
+        return self._open_files.use(self._name).pread(wanted, begin) if wanted > 0 else b""
+
+
+class StoredColumn(Sequence[int]):
+    """One number of each entry of a file, big-endian."""
+
+    __slots__ = ("_at", "_entry_bytes", "_file", "_number")
+
+    def __init__(self, file: StoredFile, entry_bytes: int, kind: str, at: int) -> None:
+        """`kind` is the number's letter in the module `struct`, `at` where in an entry it is."""
+        self._file = file
+        self._entry_bytes = entry_bytes
+        self._number = Struct(">" + kind)
+        self._at = at
+
+    def __len__(self) -> int:
+        return self._file.count
+
+    @overload
+    def __getitem__(self, number: int) -> int: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[int]: ...
+
+    def __getitem__(self, number: int | slice) -> int | list[int]:
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(len(self)))]
+        if number < 0:
+            number += self._file.count
+        if not 0 <= number < self._file.count:
+            raise IndexError(number)
+        chunk, entry = divmod(number, CHUNK_ENTRIES)
+        data = self._file.chunk(chunk)
+        found: int = self._number.unpack_from(data, entry * self._entry_bytes + self._at)[0]
+        return found
+
+    def search(self, value: int, *, right: bool) -> int:
+        """Where `value` belongs among numbers that rise: in front of those that are equal, or, with
+        `right`, behind them. Raises `OSError`."""
+        limit = value if right else value - 1
+        at, number_at, chunk_of = self._at, self._number.unpack_from, self._file.chunk
+        low, high = 0, -(-self._file.count // CHUNK_ENTRIES)
+        while low < high:
+            middle = (low + high) // 2
+            if number_at(chunk_of(middle), at)[0] <= limit:
+                low = middle + 1
+            else:
+                high = middle
+        return (low - 1) * CHUNK_ENTRIES + self._search_chunk(low - 1, limit) if low else 0
+
+    def _search_chunk(self, chunk: int, limit: int) -> int:
+        """How many numbers at the start of a chunk are `limit` or less."""
+        data, size, at = self._file.chunk(chunk), self._entry_bytes, self._at
+        number_at = self._number.unpack_from
+        low, high = 0, len(data) // size
+        while low < high:
+            middle = (low + high) // 2
+            if number_at(data, middle * size + at)[0] <= limit:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+Column = Union[StoredColumn, "array[int]"]
+"""Numbers of an index, wherever they are."""
+
+
+def bisect_left(column: Column, value: int) -> int:
+    """As the standard library's, which would look each number up by itself. Raises `OSError`."""
+    if type(column) is StoredColumn:
+        return column.search(value, right=False)
+    return bisect.bisect_left(column, value)
+
+
+def bisect_right(column: Column, value: int) -> int:
+    """As the standard library's, which would look each number up by itself. Raises `OSError`."""
+    if type(column) is StoredColumn:
+        return column.search(value, right=True)
+    return bisect.bisect_right(column, value)
 
 
 def numbers_of(data: bytes) -> "array[int]":
@@ -185,3 +317,29 @@ class IndexFile(ABC):
         with closing(files.open(self.path, create=True)) as file:
             file.truncate(0)
             file.pwrite(data, 0)
+
+
+def entries_end(file: File, entry: Struct, size_bytes: int) -> int:
+    """Where the entries of an index end: before a torn one, and before zeros to the end.
+
+    Kafka makes an index file at its full size; slots that are still zero are no entries.
+    """
+    end = size_bytes - size_bytes % entry.size
+    step = CHUNK_BYTES - CHUNK_BYTES % entry.size
+    while end:
+        start = max(0, end - step)
+        data = file.pread(end - start, start).rstrip(b"\0")
+        if data:
+            return start + -(-len(data) // entry.size) * entry.size
+        end = start
+    return 0
+
+
+def index_entries(file: File, entry: Struct, end: int) -> Iterator[tuple[int, int, int]]:
+    """`(byte position, first number, second number)` of the entries before `end`."""
+    step = CHUNK_BYTES - CHUNK_BYTES % entry.size
+    for start in range(0, end, step):
+        data = file.pread(min(step, end - start), start)
+        data = data[: len(data) - len(data) % entry.size]
+        for number, (first, second) in enumerate(entry.iter_unpack(data)):
+            yield start + number * entry.size, first, second

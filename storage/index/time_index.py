@@ -16,8 +16,15 @@ from pathlib import Path
 
 from ..names import RELATIVE_OFFSET_MAX
 from ..open_files import IndexCache, OpenFiles
-from .index_file import IndexFile, bytes_of, numbers_of
-from .stored_column import StoredColumn, StoredFile, bisect_left, bisect_right
+from .index_file import (
+    IndexFile,
+    StoredColumn,
+    StoredFile,
+    bisect_left,
+    bisect_right,
+    bytes_of,
+    numbers_of,
+)
 
 _LOW, _HIGH = (0, 1) if sys.byteorder == "little" else (1, 0)
 """Where the halves of an int64 lie in memory."""

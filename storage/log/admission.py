@@ -18,11 +18,11 @@ of any kind and builds anew what cannot be stored as it was sent (`admitted.rebu
 | wrapper built anew | `rebuild` | append time, or the largest inside |
 | batch built anew | `_finished`, called by `rebuild` | append time, or the largest inside |
 | set admitted in a thread | `give_append_time` (`Appender._give_append_time`) | append time |
-| record of the metadata log | `MetadataLog.append` | CreateTime, by the leader's clock |
+| record of the metadata log | `append_record` | CreateTime, by the leader's clock |
 | `.appendtime` of a segment | `Segment.commit` | append time, else the clock |
 | `.appendtime` of a follower | `Segment.commit` | those of the leader's file |
 | file of the time index | `Segment.keep_creation_time` | when the segment was created |
-| files of a follower | `Following._take_file_times` | those of the leader's files |
+| files of a follower | `ReplicaLog._take_file_times` | those of the leader's files |
 | log file that repair writes anew | `PartitionRepair._rewrite` | that of the old file |
 
 The append time goes into messages on LogAppendTime topics only, into v1 and v2, with bit 3 of the
@@ -44,7 +44,7 @@ from ...protocol.errors import (
     UnsupportedForMessageFormat,
     UnsupportedVersion,
 )
-from ...protocol.records.batches.batch import CheckedBatch, check_batch, set_times_in_place
+from ...protocol.records.batch import CheckedBatch, check_batch, set_times_in_place
 from ...protocol.records.codecs.codec import open_sent
 from ...protocol.records.kernel import (
     Walk,
@@ -72,8 +72,7 @@ from ...protocol.records.problems import problem_error, without_key
 from ...values import value_class
 from ..files import Buffer
 from ..index.time_map import BLOCK_BYTES, CLOSE_MS, SetTimes
-from ..producers.producer_runs import producer_runs, sets_in_turn
-from ..producers.producer_states import ProducerStates
+from ..producers.producer_states import ProducerStates, producer_runs, sets_in_turn
 from ..segment.segment import Segment
 from .admitted import (
     LAST_FIRST_OFFSET,

@@ -10,7 +10,7 @@ import msgspec
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import InvalidTimestamp, MessageTooLarge
-from ...protocol.records.batches.batch import CheckedBatch, finish_batch
+from ...protocol.records.batch import CheckedBatch, finish_batch
 from ...protocol.records.kernel import (
     RecordEncoder,
     Walk,
@@ -29,8 +29,7 @@ from ...values import value_class
 from ..files import Buffer
 from ..index.time_map import CLOSE_MS, SetSpans, SetTimes
 from ..names import MAX_OFFSET, RELATIVE_OFFSET_MAX
-from ..producers.producer_runs import ProducerRun
-from ..producers.producer_states import KnownProducer
+from ..producers.producer_states import KnownProducer, ProducerRun
 
 
 @value_class

@@ -11,8 +11,7 @@ from ...protocol.records.layout import NO_TIMESTAMP
 from ...times import format_time
 from ..files import RETRIABLE_ERRORS, Buffer
 from ..index.time_map import SetSpans, SetTimes
-from ..producers.producer_runs import ProducerRun
-from ..producers.producer_states import ProducerBatch
+from ..producers.producer_states import ProducerBatch, ProducerRun
 from ..segment.segment import Segment
 from ..segment.write_ahead import WriteAhead
 from .admission import (

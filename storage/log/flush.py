@@ -1,7 +1,8 @@
-"""Syncing: what one sync of a log has to do, and doing it for many logs at once, in a thread.
+"""Syncing: what one sync of a log has to do, doing it for many logs at once, in a thread, and what
+is known once it is done.
 
-The loop's thread decides what to sync (`Log.begin_flush`) and learns the outcome
-(`Log.end_flush`); only `FlushWork.run` may be in another thread, on handles of its own.
+The loop's thread decides what to sync (`Log.begin_flush`) and learns the outcome (`Log.end_flush`);
+only `FlushWork.run` may be in another thread, on handles of its own.
 """
 
 import errno

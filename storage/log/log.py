@@ -1,7 +1,8 @@
 """One partition's log: segments in a row, appended to at the end, dropped at the start.
 
 A log belongs to one thread, the event loop's. Two things may run elsewhere: `prepare`, and the
-`FlushWork` that `Flusher.begin_flush` hands out. Opening a log is `log_opening.open_log`.
+`FlushWork` that `Flusher.begin_flush` hands out: what a sync has to do. What is known once it is
+done, the loop's thread learns. Opening a log is `log_opening.open_log`.
 """
 
 from collections.abc import Iterator
@@ -12,8 +13,169 @@ from ...protocol.records.layout import NO_TIMESTAMP
 from .appender import Appender
 from .expiry import Expiry
 from .flush import FlushWork
-from .flusher import Flusher
 from .log_state import REFUSED, LogParts, LogState
+
+
+class Flusher:
+    """Knows how far a log is safe."""
+
+    __slots__ = ("_append_times_safe", "_cuts", "_log", "_messages_safe", "_syncs", "closed")
+
+    def __init__(self, log: LogState) -> None:
+        self._log = log
+        self._append_times_safe = log.recovery_point
+        """The append times of messages below it are on stable storage."""
+        self._messages_safe = log.recovery_point
+        """The messages below it are on stable storage, while the recovery point may still wait for
+        their indexes."""
+        self._cuts: dict[int, int] = {}
+        """Offsets in batches that went as a whole when the log was cut off there, and where the
+        messages before each end; of those that may still become the recovery point."""
+        self.closed = False
+        """Whether the log was closed, so that its files may be gone."""
+        self._syncs: list[FlushWork] = []
+        """Handed out and not ended yet."""
+
+    @property
+    def safe_point(self) -> int:
+        """The recovery point as it may be checkpointed: the append times below it are on stable
+        storage too, and messages reach up to it, else a start would not believe it."""
+        log = self._log
+        messages_end = self._cuts.get(log.recovery_point, log.recovery_point)
+        return min(self._append_times_safe, messages_end)
+
+    @property
+    def synced_offset(self) -> int:
+        """The messages below it are on stable storage."""
+        log = self._log
+        return min(max(self._messages_safe, log.recovery_point), log.log_end_offset)
+
+    def lower_recovery_point(self, offset: int, messages_end: int) -> None:
+        """What comes in place of the messages from `offset` on is not synced; those that are left
+        end at `messages_end`."""
+        log = self._log
+        # A sync brings the recovery point to an offset that is above it, too.
+        still = range(log.recovery_point, offset)
+        self._cuts = {at: end for at, end in self._cuts.items() if at in still}
+        if messages_end < offset:
+            self._cuts[offset] = messages_end
+        log.recovery_point = min(log.recovery_point, offset)
+        self._append_times_safe = min(self._append_times_safe, messages_end)
+        self._messages_safe = min(self._messages_safe, messages_end)
+        if log.on_cut is not None:
+            log.on_cut(self._log)
+
+    def end_at(self, offset: int) -> None:
+        """The log ends at `offset`: what is under way knows nothing of what comes behind it."""
+        for work in self._syncs:
+            work.target_offset = min(work.target_offset, offset)
+
+    def begin_flush(self, *, closed_only: bool = False) -> FlushWork | None:
+        """What a sync has to do now, or `None` when nothing; hand it to `end_flush` when run.
+
+        With `closed_only` it leaves the active segment out: a write waits while the file that it
+        goes to is synced, and after a roll nobody asks for more (R-13).
+        """
+        log = self._log
+        end = log.segment_list.active.base_offset if closed_only else log.log_end_offset
+        try:
+            return self._begin_flush(end)
+        except OSError as error:
+            # Nothing was tried on the disk, so nothing is lost: the next request tries again.
+            self._log.observe("sync_not_started", error=str(error))
+            return None
+
+    def _begin_flush(self, end: int) -> FlushWork | None:
+        log = self._log
+        listed = log.segment_list
+        nothing_new = log.recovery_point >= end and not listed.names_changed
+        derived_changed = (
+            listed.checksums_changed or listed.segments_dropped or log.producers.to_be_written
+        )
+        if log.failure is not None or (nothing_new and not derived_changed):
+            return None
+        safe_offset = max(self._messages_safe, log.recovery_point)
+        work = listed.flush_work(safe_offset, end)
+        work.snapshots = log.producers.hand_out()
+        if end >= log.log_end_offset:
+            log.unflushed_since = None
+        self._syncs.append(work)
+        return work
+
+    def end_flush(self, work: FlushWork, error: OSError | None = None) -> None:
+        """Take in how `work` went. A failed sync is final: it is never tried again.
+
+        One that was not begun, for want of a handle, is: the next request tries again.
+        """
+        log = self._log
+        self._syncs.remove(work)
+        if error is not None and work.not_begun:
+            log.segment_list.take_back(work)
+            log.producers.hand_back(work.snapshots)
+            log.unflushed_since = log.unflushed_since or log.seams.clock.monotonic()
+            log.observe("sync_not_started", error=str(error))
+            return
+        if error is not None:
+            log.fail(StorageError(f"{log.path}: a sync failed ({error}); {REFUSED}"))
+            return
+        if not self.closed and not log.seams.files.exists(log.segment_list.active.log_path):
+            # A file without a name can be written and synced, and is gone when it is closed.
+            log.fail(StorageError(f"{log.path}: somebody removed the log's files; {REFUSED}"))
+            return
+        if work.unfinished is not None:
+            log.segment_list.take_back(work)
+            log.producers.hand_back(work.snapshots)
+            log.observe("checksums_not_written", error=str(work.unfinished))
+        log.recovery_point = max(log.recovery_point, work.target_offset)
+        log.segment_list.release_synced(log.recovery_point)
+        log.watermark.synced(log.recovery_point)
+        log.advance()
+        if log.on_synced is not None:
+            log.on_synced(log)
+
+    def messages_synced(self, work: FlushWork) -> None:
+        """Let the messages that `work` is for be seen, before `end_flush`.
+
+        They are safe, but the recovery point has to wait for their indexes.
+        """
+        log = self._log
+        self._messages_safe = max(self._messages_safe, work.target_offset)
+        if log.seams.files.exists(log.segment_list.active.log_path):
+            log.watermark.synced(work.target_offset)
+            log.advance()
+            if log.on_synced is not None:
+                log.on_synced(log)
+
+    def secure_append_times(self) -> None:
+        """Bring the append times below the recovery point to stable storage as well.
+
+        That is not part of a flush, because it would take a producer that waits for one twice as
+        long, and none waits for append times. May run in a thread of its own. Raises `OSError`.
+        """
+        log = self._log
+        point = log.recovery_point
+        if self._append_times_safe < point and log.segment_list.sync_append_times(point):
+            # A cut meanwhile has lowered both.
+            self._append_times_safe = min(point, log.recovery_point)
+
+    def flush(self) -> None:
+        """Sync everything now. Raises `StorageError`."""
+        log = self._log
+        try:
+            work = self._begin_flush(log.log_end_offset)
+        except OSError as error:
+            raise StorageError(f"{log.path}: a sync could not be started ({error})") from error
+        if work is not None:
+            try:
+                work.run()
+            except OSError as error:
+                self.end_flush(work, error)
+            else:
+                self.end_flush(work)
+        if log.failure is not None:
+            raise log.failure
+        if work is not None and work.not_begun:
+            raise StorageError(f"{log.path}: a sync could not be started: no handle is free")
 
 
 class Log(LogState):

@@ -5,7 +5,7 @@ from typing import Final
 
 from ...config.topic import TopicSettings
 from ...protocol.errors import InvalidTimestamp
-from ...protocol.records.batches.batch import CheckedBatch
+from ...protocol.records.batch import CheckedBatch
 from ...protocol.records.kernel import RecordCursor, Walk
 from ...protocol.records.layout import NO_TIMESTAMP
 from ...protocol.records.messages.message import Entry, entries

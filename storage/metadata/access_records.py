@@ -44,6 +44,10 @@ class MalformedRecord(ValueError):
     """A record breaks the format, or is of a later version; the text says how."""
 
 
+class NewerRecord(MalformedRecord):
+    """A record was written by a later version of Horolog."""
+
+
 class StoredCredential(NamedTuple):
     """What is kept of a password for SCRAM. It is no way to log in."""
 

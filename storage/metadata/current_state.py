@@ -1,13 +1,30 @@
-"""The state in memory: a stored one, and the records behind it that have been taken in."""
+"""The state in memory: a stored one, and the records behind it that were read and have been taken
+in."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final
 
-from ...protocol.errors import StorageError
+from ...protocol.errors import CodedError, CorruptMessage, InvalidRequest, StorageError
+from ...protocol.records.batch import finish_batch
+from ...protocol.records.kernel import RecordEncoder, walk
+from ...protocol.records.kernel.terms import Problem
+from ...protocol.records.messages.message import records
 from ..log.log import Log
+from ..read.slices import Slice, read_slice
 from .metadata_state import MetadataState
-from .record_reading import read_records
-from .records import MetadataRecord
+from .records import (
+    MAX_RECORD_BYTES,
+    MalformedRecord,
+    MetadataRecord,
+    decode_record,
+    encode_record,
+)
 from .snapshot import Snapshot
+
+_READ_BYTES: Final = 1 << 20
+_MESSAGE_BYTES: Final = 90
+"""What a message takes beside its value."""
 
 
 class CurrentState:
@@ -71,3 +88,70 @@ class CurrentState:
     def forget_reading(self) -> None:
         """The log was cut: what was read ahead of it may not be there any more."""
         self._reading = None
+
+
+def read_records(log: Log, start: int, limit: int) -> Iterator[tuple[int, int, MetadataRecord]]:
+    """The records from `start` up to `limit`: the offset behind each, its size, and itself.
+
+    Raises `StorageError`, also for what is no record.
+    """
+    offset = start
+    log.prepare()
+    while offset < limit:
+        found = read_slice(
+            log.segment_list,
+            offset,
+            _READ_BYTES,
+            end_offset=limit,
+            high_watermark=log.high_watermark,
+            whole_first=True,
+            far=True,
+        )
+        try:
+            data = found.read()
+            if not data:
+                raise MalformedRecord("it is missing")
+            for each in records(
+                data, max_decompressed_bytes=2 * MAX_RECORD_BYTES, from_offset=offset
+            ):
+                if each.offset >= limit:
+                    return
+                offset = each.offset
+                value = None if each.value is None else bytes(each.value)
+                record = decode_record(value)
+                offset += 1
+                yield offset, len(value or b"") + _MESSAGE_BYTES, record
+        except (MalformedRecord, CodedError, OSError) as error:
+            if isinstance(error, CorruptMessage):
+                _note_damage(found)
+            raise StorageError(
+                f"{log.path}: the record at offset {offset} cannot be applied: {error}; "
+                "nothing from there on is"
+            ) from error
+        offset = walk(data, 0, len(data), check_crc=False).last_offset + 1
+
+
+def append_record(log: Log, record: MetadataRecord) -> int:
+    """Append a record; its offset.
+
+    Raises `InvalidRequest` for one that cannot be decoded again, `StorageError`.
+    """
+    data = encode_record(record)
+    try:
+        decode_record(data)
+    except MalformedRecord as error:
+        raise InvalidRequest(f"this cannot be kept in the metadata log: {error}") from error
+    encoder = RecordEncoder()
+    encoder.add(data, None, log.seams.clock.now_ms(), ())
+    # Where the watermark is held it waits for all brokers, and for their syncs where wanted.
+    log.appender.append(finish_batch(encoder), wait_for_sync=not log.watermark.held)
+    return log.log_end_offset - 1
+
+
+def _note_damage(found: Slice) -> None:
+    """Note bytes whose CRC is wrong as damage of their segment: a follower copies them again."""
+    with suppress(OSError):
+        data = found.read()
+        good = walk(data, 0, len(data))
+        if found.segment is not None and good.problem not in (Problem.NONE, Problem.PARTIAL):
+            found.segment.damage(found.position + good.end)

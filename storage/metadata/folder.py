@@ -17,6 +17,7 @@ in it, or none.
 
 from collections.abc import Iterable
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -30,8 +31,9 @@ from ..directory.deletion import remove
 from ..files import replacing
 from ..log.log import Log
 from ..log.log_opening import open_log
-from ..names import METADATA_FOLDER, METADATA_TOPIC, folder_name
-from ..seams import Seams
+from ..names import METADATA_FOLDER, METADATA_TOPIC, folder_name, segment_bases
+from ..quarantine import quarantine_file
+from ..seams import DiskRoom, Seams
 from .records import MAX_RECORD_BYTES
 from .snapshot import MalformedState, Snapshot, decode_state
 from .state_copy import StateCopy, StateReading, pieces_of
@@ -40,6 +42,7 @@ METADATA_PARTITION: Final = (METADATA_TOPIC, 0)
 """The metadata log among partitions."""
 
 STATE_FILE: Final = "state"
+NEW_SUFFIX: Final = ".new"
 COPY_SUFFIX: Final = ".copy"
 """Of a state that comes in parts and is not whole yet."""
 
@@ -64,41 +67,75 @@ class MetadataFolder:
 
     def __init__(self, directory: Path, seams: Seams) -> None:
         self._files = seams.files
-        self._seams = seams
+        # What is given up of the reserve is for changes that make room: those are records.
+        self._seams = replace(seams, disk_room=DiskRoom())
         self.path = directory / METADATA_FOLDER
         self._checkpoints: Checkpoints
+        self.lost = ""
+        """What `open` found to be missing of the log's end; empty where nothing is known to be."""
         self._writing = Lock()
         self._turn = 0
 
     @property
     def exists(self) -> bool:
+        """Whether it is there. Raises `StorageError` for a link: what that names may be somebody
+        else's."""
+        if self._files.is_link(self.path):
+            raise StorageError(
+                f"{self.path} is a symbolic link; put the folder that it names in its place"
+            )
         return self._files.exists(self.path)
 
-    def make(self, offset: int, state: Iterable[bytes]) -> None:
-        """Make it, durably and at once, with a log that begins at `offset` with `state`.
+    def make(self, offset: int, state: Iterable[bytes]) -> Path | None:
+        """Make it, durably and at once, with a log that begins at `offset` with `state`. One that
+        is there is kept under another name, which is returned.
 
-        Raises `OSError`; then it is not there.
+        Raises `OSError`; then it is as it was, or `finish_replacing` does the rest.
         """
         files, path = self._files, self.path.with_name(METADATA_FOLDER + ".tmp")
         remove(files, path)
         files.make_directory(path)
         self._close_to_others(path)
         files.make_directory(path / folder_name(*METADATA_PARTITION))
-        checkpoints = Checkpoints(files, path, self._seams.observe, replicated=True)
+        checkpoints = Checkpoints(files, path, self._seams.observe, watermarks=True)
         starts = {METADATA_PARTITION: offset}
         checkpoints.write(dict(starts), dict(starts), dict(starts))
         self._write(path / STATE_FILE, state)
         files.sync_directory(path)
-        files.rename(path, self.path)
-        files.sync_directory(self.path.parent)
+        if files.exists(self.path):
+            self._rename(path, self._new)
+            kept = quarantine_file(files, self.path)
+            files.sync_directory(self.path.parent)
+            self._rename(self._new, self.path)
+            return kept
+        self._rename(path, self.path)
+        return None
+
+    @property
+    def _new(self) -> Path:
+        """One that is whole, and takes the place of one that is being set aside."""
+        return self.path.with_name(METADATA_FOLDER + NEW_SUFFIX)
+
+    def finish_replacing(self) -> None:
+        """Finish what `make` began before a power cut, if it did. Raises `OSError`."""
+        if self._files.exists(self._new):
+            if self._files.exists(self.path):
+                remove(self._files, self._new)
+            else:
+                self._rename(self._new, self.path)
+
+    def _rename(self, path: Path, target: Path) -> None:
+        self._files.rename(path, target)
+        self._files.sync_directory(target.parent)
 
     def _close_to_others(self, path: Path) -> None:
         # Another account may own it, or the file system know no permissions: the start says so.
         with suppress(OSError):
             self._files.restrict(path, private=True)
 
-    def open(self) -> Log:
-        """Open the log, with its high watermark where it was last or at its start.
+    def open(self, *, leads: bool = False) -> Log:
+        """Open the log, with its high watermark where it was last or at its start; of a broker that
+        `leads` by itself, at its end.
 
         Raises `OSError`, `StorageError`.
         """
@@ -110,21 +147,25 @@ class MetadataFolder:
             self._files.unlink(left)
         if not self._files.exists(path):
             self._seams.observe("metadata_log_missing", path=str(path))
+            self.lost = f"there was no {path}"
             self._files.make_directory(path)
             self._files.sync_directory(self.path)
             unclean = None
-        checkpoints = Checkpoints(self._files, self.path, self._seams.observe, replicated=True)
+        checkpoints = Checkpoints(self._files, self.path, self._seams.observe, watermarks=True)
         self._checkpoints = checkpoints
         recovery_point = checkpoints.recovery_points.get(METADATA_PARTITION)
         log_start = checkpoints.log_starts.get(METADATA_PARTITION, 0)
+        if unclean is None:
+            self._drop_empty(path, log_start)
+        known = (checkpoints.high_watermarks or {}).get(METADATA_PARTITION, log_start)
         opened = partial(
             open_log,
             path,
             *METADATA_PARTITION,
             metadata_settings(),
             self._seams,
-            high_watermark=(checkpoints.high_watermarks or {}).get(METADATA_PARTITION, log_start),
-            follows=True,
+            high_watermark=None if leads else known,
+            follows=not leads,
         )
         log = opened(
             clean=unclean is not None and recovery_point is not None,
@@ -133,11 +174,24 @@ class MetadataFolder:
             log_start_offset=log_start,
         )
         if max(log_start, recovery_point or 0) > log.log_end_offset:
+            reached = max(log_start, recovery_point or 0)
+            self.lost = self.lost or f"the log ends at {log.log_end_offset}, below {reached}"
             log.close()
             start = log_start if log_start <= log.log_end_offset else 0
             log = opened(clean=False, recovery_point=0, log_start_offset=start)
         log.on_cut = lambda log: self.write_checkpoints(log)
         return log
+
+    def _drop_empty(self, path: Path, log_start: int) -> None:
+        """Remove the files of a log without a byte, which is made again: there is nothing in it to
+        be recovered, and to be told."""
+        files = self._files
+        if segment_bases(names := files.names(path)) == [log_start]:
+            stem = f"{log_start:020d}."
+            if not files.size(path / f"{stem}log"):
+                for name in names:
+                    if name.startswith(stem):
+                        files.unlink(path / name)
 
     def write_checkpoints(self, log: Log) -> None:
         """Keep how far the log reaches. May run in a thread of its own. Raises `StorageError`."""

@@ -11,23 +11,24 @@ For the loop's thread, but for what is said to be for any.
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
-from ...protocol.errors import InvalidRequest, StorageError
-from ...protocol.records.batches.batch import finish_batch
-from ...protocol.records.kernel import RecordEncoder
+from ...protocol.errors import StorageError
 from ..directory.position_reading import PositionReading
+from ..directory.reserve import Reserve
 from ..directory.topic_changes import TopicChanges
 from ..directory.topics import TopicEntry
 from ..log.leader_epochs import EpochWrite
 from ..log.log import Log
-from ..replica.replica import Replica
+from ..replica.replica_log import ReplicaLog
 from ..seams import Seams
 from ..stepped_change import SteppedChange
-from .current_state import CurrentState
+from .current_state import CurrentState, append_record
 from .folder import MetadataFolder
 from .metadata_state import MetadataState
-from .records import MalformedRecord, MetadataRecord, decode_record, encode_record
+from .proposals import Proposal, TopicProposals
+from .records import MetadataRecord
 from .snapshot import MalformedState, Snapshot, encode_state
 from .state_copy import StateCopy, StateReading
 from .state_write import StateWrite
@@ -44,20 +45,22 @@ class MetadataLog:
         folder: MetadataFolder,
         seams: Seams,
         log: Log,
+        current: CurrentState,
         changes: TopicChanges,
         positions: PositionReading,
-        noted: int,
+        reserve: Reserve,
         *,
-        adopts: bool = False,
+        adopts: bool,
     ) -> None:
-        """`noted` is what the topics file says of how far the log was committed, 0 for nothing.
+        """To be followed by `follow_from`, or by `lead_alone`.
 
-        Raises `StorageError` where the stored state cannot be read at all.
+        `adopts` says that folders with files are taken for those of topics that are made: at a
+        single broker, and where the topics file was lost.
         """
         self._folder = folder
         self._seams = seams
         self.log = log
-        self._replica = Replica(log)
+        self._replica = ReplicaLog(log)
         self._changes = changes
         self.positions = positions
         """The positions as they were applied."""
@@ -68,25 +71,31 @@ class MetadataLog:
         self.failure: StorageError | None = None
         """Why no more is applied, if a record cannot be read."""
         self.min_log_bytes = MIN_LOG_BYTES
-        self.adopts = adopts
-        """Whether folders with files are taken for those of topics that are made: the topics file
-        was lost."""
+        self._adopts = adopts
+        self.topics = TopicProposals(changes, reserve, self.append, self.check_topic)
+        """Changes of topics at a single broker, for `finish`."""
         self._leads = False
         self._match_from = 0
         """Topics are left as they are while less is known: what they were was committed, and comes
         again from the leader."""
-        self.began_later: Callable[[], None] = lambda: None
+        self.began_later: Callable[[], None] = _nothing
         """Called when the log begins where `begin_at` had it begin, after a while."""
         self._wanted_start = 0
         self.state_wanted = False
         """Whether a new state is to be written whatever the log's size."""
-        self._current = CurrentState(log)
+        self._current = current
         self.state_offset = 0
         """Where the stored state ends."""
         self._state_bytes = 0
         self._stale: deque[str] = deque()
-        """Topics that may not be what the state says; all else is."""
-        self._open(noted)
+        """Topics that may not be what the state says; all else is, but for those put off."""
+        self.matching = ""
+        """The topic of the change that `next_change` returned last."""
+        self._alone = False
+        """Whether there is no other copy of the log."""
+        self._put_off: dict[str, StorageError] = {}
+        """Topics that the disk did not let be what the state says, and why: at a single broker,
+        where another change may make the room that is wanted."""
 
     @property
     def state(self) -> MetadataState:
@@ -101,11 +110,23 @@ class MetadataLog:
     @property
     def to_match(self) -> bool:
         """Whether topics are not yet what the state says."""
-        return bool(self._stale)
+        return bool(self._stale or self._put_off)
 
     # Opening
 
-    def _open(self, noted: int) -> None:
+    def lead_alone(self, state_offset: int) -> None:
+        """Lead the log without others: all of its records are in the current state, and committed.
+        `state_offset` is where the stored state ends."""
+        self.state_offset = state_offset
+        self._leads = self._alone = True
+        self._go_by_state()
+
+    def follow_from(self, noted: int) -> None:
+        """Begin as a cluster member's, with what is known to be committed. `noted` is what the
+        topics file says of that, 0 for nothing.
+
+        Raises `StorageError` where the stored state cannot be read at all.
+        """
         log = self.log
         if log.recovery_point < log.log_end_offset:
             log.flusher.flush()
@@ -150,8 +171,11 @@ class MetadataLog:
             self._current.begin(snapshot, limit)
         except StorageError as failure:
             self._fail(failure)
-        self.positions.go_by(self.state.positions)
         self.state_offset = snapshot.offset
+        self._go_by_state()
+
+    def _go_by_state(self) -> None:
+        self.positions.go_by(self.state.positions)
         topics = self.state.topics
         self._stale = deque(
             name
@@ -173,7 +197,8 @@ class MetadataLog:
                 target = self.state.topics.get(name)
                 if not self._changes.matches(name, target):
                     self._changes.note_metadata(self._current.offset)
-                    steps = self._changes.match(name, target, self.gone, adopt=self.adopts)
+                    self.matching = name
+                    steps = self._changes.match(name, target, self.gone, adopt=self._adopts)
                     return self._changes.ask(name, steps)
                 self._stale.popleft()
             if not self._fold():
@@ -181,12 +206,71 @@ class MetadataLog:
         return None
 
     def apply(self) -> None:
-        """Apply all that may be applied, here and now. Raises `StorageError`."""
+        """Apply all that may be applied, here and now; a single broker puts off what the disk does
+        not let be done. Raises `StorageError`."""
         while (change := self.next_change()) is not None:
             change.finish()
-            change.result()
+            try:
+                change.result()
+            except StorageError as error:
+                if not self._alone:
+                    raise
+                self.put_off(self.matching, error)
         if self.failure is not None:
             raise StorageError(self.failure.message)
+
+    def finish(self, change: SteppedChange[TopicEntry]) -> None:
+        """Carry out a change of a topic here and now, at a broker that leads by itself: its record
+        counts once it is synced here. What it raises is the result of the change."""
+        self.apply_put_off()
+        change.begin()
+        while not change.done:
+            step = change.step
+            if isinstance(change.work, Proposal):
+                self._apply_now(change.work)
+            change.run(step)
+            change.advance(step)
+
+    def _apply_now(self, proposal: Proposal) -> None:
+        try:
+            self.log.flusher.flush()
+            self._changes.settle_all()
+            self.apply()
+            proposal.applied = True
+            proposal.failure = self._put_off.get(proposal.name)
+        except StorageError as error:
+            proposal.failure = error
+
+    def put_off(self, name: str, error: StorageError) -> None:
+        """Leave a topic as it is, as the disk did not let it be changed, until `try_again`."""
+        if name in self._stale:
+            self._stale.remove(name)
+            self._put_off[name] = error
+            self._seams.observe("metadata_not_applied", error=error.message)
+
+    @property
+    def puts_off(self) -> bool:
+        """Whether a topic was put off."""
+        return bool(self._put_off)
+
+    def try_again(self) -> None:
+        """Have `next_change` return the changes that were put off."""
+        self._stale.extend(self._put_off)
+        self._put_off.clear()
+
+    def apply_put_off(self) -> None:
+        """Try the changes that were put off again, here and now."""
+        if self._put_off:
+            self._changes.settle_all()
+            self.try_again()
+            with suppress(StorageError):
+                self.apply()
+
+    def check_topic(self, name: str) -> None:
+        """Raise the reason, where a change of a topic was put off: a further one has to wait."""
+        error = self._put_off.get(name)
+        if error is not None:
+            raise StorageError(error.message) from error
 
     @property
     def unsynced(self) -> bool:
@@ -224,7 +308,7 @@ class MetadataLog:
         if self.log.log_end_offset < self.state_offset:
             written = None
         self.begin_to_lead()
-        self._replica.lead(epoch, written)
+        self._replica.begin_to_lead(epoch, written)
         self._shorten()
 
     def follow(self) -> None:
@@ -237,16 +321,7 @@ class MetadataLog:
 
         Raises `InvalidRequest` for one that cannot be decoded again, `StorageError`.
         """
-        data = encode_record(record)
-        try:
-            decode_record(data)
-        except MalformedRecord as error:
-            raise InvalidRequest(f"this cannot be kept in the metadata log: {error}") from error
-        encoder = RecordEncoder()
-        encoder.add(data, None, self._seams.clock.now_ms(), ())
-        # Who holds the watermark waits for all brokers, and for their syncs where that is wanted.
-        self.log.appender.append(finish_batch(encoder), wait_for_sync=not self.log.watermark.held)
-        return self.log.log_end_offset - 1
+        return append_record(self.log, record)
 
     # Shortening
 
@@ -330,6 +405,12 @@ class MetadataLog:
             self._drop()
         return start
 
+    @property
+    def was_copied(self) -> bool:
+        """Whether leaders with epochs wrote some of the log, or there is nothing in it."""
+        log = self.log
+        return log.epochs.highest_seen >= 0 or max(log.log_end_offset, self.state_offset) == 0
+
     def truncate(self, offset: int, *, comes_again: bool = False) -> int:
         """As `Replica.truncate`. What was applied of what goes, after an election with loss, is
         taken back by `next_change`; but not where it `comes_again`, as it was committed."""
@@ -338,7 +419,7 @@ class MetadataLog:
             # Messages below the log start may be there still, of an epoch that goes.
             self._replica.begin_anew(offset)
         else:
-            self._replica.truncate(offset)
+            self._replica.cut(offset)
         end = self.log.log_end_offset
         self._match_from = min(self._match_from, end)
         known = self._changes.metadata_offset
@@ -404,3 +485,7 @@ class MetadataLog:
         self.log.close()
         self._folder.write_checkpoints(self.log)
         self._folder.leave_marker()
+
+
+def _nothing() -> None:
+    """For where no caller waits."""

@@ -28,6 +28,7 @@ from .records import (
     SomeForgotten,
     TopicCreated,
     TopicDeleted,
+    TopicRenewed,
 )
 
 POSITIONS_IN_RECORD = 200
@@ -46,6 +47,9 @@ class MetadataState:
         self.topics: dict[str, TopicEntry] = {}
         self.positions = PositionTable()
         self.access = AccessState()
+        self.former_ids: dict[str, str] = {}
+        """The ids that topics had before they were renewed; of those that were since the state
+        that this one began with."""
 
     def apply(self, record: MetadataRecord) -> str | None:
         """Take in a record; the topic that is not what it was, if one is."""
@@ -83,18 +87,24 @@ class MetadataState:
         self.positions.apply(change)
 
     def _change(
-        self, entry: TopicEntry, record: PartitionsAdded | SettingsAltered | TopicDeleted
+        self,
+        entry: TopicEntry,
+        record: PartitionsAdded | TopicRenewed | SettingsAltered | TopicDeleted,
     ) -> bool:
         """Change a topic that is there; whether that is a change."""
         match record:
-            case PartitionsAdded(name, _, partitions):
+            case PartitionsAdded(name, _, partitions, gaps):
                 if partitions <= entry.partitions:
                     return False
-                self.topics[name] = replace(entry, partitions=partitions)
+                self.topics[name] = replace(entry, partitions=partitions, gaps=entry.gaps or gaps)
+            case TopicRenewed(name, former_id, new_id):
+                self.topics[name] = replace(entry, topic_id=new_id)
+                self.former_ids[name] = former_id
             case SettingsAltered(name, _, overrides):
                 self.topics[name] = replace(entry, overrides=overrides)
             case TopicDeleted(name):
                 del self.topics[name]
+                self.former_ids.pop(name, None)
                 self.positions.apply(PositionChange(FORGET_TOPIC, name, ()))
         return True
 

@@ -1,17 +1,24 @@
-"""Changes of topics at the leader: each becomes a record, and is made when that is applied.
+"""Changes of topics as they are asked for: each becomes a record, and is made when that is applied.
 
-The generators have the names and answers of those of `TopicChanges`. What they yield is work that
-changes nothing, or a `Proposal`: the caller waits until its record is applied, and reports the
-result.
+What the generators yield is work that changes nothing, or a `Proposal`: the caller waits until its
+record is applied, and reports the result.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from ...protocol.errors import LeaderNotAvailable
+from ..directory.reserve import Reserve
 from ..directory.topic_changes import TopicChanges
 from ..directory.topics import TopicEntry
 from ..stepped_change import Steps
-from .records import MetadataRecord, PartitionsAdded, SettingsAltered, TopicCreated, TopicDeleted
+from .records import (
+    MetadataRecord,
+    PartitionsAdded,
+    SettingsAltered,
+    TopicCreated,
+    TopicDeleted,
+)
 
 
 class Proposal:
@@ -35,21 +42,23 @@ class Proposal:
             )
 
 
-class ProposedChanges:
-    """Changes of the topics of a leader.
+class TopicProposals:
+    """Changes of the topics of a leader, in steps.
 
     One at a time, each carried out when all before it are applied: so what they are checked against
-    is what they change. `check` raises where this broker may not take any, `append` appends a
-    record to the metadata log.
+    is what they change. `check` raises where this broker may not take a change of a topic, `append`
+    appends a record to the metadata log.
     """
 
     def __init__(
         self,
         changes: TopicChanges,
-        check: Callable[[], None],
+        reserve: Reserve,
         append: Callable[[MetadataRecord], int],
+        check: Callable[[str], None],
     ) -> None:
         self._changes = changes
+        self._reserve = reserve
         self._check = check
         self._append = append
 
@@ -61,8 +70,12 @@ class ProposedChanges:
         *,
         validate_only: bool = False,
     ) -> Steps[TopicEntry]:
-        """As `TopicChanges.create`."""
-        self._check()
+        """Make a topic. With `validate_only` nothing is made.
+
+        Raises `InvalidTopic`, `TopicAlreadyExists`, `InvalidPartitions`, `InvalidConfig`,
+        `PolicyViolation` for one topic too many, `StorageError`.
+        """
+        self._check(name)
         entry = yield from self._changes.new_entry(name, partitions, overrides)
         if not validate_only:
             yield self._propose(name, TopicCreated(entry))
@@ -71,26 +84,38 @@ class ProposedChanges:
     def raise_partitions(
         self, name: str, partitions: int, *, validate_only: bool = False
     ) -> Steps[TopicEntry]:
-        """As `TopicChanges.raise_partitions`."""
-        self._check()
+        """Raise the number of a topic's partitions. With `validate_only` nothing is made.
+
+        Raises `UnknownTopicOrPartition`, `InvalidPartitions`, `StorageError`.
+        """
+        self._check(name)
         entry = yield from self._changes.raised_entry(name, partitions)
         if not validate_only:
             yield self._propose(name, PartitionsAdded(name, entry.topic_id, partitions))
         return entry
 
     def alter(self, name: str, overrides: Mapping[str, str]) -> Steps[TopicEntry]:
-        """As `TopicChanges.alter`."""
-        self._check()
+        """Replace the settings of a topic; its logs go by them from then on.
+
+        Raises `UnknownTopicOrPartition`, `InvalidConfig`, `StorageError`.
+        """
+        self._check(name)
         entry = self._changes.altered_entry(name, overrides)
-        yield self._propose(name, SettingsAltered(name, entry.topic_id, entry.overrides))
+        record = SettingsAltered(name, entry.topic_id, entry.overrides)
+        yield self._with_reserve(name, record)
         return entry
 
-    def delete(self, name: str, gone: Callable[[], None]) -> Steps[TopicEntry]:
-        """As `TopicChanges.delete`; `gone` is not called: every broker calls `MetadataLog.gone`."""
-        self._check()
+    def delete(self, name: str) -> Steps[TopicEntry]:
+        """Take a topic away with all its messages and the positions in it; every broker calls
+        `MetadataLog.gone` then. Raises `UnknownTopicOrPartition`, `StorageError`."""
+        self._check(name)
         entry = self._changes.entry(name)
-        yield self._propose(name, TopicDeleted(name, entry.topic_id))
+        yield self._with_reserve(name, TopicDeleted(name, entry.topic_id))
         return entry
+
+    def _with_reserve(self, name: str, record: MetadataRecord) -> Proposal:
+        """A proposal that a full disk must not keep from being made: it is a way to make room."""
+        return self._reserve.retrying(partial(self._propose, name, record))
 
     def _propose(self, name: str, record: MetadataRecord) -> Proposal:
         return Proposal(name, self._append(record))

@@ -3,6 +3,8 @@
     kind           what follows                                  says
     "topic"        name, id, partitions, {setting: text}, gaps   a topic was made
     "partitions"   name, id, partitions                          it has so many now
+    "more adopted" name, id, partitions                          the same, of folders with messages
+    "renewed"      name, id, new id                              a partition of it begins anew
     "settings"     name, id, {setting: text}                     its settings, all of them
     "deleted"      name, id                                      it is gone, with its positions
     "positions"    group, [position, ...]                        positions were committed
@@ -15,7 +17,8 @@ Those about users, access rules and quotas are in `access_records`.
 A position is `[topic, topic id, partition, offset, time of the last message read, leader epoch of
 that message, commit time, text, retention, time of the last use]`; times in ms. The leader epoch is
 -1 where it is not known. What a record says is all or nothing. A record of "some gone" has version
-2, one about users, rules or quotas has version 3, all others have version 1.
+2, one about users, rules or quotas has version 3, one of "more adopted" or "renewed" has version
+4, all others have version 1.
 
 A later version may add kinds and put more behind a position. It gives its records another version
 then, and a broker that does not know that stops at them: it cannot know what it would leave out.
@@ -37,6 +40,7 @@ from .access_records import (
     ACCESS_DECODERS,
     ACCESS_VERSION,
     AccessRecord,
+    NewerRecord,
     access_fields,
 )
 from .access_records import MalformedRecord as MalformedRecord
@@ -61,8 +65,15 @@ POSITIONS: Final = "positions"
 USED: Final = "used"
 FORGOTTEN: Final = "forgotten"
 SOME_GONE: Final = "some gone"
+MORE_ADOPTED: Final = "more adopted"
+RENEWED: Final = "renewed"
 
-_LATER: Final[Mapping[str, int]] = {SOME_GONE: 2, **dict.fromkeys(ACCESS_DECODERS, ACCESS_VERSION)}
+_LATER: Final[Mapping[str, int]] = {
+    SOME_GONE: 2,
+    **dict.fromkeys(ACCESS_DECODERS, ACCESS_VERSION),
+    MORE_ADOPTED: 4,
+    RENEWED: 4,
+}
 """The versions of kinds that were added later."""
 
 _INT64_MIN: Final = -(2**63)
@@ -84,6 +95,17 @@ class PartitionsAdded(NamedTuple):
     name: str
     topic_id: str
     partitions: int
+    gaps: bool = False
+    """Whether they were found with messages from elsewhere, whose offsets may have gaps."""
+
+
+class TopicRenewed(NamedTuple):
+    """A topic has another id: a partition whose folder was gone begins anew, and its offsets come
+    again with other messages. The other partitions, and all positions, stay as they are."""
+
+    name: str
+    topic_id: str
+    new_id: str
 
 
 class SettingsAltered(NamedTuple):
@@ -132,7 +154,7 @@ class SomeForgotten(NamedTuple):
 
 PositionRecord = PositionsCommitted | PositionsUsed | PositionsForgotten | SomeForgotten
 
-TopicRecord = TopicCreated | PartitionsAdded | SettingsAltered | TopicDeleted
+TopicRecord = TopicCreated | PartitionsAdded | TopicRenewed | SettingsAltered | TopicDeleted
 
 MetadataRecord = TopicRecord | PositionRecord | AccessRecord
 
@@ -153,8 +175,10 @@ def _fields(record: MetadataRecord) -> list[Any]:
         case TopicCreated(entry):
             settings = dict(sorted(entry.overrides.items()))
             return [TOPIC, entry.name, entry.topic_id, entry.partitions, settings, entry.gaps]
-        case PartitionsAdded(name, topic_id, partitions):
-            return [PARTITIONS, name, topic_id, partitions]
+        case PartitionsAdded(name, topic_id, partitions, gaps):
+            return [MORE_ADOPTED if gaps else PARTITIONS, name, topic_id, partitions]
+        case TopicRenewed(name, topic_id, new_id):
+            return [RENEWED, name, topic_id, new_id]
         case SettingsAltered(name, topic_id, overrides):
             return [SETTINGS, name, topic_id, dict(sorted(overrides.items()))]
         case TopicDeleted(name, topic_id):
@@ -192,7 +216,7 @@ def decode_record(data: bytes | None) -> MetadataRecord:
         raise MalformedRecord("it is not a list that begins with version and kind")
     version, kind, *rest = fields
     if version not in (VERSION, *_LATER.values()):
-        raise MalformedRecord(
+        raise NewerRecord(
             f"it has version {version}, this Horolog knows {VERSION} to {max(_LATER.values())}; "
             "start the version that wrote it, or a later one"
         )
@@ -223,6 +247,14 @@ def _topic(name: Any, topic_id: Any, partitions: Any, settings: Any, gaps: Any) 
 
 def _partitions(name: Any, topic_id: Any, partitions: Any) -> PartitionsAdded:
     return PartitionsAdded(_name(name), _id(topic_id), _count(partitions))
+
+
+def _more_adopted(name: Any, topic_id: Any, partitions: Any) -> PartitionsAdded:
+    return PartitionsAdded(_name(name), _id(topic_id), _count(partitions), gaps=True)
+
+
+def _renewed(name: Any, topic_id: Any, new_id: Any) -> TopicRenewed:
+    return TopicRenewed(_name(name), _id(topic_id), _id(new_id))
 
 
 def _altered(name: Any, topic_id: Any, settings: Any) -> SettingsAltered:
@@ -273,6 +305,8 @@ _DECODERS: Final[Mapping[str, Callable[..., MetadataRecord]]] = {
     USED: _used,
     FORGOTTEN: _forgotten,
     SOME_GONE: _some_gone,
+    MORE_ADOPTED: _more_adopted,
+    RENEWED: _renewed,
     **ACCESS_DECODERS,
 }
 

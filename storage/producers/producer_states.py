@@ -1,8 +1,11 @@
 """What a log knows of the producers that number their batches, so that a retry is not stored twice.
 
 A pure table: no file, no clock. Each batch of such a producer has the sequence number of its first
-message; the next one goes on where it ended, and after 2**31 - 1 comes 0. The last few batches of
-a producer are remembered with their offsets: one that is sent again is answered with those.
+message; the next one goes on where it ended, and after 2**31 - 1 comes 0. The last few batches of a
+producer are remembered with their offsets: one that is sent again is answered with those.
+
+Usually a producer's batches that came together go on one behind the other and none is a retry. Then
+they are one run, of which the first batch has to be judged and the last few have to be remembered.
 
 Batches that belong to transactions, which only other brokers store, are followed too: where a
 transaction that has not ended begins, and which have been aborted.
@@ -18,12 +21,17 @@ from typing import Final, NamedTuple
 
 from ...protocol.errors import (
     DuplicateSequenceNumber,
+    HorologError,
     InvalidProducerEpoch,
     OutOfOrderSequenceNumber,
 )
 from ...protocol.records.layout import SELF_CHOSEN
 from ...values import value_class
 from ..seams import ProducerBudget
+
+NumberedSet = tuple[int, int, int, int, int]
+"""Which of some sets it is, producer id, epoch, sequence number of the first message, messages: as
+`producer_numbers` has them."""
 
 REMEMBERED_BATCHES: Final = 5
 """Of each producer: as many as Kafka's clients have under way at most."""
@@ -376,6 +384,74 @@ class ProducerStates:
         copied.open_count = self.open_count
         copied._size_bytes = self._size_bytes
         return copied
+
+
+class ProducerRun(NamedTuple):
+    """What one producer sent."""
+
+    producer_id: int
+    epoch: int
+    last: Sequence[ProducerBatch]
+    """Its last batches, as many as are remembered at most."""
+
+
+def sets_in_turn(numbered: Sequence[NumberedSet], states: ProducerStates) -> int:
+    """How many of these sets, from the first on, need not be judged one by one.
+
+    One that does is a retry, or is to be refused, or does not go on where the one before it ended;
+    or nothing is known of its producer, for which there is no room beside another's.
+    """
+    last: dict[int, NumberedSet] = {}
+    new = 0
+    for place, one in enumerate(numbered):
+        _, producer_id, epoch, sequence, messages = one
+        before = last.get(producer_id)
+        if before is not None:
+            _, _, epoch_before, sequence_before, messages_before = before
+            due = (sequence_before + messages_before) % SEQUENCES
+            if epoch != epoch_before or sequence != due:
+                return place
+        elif not _is_due(states, producer_id, epoch, sequence, messages):
+            return place
+        elif states.get(producer_id) is None:
+            new += 1
+            if new > 1 and not states.has_room_for(new):
+                return place
+        last[producer_id] = one
+    return len(numbered)
+
+
+def producer_runs(
+    numbered: Sequence[NumberedSet], first_offsets: Sequence[int], append_time_ms: int
+) -> list[ProducerRun]:
+    """The runs of the sets in turn that have these offsets, in the order in which they end."""
+    by_producer: dict[int, list[NumberedSet]] = {}
+    for one in numbered:
+        number, producer_id, *_ = one
+        if number < len(first_offsets):
+            run = by_producer.pop(producer_id, [])
+            run.append(one)
+            by_producer[producer_id] = run
+    return [
+        ProducerRun(
+            producer_id,
+            run[0][2],
+            [
+                ProducerBatch(sequence, messages, first_offsets[number], append_time_ms)
+                for number, _, _, sequence, messages in run[-REMEMBERED_BATCHES:]
+            ],
+        )
+        for producer_id, run in by_producer.items()
+    ]
+
+
+def _is_due(
+    states: ProducerStates, producer_id: int, epoch: int, sequence: int, messages: int
+) -> bool:
+    try:
+        return states.check(producer_id, epoch, sequence, messages) is None
+    except HorologError:
+        return False
 
 
 def _size_bytes(producer: KnownProducer) -> int:

@@ -1,30 +1,47 @@
 """Find an offset by time.
 
-The segment is found by bisection over the running maximum of the segments' largest timestamps,
-the place in it through its time index and offset index, and the message by reading on from
-there. A search is a series of bounded steps, so that a long one can make room for others.
+The segment is found by bisection over the running maximum of the segments' largest timestamps, the
+place in it through its time index and offset index, and the message by reading on from there. A
+search is a series of bounded steps, so that a long one can make room for others.
+
+Nearly every search comes down to one look for a time in one segment, which reads once from the last
+index entry on that is in front of what is searched. Whatever is not as usual there (bytes that are
+not good, compressed messages, an entry that is larger than the read) takes more than one step,
+which finds out what is wrong; compressed entries are opened in pieces.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
-from ...protocol.errors import CorruptMessage
-from ...protocol.records.batches.batch import find_in_batch
-from ...protocol.records.kernel import scan_timestamp, walk
+from ...protocol.errors import CorruptMessage, HorologError, MessageTooLarge
+from ...protocol.records.batch import find_in_batch
+from ...protocol.records.kernel import find_first_time, scan_timestamp, walk
 from ...protocol.records.kernel.terms import BAD_SIZE, Problem
-from ...protocol.records.layout import BATCH_MAGIC, ENTRY_OVERHEAD, MAGIC_AT, NO_TIMESTAMP, SIZE_AT
+from ...protocol.records.layout import (
+    ATTRIBUTES_AT,
+    BATCH_ATTRIBUTES_AT,
+    BATCH_MAGIC,
+    CODEC_MASK,
+    ENTRY_OVERHEAD,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    SIZE_AT,
+)
 from ...protocol.records.messages.message import Record, records
 from ...values import value_class
 from ..entries.damage import unopenable_batch
+from ..log.admission import OPENED_BYTES
 from ..log.trimmed import TrimmedSegment
-from ..read.segment_reading import check_entries, check_readable, visible_end
 from ..segment.segment import Segment
 from ..stepped_change import Work
-from .entry_opening import Steps, opened
-from .time_lookup import FoundMessage as FoundMessage
-from .time_lookup import entry_bytes, find_time_at_once
+from .slices import check_entries, check_readable, visible_end
+
+_LOOKUP_BYTES: Final = 8 << 10
+_LOOKUP_BYTES_MAX: Final = 64 << 10
+FAR_BYTES: Final = 256 << 10
+"""Index entries that are further apart than this do not bring one near to anything."""
 
 _FIRST_READ_BYTES = 8 << 10
 _READ_BYTES_MAX = 256 << 10
@@ -33,6 +50,93 @@ EARLIEST = -2
 LATEST = -1
 
 T = TypeVar("T")
+
+Steps = Generator[Work | None, None, T]
+"""Pauses (`None`), and work that may be done in another thread before the next step."""
+
+_COMPRESSED_BYTES: Final = 128 * 1024
+"""What is compressed to more is not opened in the middle."""
+
+
+class FoundMessage(NamedTuple):
+    """A message that a search by time found."""
+
+    offset: int
+    timestamp_ms: int
+
+
+def find_time_at_once(
+    segment: Segment, target_ms: int, log_start_offset: int, max_decompressed_bytes: int
+) -> FoundMessage | None:
+    """The first message at or behind the log start with a timestamp >= `target_ms`, if all from
+    the index entry in front of it on are good, as they nearly always are; `None` tells nothing.
+
+    Batches that open to more than `max_decompressed_bytes`, or that are not light, are not opened.
+    Raises `OSError`.
+    """
+    # Nothing below `start` is as late.
+    start = max(segment.time_index.start_for(target_ms), log_start_offset)
+    offset, position, after = segment.offset_index.around(start)
+    stop = segment.readable_bytes
+    if segment.gaps or position >= stop or min(after, stop) - position > FAR_BYTES:
+        return None
+    # What an index entry tells of is in front of the next one, or right behind it.
+    wanted = min(max(2 * (after - position), _LOOKUP_BYTES), _LOOKUP_BYTES_MAX, stop - position)
+    data = segment.file.pread(wanted, position)
+    looked = find_first_time(data, offset, position > 0, target_ms)
+    if looked is None:
+        return None
+    at, found_offset, timestamp = looked
+    if found_offset < 0:
+        limit_bytes = min(max_decompressed_bytes, OPENED_BYTES)
+        try:
+            opened = find_in_batch(data, at, target_ms, max_decompressed_bytes=limit_bytes)
+        except HorologError:
+            return None
+        if opened is None:
+            return None
+        found_offset, timestamp = opened
+    if not start <= found_offset < segment.next_offset:
+        return None
+    return FoundMessage(found_offset, timestamp)
+
+
+def entry_bytes(data: bytes, position: int) -> int:
+    """The size that the entry at `position` says it has, with the 12 bytes in front of it."""
+    return ENTRY_OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+
+
+def opened(entry: bytes, max_bytes: int, call: Callable[[int], T]) -> Steps[T]:
+    """What `call` makes of a whole entry, given how many bytes it may be decompressed to.
+
+    At once where that is little work, or else as work for any thread. Raises what it raises.
+    """
+    if not _is_compressed(entry):
+        return call(max_bytes)
+    if len(entry) <= _COMPRESSED_BYTES:
+        try:
+            return call(min(max_bytes, OPENED_BYTES))
+        except MessageTooLarge:
+            if max_bytes <= OPENED_BYTES:
+                raise
+    result: list[T] = []
+    failure: list[Exception] = []
+
+    def work() -> None:
+        try:
+            result.append(call(max_bytes))
+        except Exception as error:
+            failure.append(error)
+
+    yield work
+    if failure:
+        raise failure[0]
+    return result[0]
+
+
+def _is_compressed(entry: bytes) -> bool:
+    at = BATCH_ATTRIBUTES_AT + 1 if entry[MAGIC_AT] == BATCH_MAGIC else ATTRIBUTES_AT
+    return bool(entry[at] & CODEC_MASK)
 
 
 @value_class

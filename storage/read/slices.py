@@ -1,19 +1,59 @@
-"""Reading by offset: from an offset to the stretch of a log file that answers it."""
+"""Reading by offset: from an offset to the stretch of a log file that answers it, whose bytes stay
+in their file until they are sent; and how far a segment can be read."""
 
 from contextlib import suppress
+from typing import Final
 
 from ...protocol.errors import StorageError
 from ...protocol.records.kernel import walk
 from ...protocol.records.kernel.terms import Problem
 from ...protocol.records.layout import ENTRY_OVERHEAD, SIZE_AT
 from ...values import value_class
-from ..files import Buffer
+from ..entries.entry_rules import walk_row
+from ..entries.salvage import offsets_at
+from ..entries.segment_scan import scan_log_file
+from ..files import Buffer, File
 from ..log.segment_list import SegmentList
-from ..read.segment_reading import visible_end
 from ..segment.segment import Segment
-from .file_range import FileRange
+
+_CHECKED_BYTES: Final = 512 << 10
+"""What is checked in front of an entry that a search found, at most: some 0.3 ms of work."""
 
 _UNCHECKED_BYTES = 1 << 20
+
+
+class FileRange:
+    """A stretch of a log file, with a handle of its own: it can be read even when the segment is
+    deleted or closed meanwhile. The handle goes when nothing holds the stretch any more.
+    """
+
+    __slots__ = ("_cuts", "_segment", "_size", "file", "position")
+
+    def __init__(self, segment: Segment, lent: File, position: int, size: int) -> None:
+        """`lent` is from the segment's open files."""
+        self._segment = segment
+        self._cuts = segment.cuts
+        self._size = size
+        self.file = lent
+        self.position = position
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def intact(self) -> bool:
+        """False once the end of the segment was cut off: other bytes may have taken the place."""
+        return self._segment.cuts == self._cuts
+
+    def found_short(self) -> None:
+        """The file ends before the stretch does: the segment remembers that as damage."""
+        with suppress(OSError):  # The segment may be closed by now.
+            ends = self.file.size()
+            if self.intact and ends < min(self.position + self._size, self._segment.size_bytes):
+                self._segment.damage(ends, self.file)
+
+    def __del__(self) -> None:
+        self._segment.open_files.take_back(self.file)
 
 
 @value_class
@@ -141,3 +181,54 @@ def readable_bytes(segments: SegmentList, offset: int, end_offset: int) -> int:
         if segment is first:
             break
     return total
+
+
+def visible_end(segment: Segment, high_watermark: int, *, far: bool = True) -> int:
+    """Position after the last entry below `high_watermark` that can be read.
+
+    Raises as `locate_entry`.
+    """
+    damaged = segment.damaged
+    if damaged is None:
+        if segment.next_offset <= high_watermark:
+            return segment.size_bytes
+    elif min(segment.next_offset, damaged.offset) <= high_watermark:
+        return damaged.position
+    return segment.locate_entry(high_watermark, far=far)[0]
+
+
+def check_readable(segment: Segment, high_watermark: int) -> None:
+    """Raise the damage that is in front of `high_watermark`, if there is any."""
+    damaged = segment.damaged
+    if damaged is not None and damaged.offset < high_watermark:
+        raise damaged.error(segment.log_path)
+
+
+def check_entries(segment: Segment, start: int, end: int, data: bytes, position: int) -> None:
+    """Check the entries up to the one from `start` to `end`, from the last one before it that
+    the index knows: CRCs, and offsets, which no CRC covers.
+
+    `data` are bytes from `position` on that have been read already, up to `end` at least.
+    Raises `StorageError` when an entry is not good.
+    """
+    offset, begin = segment.index_entry_before(start + 1)
+    if end - begin > _CHECKED_BYTES:
+        return
+    if begin < position:
+        data, position = segment.file.pread(end - begin, begin), begin
+    if not segment.gaps and walk_row(data, begin - position, end - position, offset):
+        return
+    offsets = offsets_at(segment.file, begin, end)
+    if offsets is None:
+        raise segment.damage(begin)
+    first, last = offsets
+    in_place = first <= offset <= last
+    if not begin:
+        in_place = first >= offset if segment.gaps else first == offset
+    scan = scan_log_file(
+        segment.file, begin, end, next_offset=first, gaps=segment.gaps, check_crc=True
+    )
+    if not in_place:
+        raise segment.damage(begin)
+    if scan.problem is not Problem.NONE:
+        raise segment.damage(scan.good_bytes)

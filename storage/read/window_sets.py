@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Final
 
-from ...protocol.records.batches.batch import BatchHeader, read_header
+from ...protocol.records.batch import BatchHeader, read_header
 from ...protocol.records.columns import Columns
 from ...protocol.records.kernel import rows_between
 from ...protocol.records.layout import BATCH_MAGIC, MAGIC_AT, NO_TIMESTAMP, SIZE_AT, Buffer
@@ -20,8 +20,8 @@ from ..index.time_mapping import StoredTimes
 from ..log.log import Log
 from ..segment.segment import Segment
 from . import windows
-from .segment_reading import check_readable, visible_end
-from .time_lookup import FoundMessage
+from .search import FoundMessage
+from .slices import check_readable, visible_end
 from .windows import ReadWindow, WindowPosition
 
 _WINDOWS_KNOWN: Final = 64

@@ -13,8 +13,8 @@ from ..index.time_mapping import StoredTimes, TimeMapping
 from ..log.closed_times import smallest_possible_ms
 from ..log.log import Log
 from ..log.log_state import Runs
-from ..read.segment_reading import check_readable, visible_end
 from ..segment.segment import Segment
+from .slices import check_readable, visible_end
 
 UNMAPPED_BYTES: Final = 1 << 20
 """So much of a log behind the end of its time map is read rather than mapped."""

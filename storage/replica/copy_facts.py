@@ -34,7 +34,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from itertools import accumulate, pairwise
 from struct import Struct, error
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from ...values import value_class
 from ..index.append_times import Span
@@ -231,6 +231,27 @@ class CopyFacts:
             raise MalformedFacts("the append times are not of these messages")
         if spans[0][1] < NEVER or (len(spans) > 1 and not _rise(spans)):
             raise MalformedFacts("the offsets of append times must rise, no time is below -1")
+
+
+@value_class
+class Stretch:
+    """What a follower was sent of a log."""
+
+    records: bytes | memoryview
+    facts: CopyFacts
+
+
+class Stored(NamedTuple):
+    """Whole sets as they lie in a log."""
+
+    data: Any
+    """What `append_stored` of a copy takes; of a log that is read a `Copied`, and of what was
+    received a `Stretch`."""
+    next_offset: int
+    """First offset behind them."""
+    size_bytes: int
+    exact: bool = True
+    """Whether the next message begins just at `next_offset`; else perhaps before it."""
 
 
 def _check_epochs(epochs: Sequence[EpochStart]) -> None:

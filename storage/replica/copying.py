@@ -1,18 +1,24 @@
-"""Reading a log for a follower: its bytes where they lie, and what has to go with them."""
+"""A stretch of a log: read for a follower where it lies, and checked by the follower."""
 
 from dataclasses import replace
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ...protocol.errors import OffsetOutOfRange
-from ...protocol.records.layout import BATCH_MAGIC, CODEC_MASK
+from ...protocol.errors import CorruptMessage, InvalidRequest, OffsetOutOfRange
+from ...protocol.records.kernel import Walk, walk
+from ...protocol.records.kernel.terms import Offsets, Problem
+from ...protocol.records.layout import BATCH_MAGIC, CODEC_MASK, NO_TIMESTAMP
+from ...protocol.records.problems import problem_error
 from ...values import value_class
+from ..entries.entry_check import EntryCheck
+from ..files import Buffer
 from ..index.append_time_lookup import known_times
 from ..index.append_times import Span
 from ..log.epoch_history import EpochStart
 from ..log.log import Log
 from ..log.trimmed import may_be_untimed
-from ..read.append_time_search import offset_behind
+from ..names import MAX_OFFSET
+from ..read.reader import offset_behind
 from ..read.slices import Slice, read_slice
 from ..segment.segment import FarAway, Segment
 from .copy_facts import EPOCHS_MAX, NEVER, SPANS_MAX, CopyFacts
@@ -70,7 +76,7 @@ def read_copy(
     far: bool,
     reached: Reached | None = None,
 ) -> Copied:
-    """What `log` holds from `offset` on, seen or not; see `Replica.read`. `reached` is where it
+    """What `log` holds from `offset` on, seen or not; see `ReplicaLog.read`. `reached` is where it
     ended once: a follower that keeps up asks for what follows there, which is not looked for."""
     if not log.prepared:
         if not far:
@@ -203,3 +209,48 @@ def _modified_before_ms(log: Log, segment: Segment, offset: int) -> int:
         return max(segments[number - 1].modified_ms, 0)
     except OSError:
         return NEVER  # A file that somebody has removed keeps no message back that comes behind it.
+
+
+def check_copied(
+    data: Buffer, log_end_offset: int, active: Segment, interval_bytes: int, *, gaps: bool
+) -> Walk:
+    """Check entries that another log stored, which come at the log end; the walk over the whole
+    ones, with places for index entries as they fall in `active`. `gaps` lets offsets jump.
+
+    Raises `CorruptMessage`, `UnsupportedForMessageFormat`, and `InvalidRequest` for offsets that do
+    not go on from the log end.
+    """
+    rule = Offsets.RISING if gaps else Offsets.CONTIGUOUS
+    found = walk(
+        data,
+        0,
+        len(data),
+        offsets=rule,
+        base_offset=log_end_offset,
+        interval_bytes=interval_bytes,
+        since_bytes=active.since_bytes,
+        largest_ms=active.largest[0],
+        magic=active.last_magic,
+        segment_offset=active.base_offset,
+        segment_position=active.size_bytes,
+    )
+    if found.problem not in (Problem.NONE, Problem.PARTIAL, Problem.OFFSET):
+        raise problem_error(data, found, len(data))
+    check = EntryCheck(log_end_offset, gaps=gaps, limit_offset=MAX_OFFSET)
+    breach = check.check(data, found, 0)
+    if breach is not None:
+        if breach.problem is Problem.OFFSET:
+            raise InvalidRequest(f"byte {breach.position} of a stretch: {breach.rule}")
+        raise CorruptMessage(f"byte {breach.position} of a stretch: {breach.rule}")
+    return found
+
+
+def spans_within(facts: CopyFacts, segment: Segment, end_offset: int) -> list[Span]:
+    """The append times of what goes into a segment, up to `end_offset`; -1 is unknown."""
+    begin = max(segment.next_offset, segment.base_offset)
+    spans = [span for span in facts.append_times if begin < span[0] < end_offset]
+    before = [ms for offset, ms in facts.append_times if offset <= begin < facts.times_end]
+    spans = [(begin, before[-1] if before else NO_TIMESTAMP), *spans]
+    if facts.times_end < end_offset and spans[-1][0] < facts.times_end:
+        spans.append((facts.times_end, NO_TIMESTAMP))
+    return spans

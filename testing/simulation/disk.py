@@ -4,9 +4,10 @@ from collections.abc import Callable, Container, Mapping
 from random import Random
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from ...replication.partition_log import Identity, Partition, Stored
+from ...replication.partition_log import Identity, Partition
 from ...replication.settings import Member
 from ...storage.log.epoch_history import EpochHistory, EpochStart
+from ...storage.replica.copy_facts import Stored
 from .times import Times
 from .violation import Violation
 

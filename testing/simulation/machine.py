@@ -3,6 +3,7 @@
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ...protocol.api.cluster.replicate import Says
 from ...replication.cluster_node import ClusterNode
 from ...replication.cluster_state import RequestState
 from ...replication.effects import (
@@ -21,7 +22,7 @@ from ...replication.effects import (
     Transact,
 )
 from ...replication.in_sync import InSyncReplicas
-from ...replication.messages import Fetch, FromFollower
+from ...replication.messages import FromFollower, partition_of
 from ...replication.node import Node
 from ...replication.partition_log import Partition
 from ...replication.settings import Incarnation
@@ -313,10 +314,11 @@ class Machine:
 
     def _check_for(self, message: FromFollower) -> None:
         """Check what a follower got damaged."""
-        if isinstance(message, Fetch):
+        if message.says == Says.FETCH:
             for position in message.positions:
-                if position.check and position.partition in self.directory.logs:
-                    self.directory.logs[position.partition].find_damage()
+                partition = partition_of(position)
+                if position.check and partition in self.directory.logs:
+                    self.directory.logs[partition].find_damage()
 
     def answered(self, request: "EtcdRequest", answer: Any) -> None:
         """etcd's answer arrives."""

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect
 
+from horolog.protocol.api.cluster.replicate import ReplicateResponse
 from horolog.protocol.api.log.produce import PRODUCE, ProduceRequest
 from horolog.protocol.api.native import decoding, frames
 from horolog.protocol.api.native.decoding import WRONG, decoder, whole_request
@@ -44,7 +45,6 @@ from horolog.protocol.limits import MAX_CLIENT_ID_BYTES, MAX_REQUEST_VALUES
 from horolog.protocol.records import kernel
 from horolog.protocol.records.kernel import reference
 from horolog.protocol.records.kernel.terms import FieldKind
-from horolog.storage.directory import position_records
 from horolog.testing.requests import produce
 
 from .conftest import SomeOf
@@ -362,7 +362,6 @@ def types_read() -> Iterator[Any]:
     """What every `Decoder` of the package reads."""
     for fixed in (frames._read_request, frames._read_response, frames._read_error):
         yield fixed.__self__.type  # type: ignore[union-attr]
-    yield position_records._BODY.type
     for api in APIS.values():
         for version in api.versions(native=True):
             yield whole_request(api.request, version, frames.Request)
@@ -397,7 +396,6 @@ def test_no_other_decoder_is_made() -> None:
         "protocol/api/native/decoding.py": 4,
         "protocol/api/native/faults.py": 2,  # of a body whose values were counted
         "protocol/api/native/frames.py": 3,
-        "storage/directory/position_records.py": 1,
     }
 
 
@@ -484,3 +482,21 @@ def test_a_frame_of_too_many_values_is_counted_first() -> None:
     _, raw = open_request(frame)
     with pytest.raises(InvalidRequest, match=f"more than {MAX_REQUEST_VALUES} values"):
         decode_body(ProduceRequest, 2, raw)
+
+
+@pytest.mark.parametrize("key", ["stored", "producer_state"])
+def test_what_is_kept_in_memory_is_not_read(key: str) -> None:
+    part = {
+        "topic": "t",
+        "partition": 0,
+        "log_start_offset": 0,
+        "first_visible_offset": 0,
+        "high_watermark": 0,
+        "sync_to": 0,
+        key: {"of": "another"},
+    }
+    body = msgspec.msgpack.encode({"answers": 2, "epoch": 1, "parts": [part]})
+    response = decoding.decoder(ReplicateResponse, 1, False)(body)
+    assert getattr(response.parts[0], key) is None
+    with pytest.raises(decoding.WRONG):
+        decoding.decoder(ReplicateResponse, 1, True)(body)

@@ -13,9 +13,8 @@ from horolog.storage.files import SystemFiles
 from horolog.storage.open_files import OpenFiles
 from horolog.storage.seams import ProducerBudget, Seams
 from horolog.testing.clock import ManualClock
-from horolog.testing.events import RecordedEvents
 from horolog.testing.files import FaultyFiles
-from horolog.testing.logs import LogFolder
+from horolog.testing.logs import LogFolder, RecordedEvents
 
 MEMORY_FILE_SYSTEM = "/dev/shm"
 

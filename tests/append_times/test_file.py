@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from horolog.storage.index.append_time_blocks import BLOCK_ENTRIES
 from horolog.storage.index.append_time_lookup import first_since, known_times
-from horolog.storage.index.append_times import STEP_ENTRIES, AppendTimes
+from horolog.storage.index.append_times import BLOCK_ENTRIES, STEP_ENTRIES, AppendTimes
 from horolog.storage.index.index_checksums import AppendTimesChecksum
 from horolog.storage.seams import Seams
-from horolog.testing.events import RecordedEvents
 from horolog.testing.files import FaultyFiles
+from horolog.testing.logs import RecordedEvents
 
 BASE = 40
 NAME = f"{BASE:020d}.appendtime"

@@ -14,8 +14,8 @@ from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.storage.log.log import Log
 from horolog.storage.read import reader
 from horolog.testing.directories import DataDirectory, read_messages
+from horolog.testing.files import QuickFiles, ending_process
 from horolog.testing.power_cuts import CutState, PowerCuts
-from horolog.testing.quick_files import QuickFiles, ending_process
 from horolog.testing.recording import RecordingFiles
 from horolog.tests.followers.appending import append_copy
 

@@ -22,15 +22,13 @@ from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import records
 from horolog.storage.directory.deletion import DeletionQueue
 from horolog.storage.files import SystemFiles
-from horolog.storage.index.append_time_blocks import BLOCK_ENTRIES
 from horolog.storage.index.append_time_lookup import first_since, known_times
-from horolog.storage.index.append_times import AppendTimes
+from horolog.storage.index.append_times import BLOCK_ENTRIES, AppendTimes
 from horolog.storage.open_files import OpenFiles
 from horolog.storage.read import reader
 from horolog.storage.seams import ProducerBudget, Seams
 from horolog.testing.clock import ManualClock
-from horolog.testing.events import RecordedEvents
-from horolog.testing.logs import LogFolder, delete_due, timed_set
+from horolog.testing.logs import LogFolder, RecordedEvents, delete_due, timed_set
 from horolog.tests.followers.appending import append_copy
 
 NOW = 1_479_144_272_509

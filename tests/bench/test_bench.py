@@ -10,27 +10,20 @@ import pytest
 from horolog.bench import fixture
 from horolog.bench.__main__ import main
 from horolog.bench.brokers import MIB, broker, sets
-from horolog.bench.durable import durable_acks
-from horolog.bench.fetching import fetch_rate
+from horolog.bench.disk import durable_acks, growth
 from horolog.bench.figure import Figure, median_ratio, quantile
 from horolog.bench.figures import MEASUREMENTS, NAMES
-from horolog.bench.growing import growth
-from horolog.bench.guard.deciding import RULES, acl_cost, add_rules
-from horolog.bench.guard.encrypting import tls_cost
-from horolog.bench.guard.holding import quota_held
-from horolog.bench.producing import batch_rate, produce_rate
+from horolog.bench.guard.costs import RULES, acl_cost, add_rules, quota_held, tls_cost
+from horolog.bench.producing import batch_rate, fetch_rate, produce_rate
 from horolog.bench.raw_client import RefusedRequest, check_end, encoded
 from horolog.bench.socket_to_file import writing
-from horolog.bench.windows.hour import window_hour
 from horolog.bench.windows.index_memory import index_memory
-from horolog.bench.windows.many_segments import first_looks
-from horolog.bench.windows.shapes import SHAPES, measured
+from horolog.bench.windows.shapes import SHAPES, first_looks, measured, window_hour
 from horolog.protocol.api.security.acl_terms import Operation, ResourceType
 from horolog.protocol.records.kernel import FORM
 from horolog.server.security.acl_store import Acls
 from horolog.server.security.acls import Resource
-from horolog.server.security.documents import AccessDocuments
-from horolog.storage.files import SystemFiles
+from horolog.testing.access import StoredAccess
 from horolog.testing.requests import create_topic, fetch, produce
 
 FIXED_NAMES = set(
@@ -102,7 +95,7 @@ def test_the_same_is_done_by_those_who_have_a_right_to() -> None:
 
 def test_a_broker_with_rules_as_measured_lets_its_producer_in(tmp_path: Path) -> None:
     add_rules(tmp_path / "data")
-    acls = Acls(AccessDocuments(SystemFiles(), tmp_path / "data").state.rules)
+    acls = Acls(StoredAccess(tmp_path / "data").state.rules)
     assert len(acls.table.acls) == RULES
     topic = Resource(ResourceType.TOPIC, "produced")
     for operation, allowed in ((Operation.WRITE, True), (Operation.DELETE, False)):

@@ -8,7 +8,7 @@ import pytest
 
 from horolog.bench.beside_kafka import MEASUREMENTS, ComparedSides, compared, main
 from horolog.bench.brokers import batch
-from horolog.protocol.records.batches.batch import read_header
+from horolog.protocol.records.batch import read_header
 
 
 def test_a_ratio_is_the_median_of_those_of_the_rounds() -> None:

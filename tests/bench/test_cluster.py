@@ -10,9 +10,7 @@ import pytest
 from horolog.bench.brokers import MIB
 from horolog.bench.cluster import __main__ as cluster
 from horolog.bench.cluster.copying import copying
-from horolog.bench.cluster.idle import idle
-from horolog.bench.cluster.least import least
-from horolog.bench.cluster.producing import producing
+from horolog.bench.cluster.producing import idle, least, producing
 from horolog.protocol.records.kernel import FORM
 
 

@@ -6,14 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from horolog.bench.beside_least import LEAST
 from horolog.bench.brokers import batch, echo_request, sets
-from horolog.bench.durable import DURABLE
-from horolog.bench.least.appending import Appending
-from horolog.bench.least.beside_loops import LEAST
-from horolog.bench.least.loops import DOES, FETCHED_BYTES, looping
-from horolog.bench.least.replicas import leading
-from horolog.bench.least.starting import libraries, start_seconds
-from horolog.bench.least.syncs import syncing
+from horolog.bench.disk import DURABLE
+from horolog.bench.least import DOES, FETCHED_BYTES, Appending, leading, looping, syncing
+from horolog.bench.least_start import libraries, start_seconds
 from horolog.bench.raw_client import decoded, encoded, newest
 from horolog.protocol.api.encodings import Encoding
 from horolog.protocol.api.kafka import frames as kafka

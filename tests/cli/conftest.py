@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult, Program
 from horolog.tests.in_process import run_in_process
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from horolog import blocking
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult, Process, Program, next_line
 
 Run = Callable[..., CommandResult]

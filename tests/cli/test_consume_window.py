@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult, Process, Program, next_line
 
 Run = Callable[..., CommandResult]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.testing.free_ports import free_ports
+from horolog.testing.ports import free_ports
 from horolog.testing.program import Process, Program, next_line
 
 LAST_WORDS = "Ctrl-C ends it all."

@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.cli.demo.commands import Commands, program_started_as, reachable
-from horolog.cli.demo.feed import not_yet_stored
-from horolog.cli.demo.history import find_history
-from horolog.cli.demo.times_seen import (
+from horolog.cli.demo.feed import find_history, not_yet_stored
+from horolog.cli.demo.tour import (
+    Commands,
     disorder,
     intervals_to_count,
     moment_to_ask_for,
+    program_started_as,
+    reachable,
     window_to_replay,
 )
 from horolog.client.results import ConsumerRecord

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from horolog import __version__, blocking
-from horolog.cli.doctor import Probe, judge
-from horolog.cli.findings import CheckFinding, Severity
+from horolog.cli.doctor import CheckFinding, Probe, Severity, judge
 from horolog.protocol.api.broker.describe_broker import DescribeBrokerResponse
 from horolog.protocol.api.schema import replaced
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult
 
 Run = Callable[..., CommandResult]

@@ -16,7 +16,7 @@ from typing import TextIO
 import pytest
 
 from horolog import blocking
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult, Program
 from horolog.tests.in_process import Streams, run_on, writing
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 import horolog
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult
 
 Run = Callable[..., CommandResult]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from horolog import blocking
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult, Program
 
 Ask = Callable[..., CommandResult]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from horolog.clock import SystemClock
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult, Program
 
 Run = Callable[..., CommandResult]

@@ -12,15 +12,15 @@ import typer
 
 from horolog import blocking
 from horolog.cli.app import program
-from horolog.cli.completion import complete_position_name
+from horolog.cli.errors import note
+from horolog.cli.options import complete_position_name
 from horolog.cli.output import emit, table
-from horolog.cli.streams import note
 from horolog.printable import printable
 from horolog.protocol.api.broker.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.registry import APIS
 from horolog.protocol.errors import InvalidRequest
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult, Program
 
 from .terminal import on_terminal

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import Program
 
 COMMANDS = [["--help"], ["consume", "t", "--from", "x"], ["topic", "describe", "t"]]

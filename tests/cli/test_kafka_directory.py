@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-0.10.2"

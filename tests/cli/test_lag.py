@@ -7,7 +7,7 @@ import pytest
 
 import horolog
 from horolog.cli.output import shown_span
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult
 
 Run = Callable[..., CommandResult]

@@ -10,7 +10,7 @@ import pytest
 from horolog import blocking
 from horolog.cli.errors import WrongUsage
 from horolog.cli.pipeline.spark import one_line, seen_by_spark, spark_session
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult
 from horolog.tests.pipeline.brokers import commit, create, send
 

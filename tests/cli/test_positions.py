@@ -3,7 +3,7 @@
 import pytest
 
 from horolog.cli.errors import WrongUsage
-from horolog.cli.positions import AtOffset, AtTime, Position, parse_bounds
+from horolog.cli.options import AtOffset, AtTime, Position, parse_bounds
 from horolog.cli.reference import RANGES, REFUSED, TIMES
 from horolog.times import TimeError, parse_time
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from horolog.cli.produce import SET_BYTES, is_no_lost_write
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult, Process, Program, serving
 
 Run = Callable[..., CommandResult]

@@ -17,8 +17,8 @@ from horolog.cli.security.options import OPTIONS
 from horolog.cli.security.profiles import Layer
 from horolog.cli.security.settings import Layers
 from horolog.client.cluster.servers import parse_servers
-from horolog.client.security.secret import SecretFile
-from horolog.config.loading import OTHER_VARIABLES
+from horolog.client.security.security import SecretFile
+from horolog.config.broker import OTHER_VARIABLES
 from horolog.testing.program import CommandResult
 
 Run = Callable[..., CommandResult]

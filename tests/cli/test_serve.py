@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult, Program, serving
 
 HERE = ("--listen", "127.0.0.1:0", "--http-listen", "off", "--kafka-listen", "off")

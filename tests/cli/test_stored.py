@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult, Program
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-0.10.2"

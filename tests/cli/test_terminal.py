@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from horolog import blocking
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.directories import DataDirectory
 from horolog.testing.program import Program
 

@@ -9,7 +9,7 @@ from typer.core import TyperCommand
 
 from horolog.cli.app import ENTRIES, whole_program
 from horolog.protocol.records.kernel import FORM
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult, Program
 
 Run = Callable[..., CommandResult]

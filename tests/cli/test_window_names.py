@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import CommandResult, Program
 
 Run = Callable[..., CommandResult]

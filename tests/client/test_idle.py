@@ -12,7 +12,7 @@ import pytest
 from horolog import Admin, Consumer, Producer, blocking
 from horolog.client.cluster import connection as connections
 from horolog.client.cluster.link import ClientLink
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.waiting import until
 
 NOW = 1_479_144_272_509

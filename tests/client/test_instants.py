@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from horolog import TimeError
-from horolog.client.instants import epoch_ms, moment_ms
+from horolog.client.arguments import epoch_ms, moment_ms
 
 MOMENT_MS = 1_479_144_272_509
 

@@ -29,7 +29,7 @@ from horolog.protocol.errors import SaslAuthenticationFailed as Refused
 from horolog.protocol.errors import UnsupportedSaslMechanism as NotOffered
 from horolog.protocol.sasl import scram
 from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
-from horolog.protocol.sasl.scram_server import ScramServer
+from horolog.protocol.sasl.scram import ScramServer
 
 from .conftest import Reply, ScriptedBrokers
 

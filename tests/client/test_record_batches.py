@@ -17,7 +17,7 @@ from horolog import (
 from horolog.client.consume.fetching import FetchOptions, next_offset
 from horolog.client.produce.encoding import Headers
 from horolog.protocol.api.log.fetch import FetchPartitionResult
-from horolog.protocol.records.batches.batch import build_batch, read_header, write_header
+from horolog.protocol.records.batch import build_batch, read_header, write_header
 from horolog.protocol.records.layout import CONTROL_BIT
 
 OPTIONS = FetchOptions(

@@ -12,7 +12,7 @@ import pytest
 
 from horolog import ConnectionFailed, Consumer, Producer
 from horolog.testing.broker import running_broker
-from horolog.testing.free_ports import free_port
+from horolog.testing.ports import free_port
 from horolog.testing.program import ServerProcess, serving
 
 MESSAGES_BETWEEN = 200

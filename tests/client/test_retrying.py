@@ -17,8 +17,7 @@ from horolog import (
     StorageError,
 )
 from horolog.client.client import cluster_at
-from horolog.client.cluster.backoff import Backoff
-from horolog.client.cluster.retry import retry
+from horolog.client.cluster.retry import Backoff, retry
 from horolog.client.produce.delivery import Delivery
 from horolog.protocol.api.log.fetch import FETCH
 from horolog.protocol.api.native.frames import RequestHead

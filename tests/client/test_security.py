@@ -20,7 +20,7 @@ from horolog import (
 )
 from horolog.client.cluster.servers import parse_servers, with_security
 from horolog.client.security.options import NAMES, from_options, to_options
-from horolog.client.security.secret import MAX_SECRET_BYTES, Secret
+from horolog.client.security.security import MAX_SECRET_BYTES, Secret
 
 SECRET = "correct-horse-7213"
 

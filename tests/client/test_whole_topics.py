@@ -21,8 +21,8 @@ from horolog import (
 from horolog.client.results import NoTimestamps
 from horolog.protocol.records.layout import NO_TIMESTAMP
 from horolog.protocol.records.messages.sets import NewRecord
-from horolog.testing.broker_thread import BrokerThread
-from horolog.testing.moving_clock import MovingClock
+from horolog.testing.broker import BrokerThread
+from horolog.testing.clock import MovingClock
 
 T0 = 1_479_144_272_509
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog import ConsumerRecord, NewRecord, blocking
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.tests.properties.examples import examples
 
 Codec = Literal["none", "gzip", "lz4", "zstd"]

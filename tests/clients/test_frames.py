@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from horolog.protocol.api.kafka import frames as kafka
-from horolog.protocol.records.batches.batch import read_header, write_header
+from horolog.protocol.records.batch import read_header, write_header
 from horolog.protocol.records.codecs import xerial
 from horolog.protocol.records.layout import BATCH_OVERHEAD, ENTRY_OVERHEAD, Codec
 from horolog.protocol.records.messages.message import build_message

@@ -5,7 +5,7 @@ from string import ascii_lowercase
 
 import pytest
 
-from horolog.protocol.records.batches.batch import BatchHeader, read_header
+from horolog.protocol.records.batch import BatchHeader, read_header
 from horolog.protocol.records.layout import Codec
 from horolog.testing.program import ServerProcess
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from horolog.server.trusted_time import TrustedTime
 from horolog.testing.clock import ManualClock
-from horolog.testing.events import RecordedEvents
+from horolog.testing.logs import RecordedEvents
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

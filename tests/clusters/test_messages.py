@@ -18,7 +18,7 @@ from horolog import (
     blocking,
 )
 from horolog.bench.apache_kafka import ApacheKafka
-from horolog.client.produce.choices import Compression
+from horolog.client.produce.producer import Compression
 from horolog.clock import SystemClock
 
 from .conftest import NewTopic

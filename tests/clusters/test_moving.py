@@ -9,7 +9,7 @@ from horolog import Admin, Consumer, Producer
 from horolog.bench.apache_kafka import ApacheKafka
 from horolog.client.cluster.kafka_cluster import KafkaCluster
 from horolog.testing.broker import running_broker
-from horolog.testing.free_ports import free_port
+from horolog.testing.ports import free_port
 from horolog.testing.proxy import Direction, Harm, Plan, proxied
 
 from .conftest import NewTopic

@@ -11,7 +11,7 @@ import pytest
 from horolog import LATEST, Admin, ConnectionFailed, Consumer, NewRecord, Producer, SentRecord
 from horolog.bench.apache_kafka import ApacheKafka, KafkaBroker
 from horolog.testing.broker import running_broker
-from horolog.testing.free_ports import free_port
+from horolog.testing.ports import free_port
 from horolog.testing.program import Program
 from horolog.testing.proxy import Direction, Harm, Plan, Proxy, proxied
 

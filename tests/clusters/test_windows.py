@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from horolog import Admin, Consumer, NewRecord, Producer
-from horolog.client.produce.choices import Compression
+from horolog.client.produce.producer import Compression
 
 from .conftest import NewTopic
 

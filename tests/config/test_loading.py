@@ -8,12 +8,19 @@ import pytest
 from horolog.config.address import (
     is_loopback,
     join_address,
+    listen_addresses,
     split_address,
     without_login,
 )
-from horolog.config.broker import BROKER_SETTINGS, NAMES, BrokerSettings, broker_settings
-from horolog.config.listeners import listen_addresses
-from horolog.config.loading import environment_name, ignored_variables, load
+from horolog.config.broker import (
+    BROKER_SETTINGS,
+    NAMES,
+    BrokerSettings,
+    broker_settings,
+    environment_name,
+    ignored_variables,
+    load,
+)
 from horolog.config.setting import Kind, Setting
 from horolog.protocol.errors import InvalidConfig
 

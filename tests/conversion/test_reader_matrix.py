@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.records.batches.batch import build_batch
+from horolog.protocol.records.batch import build_batch
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.downconversion import downconversion, run
 from horolog.protocol.records.messages.sets import build_set

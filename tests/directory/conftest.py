@@ -7,7 +7,7 @@ import pytest
 from horolog.storage.files import SystemFiles
 from horolog.testing.clock import ManualClock
 from horolog.testing.directories import DataDirectory
-from horolog.testing.events import RecordedEvents
+from horolog.testing.logs import RecordedEvents
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import errno
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,7 @@ def test_topics_whose_file_was_lost_keep_all_messages(data: DataDirectory) -> No
     directory.cluster_id()
     data.close()
     (data.path / "topics.json").unlink()
+    shutil.rmtree(data.path / "metadata-log")
     directory = data.open()
     assert directory.topics()["clicks"].overrides == {
         "retention.bytes": "-1",
@@ -49,6 +51,29 @@ def test_topics_whose_file_was_lost_keep_all_messages(data: DataDirectory) -> No
     }
     (adopted,) = data.events.named("folder_adopted")
     assert "all of them are kept" in adopted["settings"]
+    data.close()
+
+
+def test_topics_whose_file_was_lost_are_in_the_metadata_log(data: DataDirectory) -> None:
+    directory = data.open()
+    directory.create_topic("clicks", 2, {"retention.ms": "9"})
+    directory.create_topic("idle", 1, {})
+    data.append("clicks", 1)
+    before = dict(directory.topics())
+    directory.cluster_id()
+    data.close()
+    (data.path / "topics.json").unlink()
+    shutil.rmtree(data.path / "clicks-1")
+    topics = data.open().topics()
+    assert topics["idle"] == replace(before["idle"], gaps=True)
+    again = topics["clicks"]
+    assert (again.partitions, again.overrides, again.gaps) == (2, {"retention.ms": "9"}, True)
+    assert again.topic_id != before["clicks"].topic_id, "a partition of it begins anew"
+    assert data.events.named("folder_adopted") == []
+    assert [e["partition"] for e in data.events.named("partition_folder_missing")] == [1]
+    assert data.times("clicks") == [1]
+    data.restart()
+    assert data.events.seen == []
     data.close()
 
 
@@ -222,6 +247,7 @@ def test_a_topic_without_messages_survives_a_lost_topics_file(
     data.close()
     path = data.path / "topics.json"
     path.unlink() if lost == "missing" else path.write_bytes(b"{")
+    shutil.rmtree(data.path / "metadata-log")
     rules = {one.path.name: one.rule for one in verify(SystemFiles(), data.path)}
     assert "the next start adopts it" in rules["idle-1"]
     topics = data.open().topics()
@@ -237,6 +263,7 @@ def test_a_broken_topics_file_costs_no_message(data: DataDirectory) -> None:
     data.append("a", 1, 2, 3)
     data.close()
     (data.path / "topics.json").write_bytes(b"\0" * 50)
+    shutil.rmtree(data.path / "metadata-log")
     directory = data.open()
     [told] = data.events.named("topics_file_broken")
     assert Path(told["kept"]).read_bytes() == b"\0" * 50

@@ -9,7 +9,7 @@ from struct import pack_into
 
 import pytest
 
-from horolog.protocol.records.batches.batch import build_batch
+from horolog.protocol.records.batch import build_batch
 from horolog.protocol.records.kernel import crc32, crc32c
 from horolog.protocol.records.layout import (
     BATCH_ATTRIBUTES_AT,

@@ -13,7 +13,7 @@ from horolog.storage.directory.checkpoints import (
     write_checkpoint,
 )
 from horolog.storage.files import SystemFiles
-from horolog.testing.events import RecordedEvents
+from horolog.testing.logs import RecordedEvents
 
 KEYS = st.tuples(st.text("abcXYZ019._-", min_size=1, max_size=9), st.integers(0, 2**31 - 1))
 

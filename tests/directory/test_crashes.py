@@ -3,11 +3,10 @@
 from contextlib import suppress
 from pathlib import Path
 
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.names import folder_name
 from horolog.testing.directories import DataDirectory
-from horolog.testing.files import Fault, FaultyFiles
-from horolog.testing.quick_files import QuickFiles, ending_process
+from horolog.testing.files import Fault, FaultyFiles, QuickFiles, ending_process
 
 CHANGING = {
     "make_directory",
@@ -79,10 +78,10 @@ def check_survivor(data: DataDirectory, done: list[str]) -> None:
     if "old" in topics and not topics["old"].overrides:
         assert "deleted" not in done
         assert data.times("old") == [4, 5]
-        assert directory.positions.get("job", "old", 0) is not None
+        assert directory.committed.get("job", "old", 0) is not None
     else:
         assert "old" in topics or "created again" not in done
-        assert directory.positions.get("job", "old", 0) is None
+        assert directory.committed.get("job", "old", 0) is None
         if "old" in topics:
             assert data.times("old") in ([], [9])
             assert directory.log("old", 0).log_start_offset == 0
@@ -92,7 +91,7 @@ def check_survivor(data: DataDirectory, done: list[str]) -> None:
     assert not any(entry.gaps for entry in topics.values())
     assert [stray for stray in data.events.named("stray_file") if "reason" in stray] == []
     left = {path.name for path in data.path.iterdir() if path.is_dir()}
-    assert left == {folder_name(*key) for key in directory.partitions()}
+    assert left == {"metadata-log", *(folder_name(*key) for key in directory.partitions())}
     data.close()
 
 
@@ -104,7 +103,7 @@ def test_a_crash_at_any_operation(tmp_path: Path) -> None:
     directory.create_topic("old", 1, {})
     before.append("kept", 1, 2)
     before.append("old", 4, 5)
-    directory.positions.commit("job", [StoredPosition("old", 0, 1, 2, 3, "")])
+    before.commit("job", StoredPosition("old", 0, 1, 2, 3, ""))
     before.close()
     reached: set[str] = set()
     for operations in range(1000):

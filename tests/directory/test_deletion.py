@@ -11,9 +11,8 @@ from horolog.storage.directory.deletion import (
 )
 from horolog.storage.files import SystemFiles
 from horolog.testing.clock import ManualClock
-from horolog.testing.events import RecordedEvents
 from horolog.testing.files import FaultyFiles
-from horolog.testing.logs import delete_due
+from horolog.testing.logs import RecordedEvents, delete_due
 
 
 def make(directory: Path, *names: str) -> list[Path]:

@@ -10,7 +10,7 @@ from horolog.protocol.errors import (
     StorageError,
 )
 from horolog.storage.files import SystemFiles
-from horolog.storage.replica.replica import Replica
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
 from horolog.testing.logs import timed_set
@@ -222,7 +222,7 @@ def test_a_stop_that_cannot_write_leaves_no_marker(data: DataDirectory) -> None:
     data.open()
     data.directory.create_topic("a", 1, {})
     data.append("a", 1)
-    files.fail("pwrite", errno.ENOSPC, name="checkpoint.tmp")
+    files.fail("pwrite", errno.ENOSPC, name="checkpoint.tmp", times=2)
     with pytest.raises(StorageError, match="No space left"):
         data.close()
     assert MARKER not in data.names()
@@ -277,7 +277,7 @@ def test_a_log_that_begins_earlier_does_so_after_a_kill(tmp_path: Path) -> None:
     log = data.directory.log("a", 0)
     log.expiry.trim(3)
     data.directory.write_checkpoints()
-    Replica(log).begin_anew(0)
+    ReplicaLog(log).begin_anew(0)
     log.appender.append(timed_set(*range(now_ms, now_ms + 4)))
     log.flusher.flush()
     left = data.copy(tmp_path / "second")

@@ -71,21 +71,22 @@ def test_a_folder_with_files_is_not_taken_for_a_new_partition(data: DataDirector
 
 
 @pytest.mark.parametrize("kind", ["make_directory", "open", "pwrite", "sync", "rename"])
-def test_a_failure_leaves_nothing(kind: str, data: DataDirectory) -> None:
+def test_what_the_disk_refuses_is_made_later(kind: str, data: DataDirectory) -> None:
     files = FaultyFiles(SystemFiles())
     data.files = files
     directory = data.open()
     directory.create_topic("a", 1, {})
     data.append("a", 1)
-    files.fail(kind, errno.ENOSPC)
+    files.fail(kind, errno.ENOSPC, name="a-2" if kind == "make_directory" else "topics.json.tmp")
     with pytest.raises(StorageError, match=r"cannot be given more partitions: .*No space left"):
         directory.create_partitions("a", 3)
     assert directory.topics()["a"].partitions == 1
     assert [name for name in data.names() if name.startswith("a-")] == ["a-0"]
-    directory.create_partitions("a", 2)
+    with pytest.raises(InvalidPartitions, match="has 3 partitions"):
+        directory.create_partitions("a", 2)
     data.restart()
     assert data.times("a") == [1]
-    assert data.directory.topics()["a"].partitions == 2
+    assert data.directory.topics()["a"].partitions == 3
     data.close()
 
 
@@ -111,6 +112,7 @@ def test_names_are_safe_before_what_depends_on_them(data: DataDirectory) -> None
     directory.create_partitions("a", 2)
     kinds = {"make_directory", "rename", "sync", "sync_directory"}
     assert [(kind, name) for kind, name in files.operations if kind in kinds] == [
+        ("sync", f"{0:020d}.log"),
         ("make_directory", "a-1"),
         ("sync_directory", "data"),
         ("sync", "topics.json.tmp"),

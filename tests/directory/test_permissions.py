@@ -13,7 +13,7 @@ import pytest
 
 from horolog.config.broker import broker_settings
 from horolog.protocol.errors import HorologError, InvalidConfig
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.files import SystemFiles, replace_file
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
@@ -39,7 +39,10 @@ def modes(path: Path) -> dict[str, str]:
 def check(path: Path, file_mode: str, directory_mode: str) -> dict[str, str]:
     found = modes(path)
     for name, mode in found.items():
-        assert mode == (directory_mode if (path / name).is_dir() else file_mode), name
+        expected = directory_mode if (path / name).is_dir() else file_mode
+        if name == "metadata-log":
+            expected = "0700"  # Whatever the setting: salted keys are in it.
+        assert mode == expected, name
     return found
 
 
@@ -54,7 +57,7 @@ def fill(data: DataDirectory) -> None:
         data.append("a", ms)
     log = directory.log("a", 0)
     log.flusher.flush()
-    directory.positions.commit("job", [StoredPosition("a", 0, 5, -1, 5, "")])
+    data.commit("job", StoredPosition("a", 0, 5, -1, 5, ""))
     log.expiry.trim(3)
     log.expiry.drop_expired()
     directory.delete_topic("gone")
@@ -86,12 +89,14 @@ def test_everything_that_is_stored(
     data.directory.close()
     last.write_bytes(last.read_bytes() + b"torn")
     (data.path / ".kafka_cleanshutdown").unlink()
-    (data.path / "positions").write_bytes((data.path / "positions").read_bytes() + b"torn")
+    metadata = data.path / "metadata-log" / "__metadata-0" / f"{0:020d}.log"
+    metadata.write_bytes(metadata.read_bytes() + b"torn")
+    (data.path / "metadata-log" / ".kafka_cleanshutdown").unlink()
     data.open()
     data.close()
     found = check(data.path, file_mode, directory_mode)
     names = {Path(name).name for name in found}
-    assert {"topics.json", ".lock", "positions", "cluster-id", "producer-ids"} <= names
+    assert {"topics.json", ".lock", "state", "cluster-id", "producer-ids"} <= names
     assert {".kafka_cleanshutdown", "recovery-point-offset-checkpoint"} <= names
     for suffix in (".log", ".index", ".timeindex", ".appendtime", ".broken", "index-checksums"):
         assert any(name.endswith(suffix) for name in names), suffix
@@ -141,15 +146,15 @@ def test_what_an_older_version_left_open_is_closed(tmp_path: Path, umask: Umask)
     found = modes(data.path)
     assert found["."] == "0755"  # It may be somebody else's, and in use for more.
     assert found["a-0"] == found["a-1"] == "0750"
-    for name in ("topics.json", "positions", "cluster-id", "recovery-point-offset-checkpoint"):
+    for name in ("topics.json", "cluster-id", "recovery-point-offset-checkpoint"):
         assert found[name] == "0640"
     data.close()
     # Nothing is given that somebody has taken away.
     (data.path / "a-0").chmod(0o700)
-    (data.path / "positions").chmod(0o600)
+    (data.path / "cluster-id").chmod(0o600)
     data.open()
     found = modes(data.path)
-    assert (found["a-0"], found["positions"]) == ("0700", "0600")
+    assert (found["a-0"], found["cluster-id"]) == ("0700", "0600")
     assert data.events.named("permissions_left") == []
     data.close()
 
@@ -227,7 +232,7 @@ def test_links_in_the_place_of_everything_that_a_broker_makes(tmp_path: Path, vi
     reference.close()
     paths = [one.relative_to(reference.path) for one in reference.path.rglob("*")]
     names = {str(path) for path in paths if len(path.parts) == 1} - {"a-0"}
-    assert {"topics.json", "positions", "a-1"} <= names
+    assert {"topics.json", "metadata-log", "a-1"} <= names
     other = tmp_path / "other"
     other.mkdir()
     for number, name in enumerate(sorted(names | {f"{name}.tmp" for name in names})):

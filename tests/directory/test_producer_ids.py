@@ -14,8 +14,8 @@ from horolog.storage.producers.producer_ids import (
     ProducerIds,
 )
 from horolog.testing.directories import DataDirectory
-from horolog.testing.events import RecordedEvents
 from horolog.testing.files import FaultyFiles
+from horolog.testing.logs import RecordedEvents
 
 
 class Ids:

@@ -17,12 +17,13 @@ from horolog.testing.power_cuts import PowerCuts
 from horolog.testing.recording import RecordingFiles
 
 NOW_MS = 1_764_076_440_123
-STAYS = {"users.json": b"alice", "acls.json": b"rules", "quotas.json": b"q", "disk-reserve": b"0"}
+STAYS = {"disk-reserve": b"0"}
 GOES = {
     "t-0/00000000000000000000.log": b"messages",
     "t-0/00000000000000000000.index": b"",
     "other-3/00000000000000000007.log": b"more",
     "topics.json": b"{}",
+    "metadata-log/state": b"topics, positions, users, access rules and quotas",
     "cluster-id": b"RKJuE-phluKdGrFdw9V7kw\n",
     "replication-identity": b"{}",
     "note.txt": b"somebody's own",
@@ -56,7 +57,7 @@ def directory(tmp_path: Path) -> Path:
     return made
 
 
-def test_everything_but_users_rules_and_quotas_goes(directory: Path) -> None:
+def test_all_data_goes(directory: Path) -> None:
     files = SystemFiles()
     folder = set_aside(files, directory, NOW_MS)
     assert folder == directory / "set-aside-2025-11-25T13-14-00.123Z"

@@ -4,7 +4,9 @@ import threading
 
 import pytest
 
-from horolog.protocol.errors import TopicAlreadyExists, UnknownTopicOrPartition
+from horolog.protocol.errors import UnknownTopicOrPartition
+from horolog.storage.directory.topics import TopicEntry
+from horolog.storage.metadata.records import TopicDeleted
 from horolog.storage.stepped_change import SteppedChange, Steps
 from horolog.testing.directories import DataDirectory
 
@@ -113,42 +115,39 @@ def test_a_failure_is_the_changes_own(failing: str, names: list[str]) -> None:
     assert traced.names() == names
 
 
+def matching(data: DataDirectory, name: str, partitions: int) -> Steps[TopicEntry]:
+    entry = TopicEntry(name=name, partitions=partitions, topic_id="x" * 22)
+    return data.directory.changes.match(name, entry, lambda *_: None)
+
+
 def test_changes_of_a_topic_are_made_in_the_order_in_which_they_are_asked_for(
     data: DataDirectory,
 ) -> None:
     changes = data.open().changes
-    first = changes.ask("a", changes.create("a", 1, {}))
-    second = changes.ask("a", changes.create("a", 2, {}))
-    other = changes.ask("b", changes.create("b", 1, {}))
+    first = changes.ask("a", matching(data, "a", 1))
+    second = changes.ask("a", matching(data, "a", 2))
+    other = changes.ask("b", matching(data, "b", 1))
     first.begin()
     assert "a" not in data.directory.topics()
     changes.settle("a")
-    assert first.result().partitions == 1
-    with pytest.raises(TopicAlreadyExists):
-        second.result()
+    assert (first.result().partitions, second.result().partitions) == (1, 2)
     assert not other.begun
-    deletion = changes.ask("a", changes.delete("a", lambda: None))
-    data.directory.create_topic("c", 1, {})
-    assert not other.begun
-    data.directory.create_topic("a", 3, {})
+    changes.settle_all()
     assert other.done
-    deletion.result()
     assert {name: entry.partitions for name, entry in data.directory.topics().items()} == {
-        "a": 3,
+        "a": 2,
         "b": 1,
-        "c": 1,
     }
     data.close()
 
 
 def test_a_stop_finishes_what_was_asked_for(data: DataDirectory) -> None:
     changes = data.open().changes
-    under_way = changes.ask("a", changes.create("a", 1, {}))
+    under_way = changes.ask("a", matching(data, "a", 1))
     under_way.begin()
-    changes.ask("b", changes.create("b", 2, {}))
-    data.restart()
-    assert set(data.directory.topics()) == {"a", "b"}
+    changes.ask("b", matching(data, "b", 2))
     data.close()
+    assert set(data.topics_file()) == {"a", "b"}
 
 
 def test_a_deleted_topic_is_gone_before_its_files_are_touched(data: DataDirectory) -> None:
@@ -156,9 +155,12 @@ def test_a_deleted_topic_is_gone_before_its_files_are_touched(data: DataDirector
     directory.create_topic("a", 1, {})
     data.append("a", 1)
     told: list[bool] = []
-    changes = directory.changes
-    steps = changes.delete("a", lambda: told.append("a" in directory.topics()))
-    deletion = changes.ask("a", steps)
+    metadata = directory.metadata
+    metadata.gone = lambda *_: told.append("a" in directory.topics())
+    metadata.append(TopicDeleted("a", directory.topics()["a"].topic_id))
+    metadata.log.flusher.flush()
+    deletion = metadata.next_change()
+    assert deletion is not None
     deletion.begin()
     assert data.times("a") == [1]
     step = deletion.step

@@ -2,6 +2,9 @@
 
 import errno
 import json
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ from horolog.protocol.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.files import SystemFiles
 from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
@@ -75,7 +78,7 @@ def test_folder_names_stay_within_what_file_systems_take(tmp_path: Path) -> None
     directory = data.open()
     with pytest.raises(InvalidPartitions, match="255 bytes"):
         directory.create_topic("x" * 249, 100_001, {})
-    assert data.names() == [".lock"]
+    assert data.names() == [".lock", "metadata-log", "topics.json"]
     directory.create_topic("x" * 249, 1, {})
     directory.delete_topic("x" * 249)
     data.close()
@@ -139,13 +142,13 @@ def test_deletion_is_at_once_and_the_bytes_go_later(data: DataDirectory) -> None
     directory.create_topic("a", 2, {"file.delete.delay.ms": "1000"})
     directory.create_topic("b", 1, {})
     data.append("a", 1)
-    directory.positions.commit("job", [POSITION])
+    data.commit("job", POSITION)
     directory.write_checkpoints()
     directory.delete_topic("a")
     assert list(directory.topics()) == ["b"]
     with pytest.raises(UnknownTopicOrPartition):
         directory.log("a", 0)
-    assert directory.positions.of("job") == []
+    assert directory.committed.of("job") == []
     assert list(data.topics_file()) == ["b"]
     assert [name for name in data.names() if name.startswith("a-") and "deleted" in name] == [
         name for name in data.names() if name.startswith("a-")
@@ -195,7 +198,7 @@ def test_a_new_topic_has_nothing_of_the_deleted_one(data: DataDirectory, tmp_pat
 def test_a_deletion_that_was_begun_is_finished_at_start(data: DataDirectory) -> None:
     data.open()
     data.directory.create_topic("a", 2, {})
-    data.directory.positions.commit("job", [POSITION])
+    data.commit("job", POSITION)
     data.append("a", 1)
     data.close()
     document = json.loads((data.path / "topics.json").read_text())
@@ -206,7 +209,7 @@ def test_a_deletion_that_was_begun_is_finished_at_start(data: DataDirectory) -> 
     assert dict(directory.topics()) == {}
     assert data.topics_file() == {}
     assert not any(name.startswith("a-") for name in data.names())
-    assert directory.positions.of("job") == []
+    assert directory.committed.of("job") == []
     assert [e["topic"] for e in data.events.named("topic_deletion_finished")] == ["a"]
     data.close()
 
@@ -237,73 +240,128 @@ def test_gaps_are_remembered_once_bytes_come_from_elsewhere(
     data.close()
 
 
-@pytest.mark.parametrize("kind", ["make_directory", "open", "pwrite", "sync", "rename"])
-def test_a_creation_that_fails_leaves_nothing(kind: str, data: DataDirectory) -> None:
+LOG = f"{0:020d}.log"
+TEMPORARY = "topics.json.tmp"
+REFUSED = [
+    ("make_directory", "a-1"),
+    ("open", TEMPORARY),
+    ("pwrite", TEMPORARY),
+    ("sync", TEMPORARY),
+    ("rename", TEMPORARY),
+]
+"""What the disk may refuse of a creation that has been recorded."""
+
+
+def test_a_change_that_cannot_be_recorded_leaves_nothing(data: DataDirectory) -> None:
     files = FaultyFiles(SystemFiles())
     data.files = files
     directory = data.open()
-    files.fail(kind, errno.ENOSPC)
+    files.fail("pwrite", errno.ENOSPC, name=LOG)
+    with pytest.raises(StorageError, match="No space left"):
+        directory.create_topic("a", 2, {})
+    assert dict(directory.topics()) == {}
+    assert not any(name.startswith("a-") for name in data.names())
+    directory.create_topic("a", 1, {"retention.ms": "5"})
+    changes: list[Callable[[], object]] = [
+        partial(directory.create_partitions, "a", 3),
+        partial(directory.alter_topic, "a", {}),
+        partial(directory.delete_topic, "a"),
+    ]
+    for change in changes:
+        files.fail("pwrite", errno.ENOSPC, name=LOG)
+        with pytest.raises(StorageError, match="No space left"):
+            change()
+    entry = directory.topics()["a"]
+    assert (entry.partitions, entry.overrides) == (1, {"retention.ms": "5"})
+    data.restart()
+    assert data.directory.topics()["a"] == entry
+    data.close()
+
+
+@pytest.mark.parametrize(("kind", "name"), REFUSED)
+def test_a_creation_that_the_disk_refuses_is_made_later(
+    kind: str, name: str, data: DataDirectory, tmp_path: Path
+) -> None:
+    """It is told, and recorded: the next change of a topic, or the next start, makes it."""
+    files = FaultyFiles(SystemFiles())
+    data.files = files
+    directory = data.open()
+    files.fail(kind, errno.ENOSPC, name=name)
     with pytest.raises(StorageError, match=r"cannot be made: .*No space left"):
         directory.create_topic("a", 2, {})
     assert dict(directory.topics()) == {}
     assert not any(name.startswith("a-") for name in data.names())
-    directory.create_topic("a", 1, {})
+    killed = data.copy(tmp_path / "killed")
+    killed.open()
+    assert killed.directory.topics()["a"].partitions == 2
+    killed.close()
+    files.fail(kind, errno.ENOSPC, name=name)
+    with pytest.raises(StorageError, match="No space left"):
+        directory.create_topic("a", 1, {})
+    assert dict(directory.topics()) == {}
+    # Another topic does not have to wait for it.
+    files.fail(kind, errno.ENOSPC, name=name)
+    directory.create_topic("b", 1, {})
+    with pytest.raises(TopicAlreadyExists):
+        directory.create_topic("a", 1, {})
+    assert {name: entry.partitions for name, entry in directory.topics().items()} == {
+        "a": 2,
+        "b": 1,
+    }
     data.append("a", 1)
     data.restart()
     assert data.times("a") == [1]
     data.close()
 
 
-def test_a_refused_change_does_not_come_true_at_the_next_start(
+def test_a_change_that_the_disk_refuses_comes_true_at_the_next_start(
     data: DataDirectory, tmp_path: Path
 ) -> None:
     files = FaultyFiles(SystemFiles())
     data.files = files
     directory = data.open()
     directory.create_topic("a", 1, {"retention.ms": "5"})
-    files.fail("sync_directory", errno.EIO)
-    with pytest.raises(StorageError):
-        directory.delete_topic("a")
-    files.fail("sync_directory", errno.EIO)
+    directory.create_topic("gone", 1, {})
+    data.append("a", 1)
+    files.fail("sync_directory", errno.EIO, name="data")
     with pytest.raises(StorageError, match="cannot be altered"):
         directory.alter_topic("a", {"retention.ms": "6"})
-    data.append("a", 1)
+    assert directory.topic_settings("a").retention_ms == 5
+    files.fail("sync_directory", errno.EIO, name="data", times=4)
+    with pytest.raises(StorageError, match="cannot be deleted"):
+        directory.delete_topic("gone")
     killed = data.copy(tmp_path / "killed")
     killed.open()
+    assert list(killed.directory.topics()) == ["a"]
     assert killed.times("a") == [1]
-    assert killed.directory.topic_settings("a").retention_ms == 5
+    assert killed.directory.topic_settings("a").retention_ms == 6
     killed.close()
+    files.heal()
     data.close()
 
 
 @pytest.mark.parametrize("kind", ["rename", "sync_directory"])
 @pytest.mark.parametrize("passing", range(6))
-def test_a_deletion_that_fails_can_be_called_again(
+def test_a_deletion_that_fails_is_made_by_the_next_change(
     kind: str, passing: int, data: DataDirectory
 ) -> None:
     files = FaultyFiles(SystemFiles())
     data.files = files
     directory = data.open()
     directory.create_topic("a", 2, {})
-    directory.positions.commit("job", [POSITION])
+    data.commit("job", POSITION)
     data.append("a", 1)
     files.fail(kind, errno.EIO, passing=passing)
-    try:
-        directory.delete_topic("a")
-    except HorologError:
-        if "a" not in directory.topics():
-            with pytest.raises(TopicAlreadyExists, match="being deleted"):
-                directory.create_topic("a", 1, {})
+    with suppress(HorologError):
         directory.delete_topic("a")
     files.heal()
-    assert dict(directory.topics()) == {}
     directory.create_topic("a", 1, {})
     assert data.times("a") == []
-    assert directory.positions.of("job") == []
+    assert directory.committed.of("job") == []
     data.close()
 
 
-def changes(files: FaultyFiles) -> list[tuple[str, str]]:
+def done_by(files: FaultyFiles) -> list[tuple[str, str]]:
     """What was done that a power cut could undo or reorder, and the syncs against it."""
     kinds = {"make_directory", "rename", "sync", "sync_directory"}
     done = [(kind, name) for kind, name in files.operations if kind in kinds]
@@ -315,10 +373,12 @@ def test_names_are_safe_before_what_depends_on_them(data: DataDirectory) -> None
     files = FaultyFiles(SystemFiles())
     data.files = files
     directory = data.open()
-    changes(files)
+    done_by(files)
     replaced = [("sync", "topics.json.tmp"), ("rename", "topics.json.tmp")]
     directory.create_topic("a", 2, {})
-    assert changes(files) == [
+    assert done_by(files) == [
+        ("sync", LOG),
+        ("sync_directory", "__metadata-0"),
         ("make_directory", "a-0"),
         ("make_directory", "a-1"),
         ("sync_directory", "data"),
@@ -326,7 +386,8 @@ def test_names_are_safe_before_what_depends_on_them(data: DataDirectory) -> None
         ("sync_directory", "data"),
     ]
     directory.delete_topic("a")
-    assert changes(files) == [
+    assert done_by(files) == [
+        ("sync", LOG),
         *replaced,
         ("sync_directory", "data"),
         ("rename", "a-0"),

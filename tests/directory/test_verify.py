@@ -15,14 +15,13 @@ from horolog.storage.check.dump import dump
 from horolog.storage.check.findings import MAX_FINDINGS_PER_FILE
 from horolog.storage.check.repair import Repair, RepairPlan
 from horolog.storage.check.verify import Finding, verify
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.events import ignore_events
 from horolog.storage.files import SystemFiles
 from horolog.testing.clock import ManualClock
 from horolog.testing.directories import DataDirectory
-from horolog.testing.files import FaultyFiles
+from horolog.testing.files import FaultyFiles, QuickFiles
 from horolog.testing.logs import timed_set
-from horolog.testing.quick_files import QuickFiles
 
 ZERO = f"{0:020d}"
 KAFKA = "kafka-0.10.2"
@@ -92,7 +91,7 @@ def fill(data: DataDirectory) -> None:
         if number % 5 == 0:
             directory.log("create", 1).appender.append(timed_set(-1, -1, magic=0, codec=codec))
         data.clock.advance(10)
-    directory.positions.commit("job", [StoredPosition("create", 0, 1, 2, 3, "")])
+    data.commit("job", StoredPosition("create", 0, 1, 2, 3, ""))
     assert all(log.segment_count > 3 for log in directory.open_logs())
 
 
@@ -274,7 +273,7 @@ def test_the_files_of_the_data_directory(data: DataDirectory) -> None:
         "topics.json": b"{",
         "recovery-point-offset-checkpoint": b"0\n1\n",
         "log-start-offset-checkpoint": b"1\n",
-        "positions": (data.path / "positions").read_bytes()[:-1],
+        "metadata-log/state": (data.path / "metadata-log" / "state").read_bytes()[:-1],
     }
     for name, content in changes.items():
         path = data.path / name
@@ -283,9 +282,10 @@ def test_the_files_of_the_data_directory(data: DataDirectory) -> None:
         assert [error.path for error in errors(data.path)] == [path]
         path.write_bytes(kept)
     assert errors(data.path) == []
-    (data.path / "positions").write_bytes(b"something else")
+    (data.path / "positions").write_bytes(b"of an earlier build")
     [error] = errors(data.path)
-    assert (error.path.name, error.position) == ("positions", 0)
+    assert error.path.name == "positions"
+    assert "a broker does not start beside it" in error.advice
 
 
 def test_a_folder_that_is_gone(data: DataDirectory) -> None:

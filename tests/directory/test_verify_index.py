@@ -12,8 +12,8 @@ from horolog.protocol.records.messages.message import entries
 from horolog.storage.check.verify import Finding, verify
 from horolog.storage.files import SystemFiles
 from horolog.testing.directories import DataDirectory
+from horolog.testing.files import QuickFiles
 from horolog.testing.logs import timed_set
-from horolog.testing.quick_files import QuickFiles
 
 ZERO = f"{0:020d}"
 

@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from horolog.bench.apache_kafka import SMALL_JVM, Unavailable, apache_kafka, jars
-from horolog.testing.free_ports import free_port
+from horolog.testing.ports import free_port
 from horolog.testing.waiting import wait_until
 
 from .installing import PROGRAMS, not_installed

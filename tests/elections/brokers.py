@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from horolog import Admin, HorologError, Producer
-from horolog.client.administer.replicas import ReplicaAdmin
+from horolog.client.administer.admin import ReplicaAdmin
 from horolog.protocol.api.cluster.describe_replicas import DescribeReplicasResponse
-from horolog.testing.connections import connected_by
 from horolog.testing.etcd import EtcdProcess
-from horolog.testing.free_ports import free_port
-from horolog.testing.gate import NetworkGate
+from horolog.testing.ports import connected_by, free_port
 from horolog.testing.program import Program, ServerProcess, serving
+from horolog.testing.proxy import NetworkGate
 from horolog.testing.waiting import wait_until
 
 DEADLINE_S = 40.0

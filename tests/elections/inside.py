@@ -6,7 +6,7 @@ from typing import Any
 
 from horolog.server.broker import Broker
 from horolog.testing.etcd import EtcdProcess
-from horolog.testing.free_ports import free_ports
+from horolog.testing.ports import free_ports
 
 
 class Settings:
@@ -41,9 +41,9 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def leads(broker: Broker) -> bool:
-    return broker.services.cluster is not None and broker.services.cluster.leads
+    return broker.services.replication.leads
 
 
 def in_sync(broker: Broker) -> bool:
     """Whether a follower is, and knows it."""
-    return broker.services.cluster is not None and not broker.services.cluster.standing.not_ready()
+    return not broker.services.replication.not_ready()

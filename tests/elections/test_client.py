@@ -12,15 +12,18 @@ import pytest
 
 from horolog.protocol.errors import InvalidConfig, StorageError
 from horolog.server.replication.etcd.access import Access
-from horolog.server.replication.etcd.asking import Lane
-from horolog.server.replication.etcd.client import ANSWER_MAX_BYTES, ATTEMPT_S, EtcdClient
-from horolog.server.replication.etcd.errors import (
+from horolog.server.replication.etcd.client import (
+    ANSWER_MAX_BYTES,
+    ATTEMPT_S,
+    EtcdClient,
     EtcdError,
     EtcdMisconfigured,
     EtcdUnreachable,
+    Gateway,
     LeaseNotFound,
+    Put,
 )
-from horolog.server.replication.etcd.gateway import Gateway, Put
+from horolog.server.replication.etcd.election import Lane
 from horolog.testing.etcd import EtcdProcess
 
 T = TypeVar("T")

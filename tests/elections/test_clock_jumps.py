@@ -8,8 +8,8 @@ import pytest
 
 from horolog import Admin, Consumer, Producer
 from horolog.testing.broker import running_broker
+from horolog.testing.clock import MovingClock
 from horolog.testing.etcd import EtcdProcess
-from horolog.testing.moving_clock import MovingClock
 
 from .inside import Settings, in_sync, leads, until
 
@@ -37,8 +37,7 @@ async def test_times_and_leases_outlive_a_jump(place: Path, etcd: EtcdProcess, h
             await until(lambda: in_sync(second))
             await admin.create_topic("t", settings=STAMPED)
             sent = [await producer.send("t", b"before")]
-            cluster = first.services.cluster
-            assert cluster is not None
+            cluster = first.services.replication
             epoch = cluster.epoch
             clock.jump(hours * HOUR_S)
             sent.append(await producer.send("t", b"jumped"))

@@ -14,13 +14,13 @@ from horolog import Admin, Producer
 from horolog.protocol.errors import InvalidConfig
 from horolog.replication.cluster_state import Kept
 from horolog.server.broker import Broker as Server
+from horolog.server.replication.cluster import Cluster
 from horolog.server.replication.etcd.access import Access
-from horolog.server.replication.etcd.client import EtcdClient
-from horolog.server.replication.etcd.gateway import Gateway
+from horolog.server.replication.etcd.client import EtcdClient, Gateway
 from horolog.server.replication.etcd.store import ClusterStore
 from horolog.testing.broker import running_broker
 from horolog.testing.etcd import EtcdProcess
-from horolog.testing.free_ports import free_port, free_ports
+from horolog.testing.ports import free_port, free_ports
 from horolog.testing.program import Program
 
 from .brokers import TOPIC, Broker, cluster
@@ -88,8 +88,7 @@ async def test_what_is_no_etcd_is_an_error_at_the_start(place: Path, etcd: EtcdP
 
 async def test_an_etcd_that_does_not_answer_is_waited_for(place: Path) -> None:
     async with running_broker(place / "data", **BY_ETCD) as broker:  # type: ignore[arg-type]
-        assert broker.services.cluster is not None
-        status = broker.services.cluster.admin.describe()
+        status = broker.services.replication.describe()
         assert status.leader == -1
         assert "etcd is needed to know who leads" in status.waits_for
         assert "127.0.0.1:9 cannot be reached" in status.waits_for
@@ -212,19 +211,18 @@ async def test_other_data_is_set_aside_when_that_is_asked_for(
 
     other = named(2, "other") | {"cluster_create": True} if "another" in before else {}
     async with running_broker(place / "two", **other) as broker:
-        await until(lambda: broker.services.cluster is None or broker.services.cluster.leads)
+        await until(lambda: broker.services.replication.leads)
         async with Admin(broker.addresses.native) as admin:
             await admin.create_topic("own")
     async with running_broker(place / "one", cluster_create=True, **named(1, "x")) as first:
-        await until(lambda: first.services.cluster is not None and first.services.cluster.leads)
+        await until(lambda: first.services.replication.leads)
         with pytest.raises(InvalidConfig, match="--discard"):
             async with running_broker(place / "two", **named(2, "x")):
                 pass
         assert (place / "two" / "own-0").is_dir()
         async with running_broker(place / "two", cluster_discard=True, **named(2, "x")) as second:
-            cluster_of = second.services.cluster
-            assert cluster_of is not None
-            await until(lambda: cluster_of.standing.not_ready() == "")
+            cluster_of = second.services.replication
+            await until(lambda: cluster_of.not_ready() == "")
             assert not second.directory.topics()
         assert len(list((place / "two").glob("set-aside-*Z/own-0"))) == 1
 
@@ -257,11 +255,10 @@ async def test_a_cluster_by_hand_goes_on_with_etcd(place: Path, etcd: EtcdProces
         running_broker(place / "one", **by(1, **at)) as first,
         running_broker(place / "two", **by(2, **at)) as second,
     ):
-        follower = second.services.cluster
-        assert follower is not None
-        await until(lambda: follower.fetcher.leader_id == 1 and not follower.standing.not_ready())
-        assert first.services.cluster is not None
-        assert first.services.cluster.leads
+        follower = second.services.replication
+        assert isinstance(follower, Cluster)
+        await until(lambda: follower.fetcher.leader_id == 1 and not follower.not_ready())
+        assert first.services.replication.leads
         assert second.directory.cluster_id() == first.directory.cluster_id() == cluster_id
         assert ends(first) == ends(second) == {(TOPIC, 0): 1}
 

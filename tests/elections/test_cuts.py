@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from horolog.testing.etcd import EtcdProcess
-from horolog.testing.gate import EVERYBODY, NetworkGate, Traffic
-from horolog.testing.proxy import Direction
+from horolog.testing.proxy import EVERYBODY, Direction, NetworkGate, Traffic
 
 from .brokers import (
     CLIENTS,

@@ -19,7 +19,7 @@ import pytest
 
 from horolog import HorologError, Producer
 from horolog.testing.etcd import EtcdProcess
-from horolog.testing.free_ports import free_port
+from horolog.testing.ports import free_port
 
 from .brokers import TOPIC, Broker, Cluster, Writer, cluster
 

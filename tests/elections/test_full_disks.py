@@ -20,8 +20,7 @@ TOPIC = "t"
 
 
 def members_in_sync(leader: Broker) -> list[int]:
-    assert leader.services.cluster is not None
-    return list(leader.services.cluster.admin.describe().in_sync)
+    return list(leader.services.replication.describe().in_sync)
 
 
 async def test_who_has_a_full_disk_holds_nobody_up_and_does_not_lead(

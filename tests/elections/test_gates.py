@@ -9,9 +9,8 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from horolog.testing.connections import connected_by
-from horolog.testing.gate import NetworkGate
-from horolog.testing.proxy import Direction
+from horolog.testing.ports import connected_by
+from horolog.testing.proxy import Direction, NetworkGate
 
 PATIENCE_S = 0.2
 """So long it is looked whether something comes that must not."""
@@ -137,7 +136,7 @@ async def test_what_is_slow_arrives_late(monkeypatch: pytest.MonkeyPatch) -> Non
 
     async with connected() as ends:
         ends.gate.slow(7.5)
-        monkeypatch.setattr("horolog.testing.gate.asyncio.sleep", noting)
+        monkeypatch.setattr("horolog.testing.proxy.asyncio.sleep", noting)
         ends.request(b"x")
         ends.answer(b"y")
         assert waits.count(7.5) == 2

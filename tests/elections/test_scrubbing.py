@@ -9,6 +9,7 @@ import pytest
 
 from horolog import Admin, Consumer, Producer, StorageError
 from horolog.server.broker import Broker
+from horolog.server.replication.cluster import Cluster
 from horolog.testing.broker import running_broker
 from horolog.testing.etcd import EtcdProcess
 
@@ -60,9 +61,9 @@ async def scrub(broker: Broker) -> None:
 
 def all_in_sync(brokers: list[Broker]) -> bool:
     leaders = [broker for broker in brokers if leads(broker)]
-    if not leaders or leaders[0].services.cluster is None:
+    if not leaders:
         return False
-    known = leaders[0].services.cluster.admin.describe()
+    known = leaders[0].services.replication.describe()
     return list(known.in_sync) == [1, 2] and {one.lag_messages for one in known.members} == {0}
 
 
@@ -104,8 +105,8 @@ async def test_a_damaged_follower_copies_what_is_damaged(place: Path, etcd: Etcd
     async with two_brokers(place, etcd) as (addresses, brokers):
         first, second = brokers
         good = logs(second)
-        cluster = second.services.cluster
-        assert cluster is not None
+        cluster = second.services.replication
+        assert isinstance(cluster, Cluster)
         nonce = cluster.node.identity.nonce
         flip(second, 1)
         await scrub(second)
@@ -122,9 +123,8 @@ async def test_the_only_broker_in_sync_keeps_its_bytes_and_leads(
     async with two_brokers(place, etcd) as (addresses, brokers):
         first, second = brokers
         await second.stop()
-        cluster = first.services.cluster
-        assert cluster is not None
-        await until(lambda: list(cluster.admin.describe().in_sync) == [1])
+        cluster = first.services.replication
+        await until(lambda: list(cluster.describe().in_sync) == [1])
         path = flip(first, 1)
         damaged = path.read_bytes()
         await scrub(first)
@@ -157,5 +157,5 @@ async def test_a_follower_whose_metadata_log_is_damaged_at_its_start_is_in_sync_
             await until(lambda: all_in_sync([first, second]))
             await until(lambda: in_sync(second))
             assert path.read_bytes() == stored
-            assert second.services.cluster is not None
-            assert not second.services.cluster.node.identity.in_doubt
+            assert isinstance(second.services.replication, Cluster)
+            assert not second.services.replication.node.identity.in_doubt

@@ -8,7 +8,7 @@ import pytest
 
 from horolog.bench.raw_client import RawClient, RefusedRequest
 from horolog.protocol.api.cluster.replicate import ReplicateRequest, Says
-from horolog.server.replication.identity_file import decode_identity
+from horolog.server.replication.member_files import decode_identity
 from horolog.storage.directory.known_files import IDENTITY_FILE
 from horolog.testing.etcd import EtcdProcess
 from horolog.testing.requests import message_set, produce, result

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from horolog.replication.cluster_state import ClusterState, Halt, Kept, MemberInfo, ReplicaExtent
 from horolog.replication.settings import Incarnation, Member
-from horolog.server.replication.etcd.errors import BadValue
+from horolog.server.replication.etcd.client import BadValue
 from horolog.server.replication.etcd.values import (
     StoredMember,
     StoredState,

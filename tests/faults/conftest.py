@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from horolog.testing.quick_files import ending_process
+from horolog.testing.files import ending_process
 
 TOLD = "told"
 """Reports carry what tests tell, also from another process."""

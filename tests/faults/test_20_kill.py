@@ -15,8 +15,7 @@ import pytest
 from horolog.client.administer.admin import Admin
 from horolog.client.consume.consumer import Consumer
 from horolog.client.errors import ConnectionFailed
-from horolog.client.produce.choices import Acks, Compression
-from horolog.client.produce.producer import Producer
+from horolog.client.produce.producer import Acks, Compression, Producer
 from horolog.client.results import Found, SentRecord
 from horolog.protocol.records.messages.sets import NewRecord
 from horolog.storage.check.verify import verify

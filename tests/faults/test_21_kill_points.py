@@ -18,7 +18,7 @@ import pytest
 
 from horolog.testing.crashing import KILLED, Change, CrashingFiles, KillPoint, in_child
 from horolog.testing.directories import DataDirectory
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.files import QuickFiles
 from horolog.tests.faults.disks.life import DATA, START_MS, Life
 from horolog.tests.faults.disks.promises import Partition, Promise
 from horolog.tests.faults.disks.survival import check_survivor
@@ -56,7 +56,7 @@ NAMED_POINTS = {
         "while it is taken away": "clean_shutdown.take_marker",
     },
     "truncation": {"while a log is cut": "segment.Segment.truncate"},
-    "positions": {"while a position is committed": "positions.Positions.commit"},
+    "positions": {"while a position is committed": "record_reading.append_record"},
 }
 
 

@@ -17,8 +17,7 @@ import pytest
 from horolog.client.administer.admin import Admin
 from horolog.client.consume.consumer import Consumer
 from horolog.client.errors import ConnectionFailed
-from horolog.client.produce.choices import Acks
-from horolog.client.produce.producer import Producer
+from horolog.client.produce.producer import Acks, Producer
 from horolog.client.results import SentRecord
 from horolog.config.address import split_address
 from horolog.protocol.api.log.produce import PRODUCE

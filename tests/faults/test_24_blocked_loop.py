@@ -13,8 +13,7 @@ from horolog.protocol.api.groups.sync_group import SyncGroupAssignment, SyncGrou
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.topics.metadata import MetadataRequest
-from horolog.server.metrics.figures import FSYNC_BUCKETS_SECONDS, Spread
-from horolog.server.metrics.loop_lag import INTERVAL_SECONDS, LoopLag
+from horolog.server.metrics.figures import FSYNC_BUCKETS_SECONDS, INTERVAL_SECONDS, LoopLag, Spread
 from horolog.storage.files import SystemFiles
 from horolog.testing.broker import running_broker
 from horolog.testing.files import FaultyFiles

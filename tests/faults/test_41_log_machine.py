@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 
 from horolog.protocol.records.messages.message import entries
-from horolog.storage.index import index_file, stored_column, time_map, time_mapping
+from horolog.storage.index import index_file, time_map, time_mapping
 from horolog.storage.log import admission
 from horolog.storage.log.flush import FlushWork
 from horolog.storage.read import reader, windows
@@ -450,7 +450,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_map, "_WRITTEN_BYTES", 40)
     monkeypatch.setattr(windows, "UNMAPPED_BYTES", 250)
     monkeypatch.setattr(index_file, "_KEPT_BYTES", 16)
-    monkeypatch.setattr(stored_column, "CHUNK_ENTRIES", 2)
+    monkeypatch.setattr(index_file, "CHUNK_ENTRIES", 2)
 
 
 @EVERY_MACHINE

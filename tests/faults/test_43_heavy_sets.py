@@ -16,11 +16,7 @@ from horolog.config.address import split_address
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.errors import CorruptMessage
-from horolog.protocol.records.batches.batch import (
-    build_batch,
-    read_header,
-    write_header,
-)
+from horolog.protocol.records.batch import build_batch, read_header, write_header
 from horolog.protocol.records.codecs.lz4_frame import header_checksum
 from horolog.protocol.records.layout import BATCH_OVERHEAD, ENTRY_OVERHEAD, Codec
 from horolog.protocol.records.record import NewRecord

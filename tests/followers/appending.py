@@ -10,7 +10,7 @@ from horolog.storage.log.log import Log
 from horolog.storage.log.rolling import roll_reason
 from horolog.storage.names import RELATIVE_OFFSET_MAX
 from horolog.storage.replica.copy_facts import CopyFacts
-from horolog.storage.replica.replica import Replica
+from horolog.storage.replica.replica_log import ReplicaLog
 
 
 def append_copy(log: Log, data: Buffer) -> Appended:
@@ -34,4 +34,4 @@ def append_copy(log: Log, data: Buffer) -> Appended:
         append_times=((offset, NO_TIMESTAMP),) if found.end else (),
         times_end=last + 1 if found.end else offset,
     )
-    return Replica(log).append(data, facts)
+    return ReplicaLog(log).append(data, facts)

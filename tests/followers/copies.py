@@ -10,7 +10,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from horolog.protocol.errors import OffsetOutOfRange
-from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
 from horolog.protocol.records.messages.message import records
@@ -23,7 +23,7 @@ from horolog.storage.read import reader, windows
 from horolog.storage.read.windows import ReadWindow
 from horolog.storage.replica.copy_facts import CopyFacts
 from horolog.storage.replica.copying import Copied
-from horolog.storage.replica.replica import Replica
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.storage.segment.segment import Segment
 from horolog.testing.logs import LogFolder
 
@@ -42,9 +42,9 @@ CLOCK_AHEAD_MS = 3_600_000_000
 
 
 @lru_cache(maxsize=4)
-def replica_of(log: Log) -> Replica:
+def replica_of(log: Log) -> ReplicaLog:
     """The one `Replica` of a log, which remembers where the last copy ended."""
-    return Replica(log)
+    return ReplicaLog(log)
 
 
 def seeds(tried: int, *, of: int) -> list[ParameterSet]:
@@ -73,10 +73,10 @@ def copy_once(leader: LogFolder, follower: LogFolder, max_bytes: int, **how: boo
     try:
         stretch = replica_of(leader.log).read(log.log_end_offset, max_bytes, **how)
     except OffsetOutOfRange:
-        Replica(log).begin_anew(leader.log.segments[0].base_offset)
+        ReplicaLog(log).begin_anew(leader.log.segments[0].base_offset)
         stretch = replica_of(leader.log).read(log.log_end_offset, max_bytes, **how)
     data, facts = stretch.found.read(), CopyFacts.decode(stretch.facts.encode())
-    Replica(log).append(data, facts)
+    ReplicaLog(log).append(data, facts)
     if stretch.next_offset >= 0:
         # What a leader goes by that sends more before this is confirmed.
         assert log.log_end_offset == stretch.next_offset
@@ -87,7 +87,7 @@ def follow_log_start(follower: LogFolder, facts: CopyFacts) -> None:
     log = follower.log
     if facts.log_start_offset > log.log_start_offset:
         log.flusher.flush()
-        Replica(log).begin_at(facts.log_start_offset)
+        ReplicaLog(log).begin_at(facts.log_start_offset)
     log.expiry.drop_expired()
 
 
@@ -107,7 +107,7 @@ def copy_from_log_start(leader: LogFolder, follower: LogFolder, max_bytes: int) 
     begin = log.log_start_offset
     if log.segments[0].base_offset < begin < log.log_end_offset:
         begin = log.segment_list.end_before(begin)
-    Replica(follower.log).begin_anew(begin)
+    ReplicaLog(follower.log).begin_anew(begin)
     copy_all(leader, follower, max_bytes)
     follow_log_start(follower, copied(leader, log.log_end_offset, 1)[1])
 
@@ -248,7 +248,7 @@ class Filling:
 
     def lead(self) -> None:
         self.epoch += self.random.randint(1, 3)
-        Replica(self.folder.log).lead(self.epoch)
+        ReplicaLog(self.folder.log).begin_to_lead(self.epoch)
 
     def restart(self) -> None:
         self.folder.restart()
@@ -426,7 +426,7 @@ def epoch_end(log: Log, epoch: int) -> EpochEnd:
 
 def agree(leader: LogFolder, follower: LogFolder) -> None:
     """Cut the follower's log until its end is on the leader's history (KIP-279)."""
-    ours = Replica(follower.log)
+    ours = ReplicaLog(follower.log)
     first_offset = leader.log.segments[0].base_offset
     while True:
         end_offset, epoch = follower.log.log_end_offset, ours.last_epoch
@@ -446,7 +446,7 @@ def agree(leader: LogFolder, follower: LogFolder) -> None:
 def assert_epochs_equal(leader: Log, follower: Log) -> None:
     epochs = leader.epochs.history.starts
     for epoch in {-1, *(one.epoch + more for one in epochs for more in (-1, 0, 1))}:
-        if epoch > Replica(leader).last_epoch:
+        if epoch > ReplicaLog(leader).last_epoch:
             continue  # The follower hears of it with its first message.
         ours, theirs = epoch_end(follower, epoch), epoch_end(leader, epoch)
         if theirs.end_offset > leader.segments[0].base_offset:

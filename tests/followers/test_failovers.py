@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from horolog.storage.replica.replica import Replica
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.logs import LogFolder
 
 from .copies import Filling, agree, assert_equal, copy_all, copy_once, seeds
@@ -20,9 +20,9 @@ def take_over(first: LogFolder, second: LogFolder, random: Random, epoch: int) -
     first.log.hold_high_watermark(None)
     # A trim is answered when all have it; here it may have come to one alone.
     first.log.flusher.flush()
-    Replica(first.log).begin_at(second.log.log_start_offset)
+    ReplicaLog(first.log).begin_at(second.log.log_start_offset)
     first.log.expiry.drop_expired()
-    Replica(second.log).follow()
+    ReplicaLog(second.log).follow()
     agree(first, second)
     return filling
 

@@ -21,7 +21,7 @@ from horolog.storage.log.epoch_history import EpochStart
 from horolog.storage.names import MAX_OFFSET
 from horolog.storage.read import reader
 from horolog.storage.replica.copy_facts import CopyFacts
-from horolog.storage.replica.replica import Replica
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.storage.segment.segment import FarAway
 from horolog.testing.logs import LogFolder, empty_batch, timed_set, untimed_set
 from horolog.tests.followers.appending import append_copy
@@ -132,13 +132,13 @@ def test_refused_without_a_trace_fo2_fo8(
     follower: LogFolder, data: bytes, told: CopyFacts, error: type[HorologError] | None, words: str
 ) -> None:
     log = follower.open(follows=True)
-    Replica(log).append(timed_set(1, 2, 3), facts(0, epoch=4))
+    ReplicaLog(log).append(timed_set(1, 2, 3), facts(0, epoch=4))
     before = follower.content()
     if error is None:
-        assert Replica(log).append(data, told).count == 0
+        assert ReplicaLog(log).append(data, told).count == 0
     else:
         with pytest.raises(error, match=words):
-            Replica(log).append(data, told)
+            ReplicaLog(log).append(data, told)
     assert follower.content() == before
     assert (log.log_end_offset, log.segment_count, log.gaps) == (3, 1, False)
     assert log.epochs.history.starts == ((4, 0),)
@@ -220,7 +220,7 @@ def test_segments_that_were_not_begun_together_stay_until_the_next(
     follower.open(follows=True)
     copy_once(leader, follower, 80)
     follower.log.appender.roll()
-    Replica(follower.log).append(copied(leader, 2, 39)[0], facts(2, base=2))
+    ReplicaLog(follower.log).append(copied(leader, 2, 39)[0], facts(2, base=2))
     copy_all(leader, follower)
     assert follower.bases() == [0, 2]
     leader.log.appender.roll()
@@ -319,7 +319,7 @@ def test_nothing_expires_or_rolls_by_itself(leader: LogFolder, follower: LogFold
     log.expiry.roll_before(5)
     assert follower.bases() == leader.bases()
     assert log.log_start_offset == 0
-    Replica(log).lead(1)
+    ReplicaLog(log).begin_to_lead(1)
     log.expiry.maintain(follower.clock.now_ms())
     assert log.log_start_offset == 5
 
@@ -331,13 +331,13 @@ def test_the_log_start_comes_from_the_leader_once_what_is_below_is_safe(
     leader.append(1, 2, 3, 4, 5)
     log = follower.open(follows=True)
     copy_all(leader, follower)
-    assert Replica(log).begin_at(3) == 0
+    assert ReplicaLog(log).begin_at(3) == 0
     log.flusher.flush()
-    assert Replica(log).begin_at(3) == 3
+    assert ReplicaLog(log).begin_at(3) == 3
     log.expiry.drop_expired()
     assert follower.bases() == [2, 4]
-    assert Replica(log).begin_at(1) == 3
-    assert Replica(log).begin_at(99) == 5
+    assert ReplicaLog(log).begin_at(1) == 3
+    assert ReplicaLog(log).begin_at(99) == 5
 
 
 def test_a_copy_begins_with_the_oldest_segment(leader: LogFolder, follower: LogFolder) -> None:
@@ -348,13 +348,13 @@ def test_a_copy_begins_with_the_oldest_segment(leader: LogFolder, follower: LogF
     leader.log.expiry.drop_expired()
     assert leader.bases() == [3, 6]
     with pytest.raises(OffsetOutOfRange, match="3 \\(oldest segment\\) to 7"):
-        Replica(leader.log).read(2, 100)
+        ReplicaLog(leader.log).read(2, 100)
     with pytest.raises(OffsetOutOfRange):
-        Replica(leader.log).read(8, 100)
+        ReplicaLog(leader.log).read(8, 100)
     follower.open(follows=True, high_watermark=0)
     copy_all(leader, follower)
     follower.log.flusher.flush()
-    assert Replica(follower.log).begin_at(4) == 4
+    assert ReplicaLog(follower.log).begin_at(4) == 4
     assert follower.log.high_watermark == 4
     assert_equal(leader, follower)
     assert [offset for offset, _ in follower.times()] == [4, 5, 6]
@@ -380,23 +380,23 @@ def test_the_epochs_of_a_stretch_may_be_written_in_another_thread(
     leader.open(follows=True)
     log = follower.open(follows=True)
     for epoch in (3, 4):
-        Replica(leader.log).lead(epoch)
+        ReplicaLog(leader.log).begin_to_lead(epoch)
         leader.append(1, 2)
         data, told = copied(leader, log.log_end_offset, 1000)
-        write = Replica(log).appending(data, told)
+        write = ReplicaLog(log).appending(data, told)
         assert write is not None
         write.run()
         follower.files.fail("pwrite", errno.EIO, name="checkpoint.tmp")
-        Replica(log).append(data, told, write)
+        ReplicaLog(log).append(data, told, write)
         assert follower.files.heal()
-        assert Replica(log).last_epoch == epoch
+        assert ReplicaLog(log).last_epoch == epoch
         leader.append(3)
         data, told = copied(leader, log.log_end_offset, 1000)
-        assert Replica(log).appending(data, told) is None
-        Replica(log).append(data, told)
+        assert ReplicaLog(log).appending(data, told) is None
+        ReplicaLog(log).append(data, told)
     assert_equal(leader, follower)
     with pytest.raises(InvalidRequest):
-        Replica(log).appending(timed_set(1), facts(5, epoch=9))
+        ReplicaLog(log).appending(timed_set(1), facts(5, epoch=9))
 
 
 def test_append_times_are_looked_at_in_pieces(leader: LogFolder) -> None:
@@ -405,15 +405,15 @@ def test_append_times_are_looked_at_in_pieces(leader: LogFolder) -> None:
     leader.restart()
     leader.log.prepare()
     with pytest.raises(FarAway):
-        Replica(leader.log).read(0, 100, far=False)
+        ReplicaLog(leader.log).read(0, 100, far=False)
     while not reader.append_times_loaded(leader.log, 0):
         pass
-    assert Replica(leader.log).read(0, 100, far=False).found.size == 100
+    assert ReplicaLog(leader.log).read(0, 100, far=False).found.size == 100
 
 
 def test_a_full_disk_leaves_all_as_it_was(leader: LogFolder, follower: LogFolder) -> None:
     leader.open(follows=True)
-    Replica(leader.log).lead(1)
+    ReplicaLog(leader.log).begin_to_lead(1)
     leader.append(1, 2)
     log = follower.open(follows=True)
     for kind, name in [("pwrite", "checkpoint.tmp"), ("pwrite", ".log"), ("pwrite", ".appendtime")]:
@@ -435,7 +435,7 @@ def test_a_retry_after_a_failover_is_recognised(leader: LogFolder, follower: Log
     follower.open(follows=True)
     copy_all(leader, follower)
     follower.kill_and_restart()
-    Replica(follower.log).lead(9)
+    ReplicaLog(follower.log).begin_to_lead(9)
     first = leader.log.appender.append(bytearray(filling.last_sent[-1]))
     again = follower.log.appender.append(bytearray(filling.last_sent[-1]))
     assert again.repeated
@@ -445,7 +445,7 @@ def test_a_retry_after_a_failover_is_recognised(leader: LogFolder, follower: Log
 def test_sendfile_gets_the_bytes_where_they_lie(leader: LogFolder) -> None:
     leader.open()
     leader.append(1, 2, 3)
-    copy = Replica(leader.log).read(1, 50)
+    copy = ReplicaLog(leader.log).read(1, 50)
     stretch = copy.found.stretch()
     assert stretch is not None
     data = stretch.file.pread(len(stretch), stretch.position)
@@ -460,7 +460,7 @@ def lead_what_kafka_left(leader: LogFolder, parts: Sequence[Buffer]) -> None:
     """Let `leader` lead with a log file that was written elsewhere."""
     (leader.path / f"{0:020d}.log").write_bytes(b"".join(parts))
     leader.open(clean=False, gaps=True, follows=True, index_interval_bytes=0, retention_ms=-1)
-    Replica(leader.log).lead(1)
+    ReplicaLog(leader.log).begin_to_lead(1)
 
 
 @pytest.mark.parametrize("max_bytes", [1, 100, 1 << 20])
@@ -507,11 +507,11 @@ def test_messages_too_far_for_an_index_are_copied(
 def test_append_times_too_far_for_an_entry_are_unknown(follower: LogFolder) -> None:
     """Whatever the leader says of them: they would be those of the messages before."""
     log = follower.open(follows=True, index_interval_bytes=0)
-    Replica(log).append(timed_set(1, 2), facts(0, times_end=2))
+    ReplicaLog(log).append(timed_set(1, 2), facts(0, times_end=2))
     far = timed_set(3, base_offset=2**31 - 2) + timed_set(4, base_offset=2**31 - 1)
     spans = ((2, 8), (2**31 - 1, 9))
-    Replica(log).append(far, facts(2, gaps=True, spans=spans, times_end=2**31))
-    Replica(log).append(
+    ReplicaLog(log).append(far, facts(2, gaps=True, spans=spans, times_end=2**31))
+    ReplicaLog(log).append(
         timed_set(5, base_offset=2**40), facts(2**31, gaps=True, times_end=2**40 + 1)
     )
     for opened in (log, follower.restart()):

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from horolog.storage.replica.replica import Replica
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.logs import LogFolder
 
 from .copies import assert_answers_equal, copy_once, places
@@ -24,7 +24,7 @@ def test_a_folder_of_kafka_is_copied(
     for folder in (leader, follower):
         folder.set(**settings)
     theirs = leader.open(clean=False, gaps=True, follows=True)
-    Replica(theirs).lead(1)
+    ReplicaLog(theirs).begin_to_lead(1)
     follower.open(follows=True, high_watermark=0)
     requests = 0
     while follower.log.log_end_offset < theirs.log_end_offset:
@@ -62,7 +62,7 @@ def test_transactions_end_at_a_follower_as_at_its_leader(
     )
     theirs.truncate(offset)
     assert theirs.producers.states.open_count == 1
-    Replica(theirs).lead(1)
+    ReplicaLog(theirs).begin_to_lead(1)
     assert theirs.producers.states.open_count == 0
     follower.open(follows=True)
     while follower.log.log_end_offset < theirs.log_end_offset:
@@ -72,7 +72,7 @@ def test_transactions_end_at_a_follower_as_at_its_leader(
     ours = follower.log
     assert ours.producers.states.open_count == 1
     assert ours.last_stable_offset < ours.log_end_offset
-    Replica(ours).lead(2)
+    ReplicaLog(ours).begin_to_lead(2)
     assert ours.last_stable_offset == theirs.last_stable_offset == ours.log_end_offset
     for at in places(theirs):
         assert ours.producers.states.aborted_between(

@@ -6,7 +6,7 @@ import pytest
 
 from horolog.protocol.errors import HorologError
 from horolog.storage.replica.copy_facts import CopyFacts, MalformedFacts
-from horolog.storage.replica.replica import Replica
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.logs import LogFolder
 
 from .copies import Filling, copied
@@ -51,7 +51,7 @@ def test_it_is_taken_whole_or_not_at_all(leader: LogFolder, follower: LogFolder,
     for _ in range(60):
         if log.log_end_offset >= leader.log.log_end_offset:
             break
-        data = Replica(leader.log).read(log.log_end_offset, random.choice([100, 400]))
+        data = ReplicaLog(leader.log).read(log.log_end_offset, random.choice([100, 400]))
         sent = data.found.read()
         told = data.facts.encode()
         if random.random() < 0.7:
@@ -60,7 +60,7 @@ def test_it_is_taken_whole_or_not_at_all(leader: LogFolder, follower: LogFolder,
             told = harmed(random, told)
         before, end = follower.content(), log.log_end_offset
         try:
-            Replica(log).append(sent, CopyFacts.decode(told))
+            ReplicaLog(log).append(sent, CopyFacts.decode(told))
         except (HorologError, MalformedFacts):
             refused += 1
             assert follower.content() == before
@@ -85,4 +85,4 @@ def test_what_is_not_harmed_is_taken(leader: LogFolder, follower: LogFolder) -> 
     leader.append(1, 2)
     follower.open(follows=True)
     data, told = copied(leader, 0, 1000)
-    assert Replica(follower.log).append(data, told).count == 2
+    assert ReplicaLog(follower.log).append(data, told).count == 2

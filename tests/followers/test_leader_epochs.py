@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.errors import StorageError
-from horolog.protocol.records.batches.batch import build_batch, read_header
+from horolog.protocol.records.batch import build_batch, read_header
 from horolog.protocol.records.kernel import walk
 from horolog.protocol.records.messages.sets import NewRecord
 from horolog.storage.check.repair_plan import plan_partition
@@ -15,7 +15,7 @@ from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
 from horolog.storage.log.log import Log
 from horolog.storage.names import LEADER_EPOCHS, UNFINISHED_EPOCHS
-from horolog.storage.replica.replica import Replica
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.logs import LogFolder, timed_set
 from horolog.testing.recording import FileSync, FileWrite, RecordingFiles, Rename, SyncDirectory
 
@@ -61,7 +61,7 @@ def test_a_line_may_be_written_before_its_message_and_is_cut_with_the_log(
 ) -> None:
     log = leader.open()
     log.appender.append(batch(1, 2))
-    ahead = Replica(log).leading(3)
+    ahead = ReplicaLog(log).leading(3)
     assert ahead is not None
     ahead.run()
     log.epochs.note(ahead)
@@ -70,15 +70,15 @@ def test_a_line_may_be_written_before_its_message_and_is_cut_with_the_log(
     leader.restart()  # a line without a message is passed over
     log = leader.log
     assert (log.epochs.history.last_epoch, log.epochs.highest_seen) == (-1, 3)
-    ahead = Replica(log).leading(4)
+    ahead = ReplicaLog(log).leading(4)
     assert ahead is not None
     ahead.run()
     log.epochs.note(ahead)
-    assert Replica(log).leading(4) is None
-    Replica(log).lead(4)
+    assert ReplicaLog(log).leading(4) is None
+    ReplicaLog(log).begin_to_lead(4)
     log.appender.append(batch(3))
     assert stamped(log) == [-1, 4]
-    Replica(log).follow()
+    ReplicaLog(log).follow()
     log.truncate(2)
     assert content(leader) == "0\n0\n"
 
@@ -86,37 +86,37 @@ def test_a_line_may_be_written_before_its_message_and_is_cut_with_the_log(
 def test_an_older_line_does_not_take_the_place_of_a_newer_one(leader: LogFolder) -> None:
     log = leader.open()
     log.appender.append(batch(1))
-    older, newer = Replica(log).leading(3), Replica(log).leading(4)
+    older, newer = ReplicaLog(log).leading(3), ReplicaLog(log).leading(4)
     assert older is not None
     assert newer is not None
     newer.run()
     older.run()
     assert content(leader) == "0\n1\n4 1\n"
     log.epochs.note(older)
-    assert Replica(log).leading(3) is not None
+    assert ReplicaLog(log).leading(3) is not None
 
 
 def test_batches_are_stamped_with_the_epoch_of_their_leader(leader: LogFolder) -> None:
     log = leader.open(segment_bytes=400)
     log.appender.append(batch(1))
-    Replica(log).lead(3)
+    ReplicaLog(log).begin_to_lead(3)
     log.appender.append(batch(2))
     log.appender.append_sets([batch(3), batch(4), batch(5, 6)])
     admitted = log.appender.begin_append(batch(7))()
     log.appender.end_append(admitted)
-    Replica(log).lead(8)
+    ReplicaLog(log).begin_to_lead(8)
     log.appender.append(batch(8, 9))
-    Replica(log).follow()
+    ReplicaLog(log).follow()
     assert stamped(log) == [-1, 3, 3, 3, 3, 3, 8]
     assert content(leader) == "0\n2\n3 1\n8 7\n"
     assert [log.epochs.history.epoch_at(offset) for offset in range(9)] == [-1, *[3] * 6, 8, 8]
     leader.restart()
-    assert Replica(leader.log).last_epoch == 8
+    assert ReplicaLog(leader.log).last_epoch == 8
 
 
 def test_converted_and_stamped_sets_too_and_older_formats_have_no_room(leader: LogFolder) -> None:
     log = leader.open(message_timestamp_type="LogAppendTime", compression_type="gzip")
-    Replica(log).lead(7)
+    ReplicaLog(log).begin_to_lead(7)
     log.appender.append(batch(1, 2))
     assert stamped(log) == [7]
     leader.set(compression_type="producer")
@@ -129,25 +129,25 @@ def test_converted_and_stamped_sets_too_and_older_formats_have_no_room(leader: L
 @pytest.mark.parametrize("epoch", [-1, 0, 4, 5])
 def test_an_epoch_that_is_not_new_is_refused(leader: LogFolder, epoch: int) -> None:
     log = leader.open()
-    Replica(log).lead(5)
+    ReplicaLog(log).begin_to_lead(5)
     leader.restart()
     # No message came of it, and still it has been.
     assert leader.log.epochs.history.starts == ()
     with pytest.raises(ValueError, match="not new"):
-        Replica(leader.log).lead(epoch)
-    Replica(leader.log).lead(6)
+        ReplicaLog(leader.log).begin_to_lead(epoch)
+    ReplicaLog(leader.log).begin_to_lead(6)
     assert content(leader) == "0\n1\n6 0\n"
 
 
 def test_the_two_steps_of_leading_may_be_in_two_threads(leader: LogFolder) -> None:
     log = leader.open()
     leader.append(1, 2)
-    write = Replica(log).leading(4)
+    write = ReplicaLog(log).leading(4)
     assert write is not None
     assert leader.names("checkpoint") == []
     write.run()
     assert log.stamp_batches is None
-    Replica(log).lead(4, write)
+    ReplicaLog(log).begin_to_lead(4, write)
     assert content(leader) == "0\n1\n4 2\n"
     assert log.stamp_batches is not None
 
@@ -157,10 +157,10 @@ def test_an_epoch_that_cannot_be_written_is_not_led(leader: LogFolder) -> None:
     leader.append(1)
     leader.files.fail("sync", errno.EIO, name=UNFINISHED_EPOCHS)
     with pytest.raises(StorageError, match="epoch 4"):
-        Replica(log).lead(4)
+        ReplicaLog(log).begin_to_lead(4)
     assert (log.stamp_batches, log.epochs.history.starts) == (None, ())
     leader.files.heal()
-    Replica(log).lead(4)
+    ReplicaLog(log).begin_to_lead(4)
     assert content(leader) == "0\n1\n4 1\n"
 
 
@@ -188,9 +188,9 @@ def test_the_line_is_safe_before_the_first_message_at_leader_and_follower(
         recordings.append(RecordingFiles(SystemFiles(), folder.path))
         monkeypatch.setattr(folder, "files", recordings[-1])
     leader.open(follows=True)
-    Replica(leader.log).lead(1)
+    ReplicaLog(leader.log).begin_to_lead(1)
     leader.append(1, 2)
-    Replica(leader.log).lead(2)
+    ReplicaLog(leader.log).begin_to_lead(2)
     leader.append(3)
     follower.open(follows=True)
     copy_all(leader, follower, 50)
@@ -203,20 +203,20 @@ def test_the_line_is_safe_before_the_first_message_at_leader_and_follower(
 def test_a_cut_takes_epochs_away_and_none_that_has_a_message(leader: LogFolder) -> None:
     log = leader.open(segment_bytes=100)
     for epoch in (2, 4, 9):
-        Replica(log).lead(epoch)
+        ReplicaLog(log).begin_to_lead(epoch)
         leader.append(1, 2, 3)
     for offset, expected in [(7, "2 0\n4 3\n9 6"), (6, "2 0\n4 3"), (4, "2 0\n4 3"), (3, "2 0")]:
         log.truncate(offset)
         assert content(leader) == f"0\n{expected.count(chr(10)) + 1}\n{expected}\n"
     log.truncate_fully(100)
     assert content(leader) == "0\n0\n"
-    assert Replica(log).last_epoch == -1
+    assert ReplicaLog(log).last_epoch == -1
 
 
 def test_epochs_of_dropped_segments_go(leader: LogFolder) -> None:
     log = leader.open(segment_bytes=100)
     for epoch in (2, 4, 9):
-        Replica(log).lead(epoch)
+        ReplicaLog(log).begin_to_lead(epoch)
         leader.append(1, 2, 3)
     log.flusher.flush()
     log.expiry.trim(5)
@@ -228,14 +228,14 @@ def test_epochs_of_dropped_segments_go(leader: LogFolder) -> None:
     leader.restart()
     log = leader.log
     assert log.epochs.history.starts == ((4, 3), (9, 6))
-    Replica(log).lead(10)
+    ReplicaLog(log).begin_to_lead(10)
     assert content(leader) == "0\n3\n4 3\n9 6\n10 9\n"
 
 
 @pytest.fixture
 def unreadable(leader: LogFolder) -> LogFolder:
     leader.open()
-    Replica(leader.log).lead(1)
+    ReplicaLog(leader.log).begin_to_lead(1)
     leader.append(1, 2)
     leader.log.close()
     (leader.path / LEADER_EPOCHS).write_bytes(b"0\n2\n1 0\n")
@@ -246,10 +246,10 @@ def unreadable(leader: LogFolder) -> LogFolder:
 def test_a_file_that_cannot_be_read_is_no_empty_history(unreadable: LogFolder) -> None:
     log = unreadable.log
     for ask in (
-        lambda: Replica(log).last_epoch,
+        lambda: ReplicaLog(log).last_epoch,
         lambda: epoch_end(log, 1),
-        lambda: Replica(log).read(0, 100),
-        lambda: Replica(log).lead(9),
+        lambda: ReplicaLog(log).read(0, 100),
+        lambda: ReplicaLog(log).begin_to_lead(9),
         lambda: log.epochs.history,
     ):
         with pytest.raises(StorageError, match="copied anew"):
@@ -261,18 +261,18 @@ def test_a_file_that_cannot_be_read_is_no_empty_history(unreadable: LogFolder) -
     log.truncate(1)
     unreadable.restart()
     with pytest.raises(StorageError, match="copied anew"):
-        assert Replica(unreadable.log).last_epoch
+        assert ReplicaLog(unreadable.log).last_epoch
 
 
 def test_a_log_that_begins_anew_is_as_new(unreadable: LogFolder, follower: LogFolder) -> None:
-    Replica(unreadable.log).begin_anew(0)
+    ReplicaLog(unreadable.log).begin_anew(0)
     assert content(unreadable) == "0\n0\n"
     follower.open()
-    Replica(follower.log).lead(3)
+    ReplicaLog(follower.log).begin_to_lead(3)
     follower.append(5, 6)
     copy_all(follower, unreadable)
     unreadable.restart()
-    assert Replica(unreadable.log).last_epoch == 3
+    assert ReplicaLog(unreadable.log).last_epoch == 3
     assert content(unreadable) == "0\n1\n3 0\n"
 
 
@@ -291,7 +291,7 @@ def test_verify_tells_and_repair_leaves_it_alone(unreadable: LogFolder) -> None:
 
 def test_verify_knows_the_file(leader: LogFolder) -> None:
     leader.open(follows=True, segment_bytes=100)
-    Replica(leader.log).lead(1)
+    ReplicaLog(leader.log).begin_to_lead(1)
     leader.append(1, 2, 3)
     leader.log.close()
     assert list(verify(SystemFiles(), leader.path)) == []
@@ -318,8 +318,8 @@ def test_a_folder_of_kafka_goes_on_alone_and_can_be_led(
     log = leader.log
     assert log.epochs.history.starts == ((0, 0),)
     with pytest.raises(ValueError, match="not new"):
-        Replica(log).lead(0)
-    Replica(log).lead(1)
+        ReplicaLog(log).begin_to_lead(0)
+    ReplicaLog(log).begin_to_lead(1)
     log.appender.append(batch(2))
     assert content(leader) == f"0\n2\n0 0\n1 {end_offset + 1}\n"
     follower.open(follows=True, index_interval_bytes=512)
@@ -334,7 +334,7 @@ def test_facts_tell_the_epochs_of_a_stretch(leader: LogFolder) -> None:
     log = leader.open()
     leader.append(1)
     for epoch in (2, 4):
-        Replica(log).lead(epoch)
+        ReplicaLog(log).begin_to_lead(epoch)
         leader.append(1, 2)
     assert copied(leader, 0, 10**6)[1].epochs == ((-1, 0), (2, 1), (4, 3))
     assert copied(leader, 2, 10**6)[1].epochs == ((2, 2), (4, 3))

@@ -13,11 +13,11 @@ import pytest
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.storage.log.log import Log
 from horolog.storage.replica.copy_facts import CopyFacts
-from horolog.storage.replica.replica import Replica
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.directories import DataDirectory, read_messages
+from horolog.testing.files import QuickFiles, ending_process
 from horolog.testing.logs import LogFolder
 from horolog.testing.power_cuts import CutState, PowerCuts
-from horolog.testing.quick_files import QuickFiles, ending_process
 from horolog.testing.recording import RecordingFiles
 
 TOPIC = "t"
@@ -64,11 +64,11 @@ class Life:
     def __post_init__(self) -> None:
         self.path.mkdir()
         self.data = DataDirectory(self.path / "data")
-        self.data.replicated = True
+        self.data.member = True
         self.recording = RecordingFiles(QuickFiles(), self.path, without=self.without)
         self.data.files = self.recording
         self.note()
-        self.data.open().create_topic(TOPIC, 1, SMALL)
+        self.data.opened_with_topic(TOPIC, 1, SMALL)
         self.leader = self.new_leader()
 
     @property
@@ -92,7 +92,7 @@ class Life:
     def lead(self, *sizes: int) -> None:
         """A new epoch, and sets of it."""
         self.epoch += 1
-        Replica(self.leader.log).lead(self.epoch)
+        ReplicaLog(self.leader.log).begin_to_lead(self.epoch)
         for size in sizes:
             offset = self.leader.log.log_end_offset
             new = [
@@ -103,17 +103,17 @@ class Life:
 
     def copy(self, max_bytes: int = 120, *, up_to: int = 1 << 60) -> None:
         while self.log.log_end_offset < min(up_to, self.leader.log.log_end_offset):
-            copied = Replica(self.leader.log).read(self.log.log_end_offset, max_bytes)
+            copied = ReplicaLog(self.leader.log).read(self.log.log_end_offset, max_bytes)
             facts = CopyFacts.decode(copied.facts.encode())
-            Replica(self.log).append(copied.found.read(), facts)
+            ReplicaLog(self.log).append(copied.found.read(), facts)
 
     def depose(self, offset: int) -> None:
         """Another leader has the messages below `offset`, and goes on by itself."""
         old, self.leader = self.leader, self.new_leader()
         log = self.leader.log
         while log.log_end_offset < offset:
-            copied = Replica(old.log).read(log.log_end_offset, 40)
-            Replica(log).append(copied.found.read(), copied.facts)
+            copied = ReplicaLog(old.log).read(log.log_end_offset, 40)
+            ReplicaLog(log).append(copied.found.read(), copied.facts)
         assert log.log_end_offset == offset
 
     def checkpoint(self) -> None:
@@ -123,14 +123,14 @@ class Life:
 
     def truncate(self, offset: int) -> None:
         self.note(least_end=min(self.promise.least_end, offset))
-        assert Replica(self.log).truncate(offset) == offset
+        assert ReplicaLog(self.log).cut(offset) == offset
 
     def begin_anew(self, offset: int) -> None:
         self.note(least_end=0)
-        Replica(self.log).begin_anew(offset)
+        ReplicaLog(self.log).begin_anew(offset)
 
     def follow_start(self, offset: int) -> None:
-        assert Replica(self.log).begin_at(offset) == offset
+        assert ReplicaLog(self.log).begin_at(offset) == offset
         self.data.directory.secure_log_starts([self.log])
         self.note(log_start=offset)
         self.log.expiry.drop_expired()
@@ -209,7 +209,7 @@ def check(life: Life, state: CutState, path: Path) -> None:
     """Start on what is left; go on with what a leader has; start again."""
     state.make(path)
     data = DataDirectory(path / "data")
-    data.replicated = True
+    data.member = True
     data.files = QuickFiles()
     if TOPIC not in data.open().topics():
         return
@@ -220,7 +220,7 @@ def check(life: Life, state: CutState, path: Path) -> None:
     assert log.log_end_offset >= promise.least_end
     assert log.log_start_offset >= min(promise.log_start, log.log_end_offset)
     assert_of_one_history(log)
-    Replica(log).lead(life.epoch + 1)
+    ReplicaLog(log).begin_to_lead(life.epoch + 1)
     end_offset = log.log_end_offset
     new = NewRecord(b"%d %d" % (life.epoch + 1, end_offset), timestamp_ms=5)
     log.appender.append(build_set([new]))
@@ -244,7 +244,7 @@ def assert_of_one_history(log: Log) -> None:
         assert epoch >= told
         told = epoch
     if log.log_end_offset > log.segments[0].base_offset:
-        assert history.last_epoch == Replica(log).last_epoch
+        assert history.last_epoch == ReplicaLog(log).last_epoch
 
 
 def survive(life: Life, folder: Path, random: Random, *, every: int = 1) -> int:

@@ -8,7 +8,7 @@ from horolog.storage.index.append_time_lookup import known_times
 from horolog.storage.log.log import Log
 from horolog.storage.replica import copying
 from horolog.storage.replica.copying import Copied
-from horolog.storage.replica.replica import Replica
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.logs import LogFolder
 
 from .copies import MAX_BYTES, Filling, copy_once, replica_of, seeds
@@ -44,13 +44,13 @@ def test_a_tail_is_what_a_search_finds(leader: LogFolder, seed: int) -> None:
         filling.step()
         log = leader.log
         if random.random() < 0.05 and log.log_start_offset < log.log_end_offset:
-            Replica(log).truncate(random.randint(log.log_start_offset, log.log_end_offset))
+            ReplicaLog(log).cut(random.randint(log.log_start_offset, log.log_end_offset))
             filling = Filling(leader, random, epoch=filling.epoch)
             filling.lead()
         at = min(max(at, log.segment_list.first.base_offset), log.log_end_offset)
         max_bytes = random.choice([1, 200, 2000, MAX_BYTES])
         tail = replica_of(log).read(at, max_bytes)
-        assert shown(tail) == shown(Replica(log).read(at, max_bytes)), seed
+        assert shown(tail) == shown(ReplicaLog(log).read(at, max_bytes)), seed
         assert_one_time(log, at, seed)
         if tail.next_offset >= 0 and random.random() < 0.9:
             at = tail.next_offset
@@ -79,7 +79,7 @@ def test_what_is_behind_the_end_is_not_looked_for(
     leader: LogFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader.open()
-    Replica(leader.log).lead(1)
+    ReplicaLog(leader.log).begin_to_lead(1)
     leader.append(1)
     at = replica_of(leader.log).read(0, MAX_BYTES).next_offset
 

@@ -7,14 +7,14 @@ import pytest
 from horolog.storage.check.verify import verify
 from horolog.storage.directory.checkpoints import HIGH_WATERMARKS
 from horolog.storage.files import SystemFiles
-from horolog.storage.replica.replica import Replica
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.directories import DataDirectory
 
 
 @pytest.fixture
 def data(place: Path) -> DataDirectory:
     data = DataDirectory(place / "data")
-    data.replicated = True
+    data.member = True
     return data
 
 
@@ -23,7 +23,7 @@ def content(data: DataDirectory) -> str:
 
 
 def test_a_log_opens_with_its_watermark_at_the_checkpoint(data: DataDirectory) -> None:
-    data.open().create_topic("t", 2, {})
+    data.opened_with_topic("t", 2, {})
     log = data.directory.log("t", 0)
     data.append("t", 1, 2, 3)
     assert (log.log_end_offset, log.high_watermark) == (3, 0)
@@ -45,7 +45,7 @@ def test_a_log_opens_with_its_watermark_at_the_checkpoint(data: DataDirectory) -
 
 
 def test_after_a_kill_too(data: DataDirectory, place: Path) -> None:
-    data.open().create_topic("t", 1, {})
+    data.opened_with_topic("t", 1, {})
     data.append("t", 1, 2, 3)
     data.directory.log("t", 0).hold_high_watermark(1)
     data.directory.write_checkpoints()
@@ -60,12 +60,12 @@ def test_after_a_kill_too(data: DataDirectory, place: Path) -> None:
 
 @pytest.mark.parametrize("lines", ["t 0 9", "t 0 1", "u 0 3", "t 0 x", ""])
 def test_a_checkpoint_that_cannot_be_is_the_log_start(data: DataDirectory, lines: str) -> None:
-    data.open().create_topic("t", 1, {"segment.bytes": "80"})
+    data.opened_with_topic("t", 1, {"segment.bytes": "80"})
     data.append("t", 1, 2)
     data.append("t", 3, 4)
     log = data.directory.log("t", 0)
     log.flusher.flush()
-    Replica(log).begin_at(2)
+    ReplicaLog(log).begin_at(2)
     data.directory.secure_log_starts([log])
     log.expiry.drop_expired()
     data.close()
@@ -77,7 +77,7 @@ def test_a_checkpoint_that_cannot_be_is_the_log_start(data: DataDirectory, lines
 
 
 def test_alone_nothing_is_kept_and_all_is_seen(data: DataDirectory) -> None:
-    data.replicated = False
+    data.member = False
     data.open().create_topic("t", 1, {})
     data.append("t", 1, 2)
     data.restart()
@@ -93,12 +93,12 @@ def test_alone_nothing_is_kept_and_all_is_seen(data: DataDirectory) -> None:
 
 
 def test_a_topic_of_the_same_name_does_not_inherit_it(data: DataDirectory) -> None:
-    data.open().create_topic("t", 1, {})
+    data.opened_with_topic("t", 1, {})
     data.append("t", 1, 2, 3)
     data.directory.log("t", 0).hold_high_watermark(3)
     data.directory.write_checkpoints()
-    data.directory.delete_topic("t")
-    data.directory.create_topic("t", 1, {})
+    data.drop_topic("t")
+    data.make_topic("t", 1, {})
     assert content(data) == "0\n0\n"
     data.append("t", 1, 2, 3)
     assert data.directory.log("t", 0).high_watermark == 0
@@ -108,20 +108,20 @@ def test_a_topic_of_the_same_name_does_not_inherit_it(data: DataDirectory) -> No
 
 
 def test_every_log_is_opened_as_a_follower_s(data: DataDirectory) -> None:
-    data.open().create_topic("t", 1, {"retention.ms": "1"})
+    data.opened_with_topic("t", 1, {"retention.ms": "1"})
     data.append("t", 1, 2)
     log = data.directory.log("t", 0)
     log.hold_high_watermark(2)
     log.expiry.maintain(data.clock.now_ms())
     assert log.log_start_offset == 0
-    Replica(log).lead(1)
+    ReplicaLog(log).begin_to_lead(1)
     log.expiry.maintain(data.clock.now_ms())
     assert log.log_start_offset == 2
     data.close()
 
 
 def test_a_watermark_that_cannot_be_read_is_told_by_verify(data: DataDirectory) -> None:
-    data.open().create_topic("t", 1, {})
+    data.opened_with_topic("t", 1, {})
     data.close()
     (data.path / HIGH_WATERMARKS).write_text("0\n2\nt 0 1\n")
     (found,) = verify(SystemFiles(), data.path)

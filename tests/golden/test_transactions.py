@@ -6,15 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.records.batches.batch import (
-    batch_records,
-    finish_batch,
-    read_header,
-    write_header,
-)
+from horolog.protocol.records.batch import batch_records, finish_batch, read_header, write_header
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.storage.log.log import Log
-from horolog.storage.producers.producer_scan import ABORT, control_mark
+from horolog.storage.producers.log_producers import ABORT, control_mark
 from horolog.storage.read import reader
 from horolog.testing.logs import LogFolder, timed_set
 from horolog.tests.followers.appending import append_copy

@@ -403,7 +403,7 @@ async def test_positions_of_groups_expire(tmp_path: Path, clock: ManualClock) ->
                 assert await left() == ["g", "named", "simple"]
         assert await left() == ["g", "named"]
         await client.call(leave("g", member_id))
-        positions = broker.directory.positions
+        positions = broker.directory.committed
         await until(lambda: positions.last_used_ms("g") == clock.now_ms())
         for minutes in range(1, 62):
             await time_passes(broker, clock, MINUTE_MS)

@@ -6,8 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from horolog.protocol.errors import InconsistentGroupProtocol, PolicyViolation, UnknownMemberId
-from horolog.server.groups.coordinator import Coordinator, CoordinatorLimits
-from horolog.server.groups.given_ids import LEFT_OVER_MAX
+from horolog.server.groups.coordinator import LEFT_OVER_MAX, Coordinator, CoordinatorLimits
 from horolog.server.groups.group import GroupLimits
 from horolog.server.groups.member import IdGiven, Joined, Joining
 from horolog.server.groups.states import State

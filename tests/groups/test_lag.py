@@ -10,7 +10,7 @@ import pytest
 
 import horolog
 from horolog.cli.main import run
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from .requests import commit, kafka_client, leave, stable
 

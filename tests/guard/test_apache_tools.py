@@ -12,8 +12,8 @@ from horolog.protocol.api.registry import APIS
 from horolog.protocol.api.security.acl_terms import Operation, ResourceType
 from horolog.protocol.errors import SaslAuthenticationFailed
 from horolog.server.broker import Broker
+from horolog.testing.access import log_in
 from horolog.testing.issuer import Issuer, token_settings
-from horolog.testing.logins import log_in
 from horolog.testing.wire import wire
 
 from .conftest import PASSWORD, USERS, Authority, Guarded

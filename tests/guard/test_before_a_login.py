@@ -17,8 +17,8 @@ from horolog.protocol.api.security.sasl_handshake import SaslHandshakeRequest
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.sasl import scram
 from horolog.server.broker import Broker
-from horolog.testing.events import RecordedEvents
-from horolog.testing.logins import log_in
+from horolog.testing.access import log_in
+from horolog.testing.logs import RecordedEvents
 from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire
 

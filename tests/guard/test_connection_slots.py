@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from horolog.config.address import split_address
 from horolog.config.broker import broker_settings
-from horolog.config.counts import counts
+from horolog.config.setting import counts
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.native import frames as native_frames
 from horolog.protocol.api.security.authenticate import AUTHENTICATE, AuthenticateRequest
@@ -30,9 +30,9 @@ from horolog.server.network.connection_slots import (
 )
 from horolog.server.security import logins
 from horolog.server.web.server import HttpState
+from horolog.testing.access import log_in, log_in_to_kafka
 from horolog.testing.broker import running_broker
 from horolog.testing.issuer import Issuer, token_settings
-from horolog.testing.logins import log_in, log_in_to_kafka
 from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire
 

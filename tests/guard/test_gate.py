@@ -26,15 +26,13 @@ from horolog.protocol.errors import (
     UnsupportedSaslMechanism,
 )
 from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
-from horolog.protocol.sasl.scram_client import ScramClient
+from horolog.protocol.sasl.scram import ScramClient
 from horolog.server.broker import Broker
-from horolog.server.security.login_throttle import FIRST_SECONDS
-from horolog.server.security.logins import FAILED_SECONDS
+from horolog.server.security.logins import FAILED_SECONDS, FIRST_SECONDS
 from horolog.server.security.users import Removal
-from horolog.testing.access import change_access
+from horolog.testing.access import change_access, log_in, log_in_to_kafka, sasl_client
 from horolog.testing.broker import running_broker
-from horolog.testing.events import RecordedEvents
-from horolog.testing.logins import log_in, log_in_to_kafka, sasl_client
+from horolog.testing.logs import RecordedEvents
 from horolog.testing.wire import Wire, wire
 
 from .conftest import PASSWORD, add_users, login_waits

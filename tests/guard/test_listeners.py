@@ -17,9 +17,9 @@ from horolog.protocol.errors import IllegalSaslState
 from horolog.server.network.listener import Unprotected
 from horolog.server.network.ports import KAFKA, NATIVE, Ports, advertised
 from horolog.server.security import service
+from horolog.testing.access import log_in_to_kafka
 from horolog.testing.broker import running_broker
-from horolog.testing.events import RecordedEvents
-from horolog.testing.logins import log_in_to_kafka
+from horolog.testing.logs import RecordedEvents
 from horolog.testing.program import Program
 from horolog.testing.waiting import until
 from horolog.testing.wire import wire

@@ -27,13 +27,13 @@ from horolog.protocol.errors import (
 )
 from horolog.protocol.sasl.oauthbearer import OAuthBearerClient
 from horolog.server.broker import Broker
-from horolog.server.security import login_throttle, logins, token_keys
+from horolog.server.security import logins, token_keys
 from horolog.server.web.server import HttpState
+from horolog.testing.access import log_in, log_in_to_kafka
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
-from horolog.testing.events import RecordedEvents
 from horolog.testing.issuer import AUDIENCE, ISSUER, Issuer, token_settings
-from horolog.testing.logins import log_in, log_in_to_kafka
+from horolog.testing.logs import RecordedEvents
 from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire
 
@@ -52,8 +52,8 @@ FAILED_SECONDS = 0.1
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many logins fail here; how long each waits is tested with others in `test_gate`."""
     monkeypatch.setattr(logins, "FAILED_SECONDS", FAILED_SECONDS)
-    monkeypatch.setattr(login_throttle, "FIRST_SECONDS", 0.1)
-    monkeypatch.setattr(login_throttle, "LONGEST_SECONDS", 0.3)
+    monkeypatch.setattr(logins, "FIRST_SECONDS", 0.1)
+    monkeypatch.setattr(logins, "LONGEST_SECONDS", 0.3)
 
 
 CLOCK = ManualClock()
@@ -188,7 +188,7 @@ async def test_tokens_slow_an_address_as_passwords_do(
         broker.security.logins._throttle.failed("127.0.0.1")
     async with wire(broker.addresses.native) as client:
         await log_in(client, "", issuer.token(), OAUTHBEARER)
-    assert sum(waits) == 2 * login_throttle.FIRST_SECONDS
+    assert sum(waits) == 2 * logins.FIRST_SECONDS
 
 
 class TestSessions:

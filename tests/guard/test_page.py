@@ -12,7 +12,7 @@ import pytest
 from horolog import Admin, Security
 from horolog.protocol.api.kafka import frames as encoding
 from horolog.protocol.api.topics.metadata import MetadataRequest
-from horolog.testing.logins import log_in_to_kafka
+from horolog.testing.access import log_in_to_kafka
 from horolog.testing.program import READY, Program
 from horolog.testing.wire import wire
 

@@ -9,10 +9,8 @@ from horolog.protocol.api.encodings import Encoding
 from horolog.protocol.api.kafka import frames as kafka
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.api.topics.metadata import MetadataRequest
-from horolog.server.quotas.rules import Entity, Quota
-from horolog.server.quotas.store import QuotaChange
-from horolog.testing.access import change_access
-from horolog.testing.logins import log_in, log_in_to_kafka
+from horolog.server.quotas.rules import Entity, Quota, QuotaChange
+from horolog.testing.access import change_access, log_in, log_in_to_kafka
 from horolog.testing.program import Program
 from horolog.testing.requests import create_topic, message_set, produce, result
 from horolog.testing.wire import wire

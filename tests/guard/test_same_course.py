@@ -19,12 +19,11 @@ from horolog.protocol.limits import MIN_SCRAM_ITERATIONS
 from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from horolog.protocol.sasl.scram import credential_of, salted_password
 from horolog.server.metrics.figures import Figures
-from horolog.server.security.logins import FAILED_SECONDS, Logins, Step
-from horolog.server.security.session import LoginSession, LoginState
+from horolog.server.security.logins import FAILED_SECONDS, Logins
+from horolog.server.security.session import LoginSession, LoginState, Step
 from horolog.server.security.users import DEFAULT_ITERATIONS, UserEntry, Users
-from horolog.testing.access import AccessInMemory
-from horolog.testing.events import RecordedEvents
-from horolog.testing.logins import sasl_client
+from horolog.testing.access import AccessInMemory, sasl_client
+from horolog.testing.logs import RecordedEvents
 
 from .conftest import StandingLoop
 

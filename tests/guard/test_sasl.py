@@ -12,8 +12,7 @@ from horolog.protocol.errors import SaslAuthenticationFailed
 from horolog.protocol.sasl import scram
 from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS, ScramMechanism
 from horolog.protocol.sasl.plain import PlainClient, read_plain
-from horolog.protocol.sasl.scram_client import ScramClient
-from horolog.protocol.sasl.scram_server import ScramServer
+from horolog.protocol.sasl.scram import ScramClient, ScramServer
 
 SHA_256, SHA_512 = SCRAM_MECHANISMS["SCRAM-SHA-256"], SCRAM_MECHANISMS["SCRAM-SHA-512"]
 

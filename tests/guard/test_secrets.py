@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from horolog.protocol.errors import SaslAuthenticationFailed
-from horolog.testing.logins import log_in
+from horolog.testing.access import log_in
 from horolog.testing.program import Program
 from horolog.testing.wire import wire
 
@@ -83,5 +83,6 @@ def test_the_arguments_of_the_program(tmp_path: Path) -> None:
     environment = Path(f"/proc/{process.pid}/environ").read_bytes()
     out, err = process.communicate(PASSWORD.encode() + b"\n")
     assert process.returncode == 0, err
-    for text in (shown, environment, out, err, (tmp_path / "users.json").read_bytes()):
+    stored = [each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()]
+    for text in (shown, environment, out, err, *stored):
         assert PASSWORD.encode() not in text

@@ -20,7 +20,8 @@ from kafka import KafkaProducer
 from horolog import Admin, Security
 from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from horolog.protocol.sasl.scram import credential_of
-from horolog.testing.logins import log_in
+from horolog.storage.metadata.access_state import AccessState
+from horolog.testing.access import StoredAccess, log_in
 from horolog.testing.program import Program, ServerProcess, serving
 from horolog.testing.wire import wire
 
@@ -132,9 +133,8 @@ async def test_a_run(
         # Each that fails makes those behind it slower.
         await asyncio.to_thread(use_a_wrong_password, server, authority, shown, tmp_path)
     await use_client(server, authority, shown)
-    users = json.loads((server.data_dir / "users.json").read_text())
-    add_keys(users, secrets)
     server.stop()
+    add_keys(StoredAccess(server.data_dir).state, secrets)
     shown.add("log", server.log.read_bytes())
     assert server.process.stdout is not None
     shown.add("standard output", server.process.stdout.read())
@@ -258,16 +258,16 @@ async def use_client(server: ServerProcess, authority: Authority, shown: Shown) 
         pytest.fail("a wrong password was let in")
 
 
-def add_keys(stored: object, secrets: Secrets) -> None:
+def add_keys(stored: AccessState, secrets: Secrets) -> None:
     """The keys of users, by which who has them can pretend to be the broker."""
-    if isinstance(stored, dict):
-        for name, value in stored.items():
-            if isinstance(value, str) and name in ("salt", "stored_key", "server_key", "decoy_key"):
-                secrets.forms[value.rstrip("=").encode()] = name
-            add_keys(value, secrets)
-    elif isinstance(stored, list):
-        for one in stored:
-            add_keys(one, secrets)
+    found = {stored.decoy_key: "decoy_key"}
+    for held in stored.users.values():
+        for each in held.values():
+            found |= {each.salt: "salt", each.stored_key: "stored_key"}
+            found[each.server_key] = "server_key"
+    assert len(found) > 3
+    for value, name in found.items():
+        secrets.add(value, name)
 
 
 async def test_a_traceback(

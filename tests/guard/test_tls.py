@@ -17,9 +17,9 @@ from horolog.protocol.api.topics.metadata import METADATA, MetadataRequest
 from horolog.protocol.errors import IllegalSaslState, InvalidConfig
 from horolog.server.broker import Broker
 from horolog.server.network import tls_files
+from horolog.testing.access import log_in
 from horolog.testing.broker import running_broker
-from horolog.testing.events import RecordedEvents
-from horolog.testing.logins import log_in
+from horolog.testing.logs import RecordedEvents
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
 from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire

@@ -24,8 +24,8 @@ from horolog.server.security import token_keys
 from horolog.server.security.token_keys import ALGORITHMS, MAX_BYTES, KeySource, read_keys
 from horolog.server.security.tokens import MAX_TOKEN_CHARS, TokenRefused, Tokens
 from horolog.testing.clock import ManualClock
-from horolog.testing.events import RecordedEvents
 from horolog.testing.issuer import AUDIENCE, Issuer, token_settings
+from horolog.testing.logs import RecordedEvents
 
 CLOCK = ManualClock()
 

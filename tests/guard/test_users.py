@@ -1,6 +1,7 @@
 """Users: the file, the program, and Kafka's requests about them."""
 
 import asyncio
+import errno
 import json
 import os
 import stat
@@ -30,11 +31,11 @@ from horolog.protocol.sasl.scram import (
     salted_password,
 )
 from horolog.server.broker import Broker
-from horolog.server.security.documents import FILE_MODE, AccessDocuments
 from horolog.server.security.users import Removal, UserEntry, Users
 from horolog.storage.files import SystemFiles
+from horolog.testing.access import StoredAccess, log_in
 from horolog.testing.broker import running_broker
-from horolog.testing.logins import log_in
+from horolog.testing.files import FaultyFiles
 from horolog.testing.program import Program, serving
 from horolog.testing.wire import wire
 
@@ -46,14 +47,14 @@ SHA_256, SHA_512 = SCRAM_MECHANISMS.values()
 
 
 class StoredUsers(Users):
-    """Users in the files of a data directory."""
+    """Users in a data directory."""
 
     def __init__(self, path: Path) -> None:
-        self.documents = AccessDocuments(SystemFiles(FILE_MODE), path)
-        super().__init__(lambda: self.documents.state, os.urandom)
+        self.stored = StoredAccess(path)
+        super().__init__(lambda: self.stored.state, os.urandom)
 
     def change(self, groups: Any) -> list[CodedError | None]:
-        return self.documents.change(lambda: self.planned(groups))
+        return self.stored.change(lambda: self.planned(groups))
 
 
 def users(path: Path) -> StoredUsers:
@@ -111,43 +112,19 @@ def test_the_file(tmp_path: Path) -> None:
     decoy = table.credential("nobody", SHA_512)
     assert table.change([[UserEntry("alice", credential(PASSWORD))]]) == [None]
     assert table.credential("nobody", SHA_512) == decoy
-    path = tmp_path / "users.json"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert PASSWORD not in path.read_text()
+    path = tmp_path / "metadata-log"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    files = [each for each in path.rglob("*") if each.is_file()]
+    assert any(b"alice" in each.read_bytes() for each in files)
+    for each in files:
+        assert stat.S_IMODE(each.stat().st_mode) == 0o600
+        assert PASSWORD.encode() not in each.read_bytes()
     again = users(tmp_path)
     assert again.credential("nobody", SHA_512) == decoy
     assert password_matches(again.credential("alice", SHA_256), PASSWORD)
     assert not password_matches(again.any_credential("nobody"), PASSWORD)
     # A user without a password for a mechanism looks like nobody there.
     assert len(again.credential("alice", SHA_512).salt) == len(decoy.salt)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "{}",
-        "[]",
-        "null",
-        '{"format": 2, "decoy_key": "", "users": {}}',
-        '{"format": 1, "decoy_key": "!", "users": {}}',
-        '{"format": 1, "decoy_key": "", "users": []}',
-        '{"format": 1, "decoy_key": "", "users": {"a": {"SCRAM-SHA-1": {}}}}',
-        '{"format": 1, "decoy_key": "", "users": {"a": {"SCRAM-SHA-256": {"salt": "AA==", '
-        '"iterations": 4096, "stored_key": "AA==", "server_key": "AA=="}}}}',
-        '{"format": 1, "decoy_key": "", "users": {"a": {"SCRAM-SHA-256": {"salt": "AA==", '
-        '"iterations": 1, "stored_key": "", "server_key": ""}}}}',
-        "[" * 100_000,
-    ],
-)
-async def test_a_broken_file_keeps_a_broker_from_starting(tmp_path: Path, content: str) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "users.json").write_text(content)
-    with pytest.raises(StorageError, match=r"users.json is broken .* bring it back"):
-        async with running_broker(data, authentication="required"):
-            pass
-    assert (data / "users.json").read_text() == content
 
 
 @pytest.fixture
@@ -216,14 +193,17 @@ async def test_what_is_wrong_with_a_change_is_told_by_user(
 async def test_a_disk_that_refuses_changes_nothing(
     tmp_path: Path, upsertion: ScramUpsertion
 ) -> None:
-    async with running_broker(tmp_path / "data", http_listen="off") as broker:
+    files = FaultyFiles(SystemFiles())
+    async with running_broker(tmp_path / "data", files=files, http_listen="off") as broker:
         assert await alter(broker, (), [upsertion]) == [("carol", 0)]
-        before = (tmp_path / "data" / "users.json").read_bytes()
-        (tmp_path / "data" / "users.json.tmp").mkdir()
+        log = broker.directory.metadata.log.path / f"{0:020d}.log"
+        before = log.read_bytes()
+        files.fail("pwrite", errno.ENOSPC, name=log.name)
         with pytest.raises(StorageError):
             await alter(broker, (), [changed(upsertion, name="dave")])
         assert broker.security.users.names() == ["carol"]
-        assert (tmp_path / "data" / "users.json").read_bytes() == before
+        assert log.read_bytes() == before
+        assert await alter(broker, (), [changed(upsertion, name="dave")]) == [("dave", 0)]
 
 
 def done(futures: Any) -> Any:
@@ -295,8 +275,8 @@ def test_the_program_before_the_first_start_and_live(tmp_path: Path) -> None:
     program.ok("user", "add", "alice", "--password-file", secret, *offline)
     again = program("user", "add", "alice", "--password-file", secret, *offline)
     assert (again.code, "DUPLICATE_RESOURCE" in again.err) == (1, True)
-    stored = json.loads((data / "users.json").read_text())
-    assert set(stored["users"]["alice"]) == {"SCRAM-SHA-256", "SCRAM-SHA-512"}
+    listed = json.loads(program.ok("user", "list", "--json", *offline).out)
+    assert set(listed["iterations"]) == {"SCRAM-SHA-256", "SCRAM-SHA-512"}
     with serving(data) as server:
         locked = program("user", "list", *offline)
         assert locked.code == 1

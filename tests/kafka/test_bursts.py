@@ -16,7 +16,7 @@ from horolog.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from horolog.protocol.limits import REQUESTS_IN_A_TURN
-from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.server.broker import Broker

@@ -46,7 +46,7 @@ from horolog.protocol.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.server.broker import Broker
 from horolog.testing.broker import running_broker

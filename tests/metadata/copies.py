@@ -36,9 +36,9 @@ from horolog.storage.metadata.records import (
 from horolog.storage.metadata.state_copy import StateReading
 from horolog.storage.names import folder_name
 from horolog.storage.replica.copy_facts import CopyFacts
-from horolog.storage.replica.replica import Replica
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.directories import DataDirectory
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.files import QuickFiles
 from horolog.tests.followers.copies import epoch_end
 
 NAMES = ("a", "b", "c-1")
@@ -145,7 +145,7 @@ class Copy:
 
     def __init__(self, path: Path, *, files: Any = None) -> None:
         self.data = DataDirectory(path, file_delete_delay_ms=0)
-        self.data.replicated = True
+        self.data.member = True
         self.data.files = files or QuickFiles()
         self.metadata: MetadataLog
         self.began_anew = 0
@@ -216,7 +216,7 @@ def agree(leader: Copy, follower: Copy) -> None:
         start = leader.log.segments[0].base_offset
         if not start <= log.log_end_offset:
             break
-        epoch = Replica(log).last_epoch
+        epoch = ReplicaLog(log).last_epoch
         theirs = epoch_end(leader.log, epoch)
         if theirs.epoch == epoch and log.log_end_offset <= theirs.end_offset:
             return
@@ -247,12 +247,12 @@ def copy_some(
     """One request of a follower that agrees: records, where the log begins, and the watermark."""
     log = follower.log
     try:
-        stretch = Replica(leader.log).read(log.log_end_offset, max_bytes)
+        stretch = ReplicaLog(leader.log).read(log.log_end_offset, max_bytes)
     except OffsetOutOfRange:
         begin_anew(leader, follower)
         return
     facts = CopyFacts.decode(stretch.facts.encode())
-    Replica(log).append(stretch.found.read(), facts)
+    ReplicaLog(log).append(stretch.found.read(), facts)
     if sync:
         log.flusher.flush()
     follower.metadata.begin_at(leader.log.log_start_offset)

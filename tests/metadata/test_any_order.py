@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from horolog.storage.metadata.records import MetadataRecord
-from horolog.testing.quick_files import ending_process
+from horolog.testing.files import ending_process
 from horolog.tests.properties.examples import examples
 
 from . import copies
@@ -128,7 +128,7 @@ class Cluster:
         follower = self.follower(number)
         if follower not in self.in_sync:
             follower.data = self.new().data
-            follower.metadata = follower.data.directory.metadata  # type: ignore[assignment]
+            follower.metadata = follower.data.directory.metadata
             self._came_back(follower)
 
     def _came_back(self, one: Copy) -> None:

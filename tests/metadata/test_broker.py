@@ -57,10 +57,10 @@ from horolog.protocol.api.topics.describe_configs import TOPIC_RESOURCE
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import CodedError, NotCoordinator
 from horolog.server.broker import Broker
-from horolog.server.replicated_store import ReplicatedStore
+from horolog.server.metadata_store import MetadataStore
 from horolog.storage.names import METADATA_TOPIC
-from horolog.testing.broker import replicated_broker
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.broker import running_broker
+from horolog.testing.files import QuickFiles
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
 from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire
@@ -71,7 +71,7 @@ PORTS: Any = {"kafka_listen": "127.0.0.1:0"}
 
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    async with replicated_broker(tmp_path / "data", **PORTS) as broker:
+    async with running_broker(tmp_path / "data", **PORTS) as broker:
         yield broker
 
 
@@ -112,7 +112,7 @@ def alter(topic: str, **settings: str) -> AlterConfigsRequest:
 
 async def test_topics_and_positions_are_records_and_come_back(tmp_path: Path) -> None:
     path = tmp_path / "data"
-    async with replicated_broker(path, **PORTS) as broker, wire(broker.addresses.native) as client:
+    async with running_broker(path, **PORTS) as broker, wire(broker.addresses.native) as client:
         assert (await client.call(create_topic("a", 2))).topics[0].error_code == 0
         assert (await client.call(create_topic("gone"))).topics[0].error_code == 0
         raised = CreatePartitionsTopic(name="a", count=3)
@@ -134,7 +134,7 @@ async def test_topics_and_positions_are_records_and_come_back(tmp_path: Path) ->
         assert metadata is not None
         assert metadata.applied == metadata.log.log_end_offset == 9
         entry = broker.directory.topics()["a"]
-    async with replicated_broker(path, **PORTS) as broker, wire(broker.addresses.native) as client:
+    async with running_broker(path, **PORTS) as broker, wire(broker.addresses.native) as client:
         assert broker.directory.topics() == {"a": entry}
         assert (entry.partitions, entry.overrides) == (3, {"retention.ms": "-1"})
         assert await held(client, "g") == {"a": 1}
@@ -207,7 +207,7 @@ async def test_what_is_not_committed_is_not_answered(broker: Broker, client: Wir
 async def test_who_leads_no_more_answers_all_who_wait(broker: Broker, client: Wire) -> None:
     await client.call(create_topic("a"))
     store = broker.services.metadata
-    assert isinstance(store, ReplicatedStore)
+    assert isinstance(store, MetadataStore)
     log = store.metadata.log
     log.hold_high_watermark(log.log_end_offset)
     committing = asyncio.ensure_future(client.call(commit("g", "a", 7)))
@@ -245,7 +245,7 @@ async def test_a_group_that_commits_does_not_expire(broker: Broker, client: Wire
     await client.call(create_topic("a"))
     async with wire(str(broker.addresses.kafka), encoding=kafka_frames) as own:
         await own.call(commit("g", "a", 5))
-        log = broker.directory.metadata.log  # type: ignore[union-attr]
+        log = broker.directory.metadata.log
         log.hold_high_watermark(log.log_end_offset)
         committing = asyncio.ensure_future(own.call(commit("g", "a", 6)))
         await until(lambda: log.log_end_offset == 3)
@@ -258,11 +258,11 @@ async def test_a_group_that_commits_does_not_expire(broker: Broker, client: Wire
 
 async def test_commits_on_their_way_count_for_the_limit(tmp_path: Path) -> None:
     async with (
-        replicated_broker(tmp_path / "data", max_positions_bytes=1500) as broker,
+        running_broker(tmp_path / "data", max_positions_bytes=1500) as broker,
         wire(broker.addresses.native) as client,
     ):
         await client.call(create_topic("a"))
-        log = broker.directory.metadata.log  # type: ignore[union-attr]
+        log = broker.directory.metadata.log
         log.hold_high_watermark(log.log_end_offset)
         async with wire(broker.addresses.native) as other:
             first = asyncio.ensure_future(client.call(commit("g1", "a", 5)))
@@ -277,7 +277,7 @@ async def test_commits_on_their_way_count_for_the_limit(tmp_path: Path) -> None:
 
 async def test_many_commits_do_not_make_the_log_grow(tmp_path: Path) -> None:
     path, files, text = tmp_path / "data", QuickFiles(), "x" * 4000
-    async with replicated_broker(path, files=files) as broker, wire(broker.addresses.native) as own:
+    async with running_broker(path, files=files) as broker, wire(broker.addresses.native) as own:
         await own.call(create_topic("a"))
         metadata = broker.directory.metadata
         assert metadata is not None
@@ -292,15 +292,15 @@ async def test_many_commits_do_not_make_the_log_grow(tmp_path: Path) -> None:
         assert metadata.log.log_start_offset > 1000
         assert (path / "metadata-log" / "state").stat().st_size < 10_000
         assert await held(own, "g") == {"a": 1499}
-    async with replicated_broker(path, files=files) as broker, wire(broker.addresses.native) as own:
+    async with running_broker(path, files=files) as broker, wire(broker.addresses.native) as own:
         assert await held(own, "g") == {"a": 1499}
 
 
 async def test_clients_of_kafka_find_all_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "data"
-    async with replicated_broker(path, **PORTS) as broker:
+    async with running_broker(path, **PORTS) as broker:
         await asyncio.to_thread(confluent_in, str(broker.addresses.kafka), 0)
-    async with replicated_broker(path, **PORTS) as broker:
+    async with running_broker(path, **PORTS) as broker:
         await asyncio.to_thread(confluent_in, str(broker.addresses.kafka), 10)
         await asyncio.to_thread(kafka_python_in, broker.addresses.kafka)
 

@@ -11,11 +11,12 @@ import msgpack
 import pytest
 
 from horolog.protocol.errors import InvalidRequest, InvalidTopic, StorageError
-from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.storage.check.verify import verify
+from horolog.storage.directory.known_files import IDENTITY_FILE
 from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.directory.topics import TopicEntry
 from horolog.storage.files import SystemFiles
@@ -30,8 +31,7 @@ from horolog.storage.metadata.records import (
 from horolog.storage.metadata.state_copy import MAX_STATE_BYTES, StatePart
 from horolog.storage.names import METADATA_TOPIC
 from horolog.testing.directories import DataDirectory
-from horolog.testing.files import FaultyFiles
-from horolog.testing.quick_files import QuickFiles, ending_process
+from horolog.testing.files import FaultyFiles, QuickFiles, ending_process
 
 from .copies import Copy, agree, begin_anew, begin_with, commit, copy_all, copy_some, tell, topic_id
 
@@ -297,6 +297,7 @@ def test_topics_of_a_lost_topics_file_are_taken_over(folder: Path) -> None:
     before = copy.plain()
     copy.data.close()
     (copy.data.path / "topics.json").write_text("{")
+    (copy.data.path / IDENTITY_FILE).touch()
     advice = {
         one.path.name: (one.rule, one.advice) for one in verify(SystemFiles(), copy.data.path)
     }
@@ -426,11 +427,13 @@ def test_the_name_of_the_log_is_kept(folder: Path) -> None:
     other = data.path / f"{METADATA_TOPIC}-0"
     other.mkdir()
     (other / "00000000000000000000.log").write_bytes(b"")
-    data.replicated = True
+    assert list(data.open().topics()) == [METADATA_TOPIC]
+    data.close()
+    data.member = True
     with pytest.raises(StorageError, match="copy its messages to a topic of another name"):
         data.open().open_metadata()
     data.close()
-    data.replicated = False
+    data.member = False
     assert list(data.open().topics()) == [METADATA_TOPIC]
     data.close()
 
@@ -440,10 +443,11 @@ def test_a_broker_by_itself_refuses_the_directory(folder: Path) -> None:
     copy.data.close()
     marker = copy.data.path / ".kafka_cleanshutdown"
     assert marker.exists()
-    copy.data.replicated = False
+    (copy.data.path / IDENTITY_FILE).write_bytes(b"of a member")
+    copy.data.member = False
     with pytest.raises(StorageError, match="is of a cluster member"):
         copy.data.open()
     assert marker.exists(), "it is still as it was stopped"
-    copy.data.replicated = True
+    copy.data.member = True
     copy.open()
     copy.data.close()

@@ -18,7 +18,7 @@ from horolog.storage.files import SystemFiles
 from horolog.storage.metadata.records import MetadataRecord, PositionsCommitted, TopicCreated
 from horolog.storage.names import METADATA_FOLDER
 from horolog.testing.clock import ManualClock
-from horolog.testing.quick_files import ending_process
+from horolog.testing.files import ending_process
 from horolog.tests.faults.damage.damaging import flip
 
 from .copies import Copy, agree, commit, copy_all, tell, topic_id

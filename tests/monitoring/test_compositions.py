@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from horolog.config.broker import NAMES
-from horolog.config.loading import ignored_variables, load
+from horolog.config.broker import NAMES, ignored_variables, load
 from horolog.testing.etcd import EtcdProcess
-from horolog.testing.free_ports import free_port
+from horolog.testing.ports import free_port
 from horolog.testing.program import READY, Program
 from horolog.testing.waiting import wait_until
 

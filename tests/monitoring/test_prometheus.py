@@ -17,7 +17,7 @@ import pytest
 
 from horolog import Admin, Consumer, Producer
 from horolog.protocol.errors import HorologError
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from .queries import dashboard_queries, rule_queries
 

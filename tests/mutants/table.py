@@ -137,7 +137,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "client: the next sequence number counts every message of a batch",
-        "client/produce/identities.py",
+        "client/produce/batch_delivery.py",
         "(sequence.next_number + count) % SEQUENCES",
         "(sequence.next_number + 1) % SEQUENCES",
         "client/test_record_batches.py::test_columns_with_headers",

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from horolog import Admin, Producer
 from horolog.cli.main import run as run_command
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from .browsing import Open, launched, pages, run
 

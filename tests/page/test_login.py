@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from horolog import Admin, Security
-from horolog.server.web.web_sessions import SESSION_SECONDS, WebSessions
-from horolog.testing.broker_thread import BrokerThread
+from horolog.server.web.authentication import SESSION_SECONDS, WebSessions
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import Program
 from horolog.tests.secure_clients.certificates import Authority
 from horolog.tests.secure_clients.users import add_user

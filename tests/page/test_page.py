@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from horolog import Admin, Consumer, Producer
 from horolog.client.results import ConsumerRecord
 from horolog.printable import printable
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from .browsing import SIZES, Open, launched, pages, resize, run
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.storage.directory.log_directory import LogDirectory
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.testing.directories import DataDirectory
 
 FIRST_MS: Final = 1479144272509
@@ -26,7 +26,7 @@ def _filled(folder: Path) -> tuple[DataDirectory, LogDirectory]:
     for number in range(9):
         value = b"click %d" % number
         log.appender.append(build_set([NewRecord(value, timestamp_ms=FIRST_MS + 1000 * number)]))
-    directory.positions.commit("counter", [StoredPosition("clicks", 0, 4, -1, FIRST_MS, "")])
+    data.commit("counter", StoredPosition("clicks", 0, 4, -1, FIRST_MS, ""))
     return data, directory
 
 
@@ -75,11 +75,13 @@ def topics(folder: Path) -> None:
     (folder / "data" / "topics.json").write_text('{"topics": {"clicks"')
 
 
-def positions(folder: Path) -> None:
-    """The end of the positions' file is torn off."""
+def metadata(folder: Path) -> None:
+    """A bit of the last record of the metadata log changed on the disk."""
     stopped(folder)
-    path = folder / "data" / "positions"
-    path.write_bytes(path.read_bytes()[:-3])
+    path = folder / "data" / "metadata-log" / "__metadata-0" / LOG.format(0)
+    content = bytearray(path.read_bytes())
+    content[-10] ^= 1
+    path.write_bytes(content)
 
 
 def missing(folder: Path) -> None:
@@ -105,7 +107,7 @@ SCENARIOS: Final[dict[str, Callable[[Path], object]]] = {
     "indexes": indexes,
     "append-times": append_times,
     "topics": topics,
-    "positions": positions,
+    "metadata": metadata,
     "missing": missing,
     "unfinished": unfinished,
     "gap": gap,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from horolog import blocking
 from horolog.protocol.records.messages.sets import NewRecord
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 
 def create(

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from horolog import blocking
 from horolog.pipeline import session
 from horolog.pipeline.java import NoJava, find_java
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.tests.pipeline.sources import close_idle
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from pyspark.sql.types import (
 )
 
 from horolog import NewRecord, blocking
-from horolog.client.produce.choices import Compression
+from horolog.client.produce.producer import Compression
 from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.planning import DataLoss
 from horolog.protocol.errors import UnknownTopicOrPartition
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from .sources import T0_MS, read, rows, sizes, source, validated
 

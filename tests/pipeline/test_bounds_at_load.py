@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from horolog import blocking
 from horolog.pipeline.planning import DataLoss
 from horolog.protocol.errors import UnknownTopicOrPartition
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from .sources import T0_MS, carried, parts, plain, read, rows, source
 

@@ -14,7 +14,7 @@ from horolog import SecretFile, Security, blocking
 from horolog.cli.main import run as run_command
 from horolog.client.cluster.servers import Servers, with_security
 from horolog.pipeline.jobs.lag import lag_by_time
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.issuer import Issuer, token_settings
 from horolog.testing.program import CommandResult, Program
 from horolog.tests.secure_clients.certificates import Authority

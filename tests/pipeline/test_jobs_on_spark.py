@@ -22,7 +22,7 @@ from horolog.pipeline.jobs.ranges import plan_by_append_time, plan_by_create_tim
 from horolog.pipeline.jobs.replay import replay, replay_target
 from horolog.pipeline.jobs.watch import Watch, start_watch
 from horolog.protocol.partitioner import partition_of
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from .brokers import create, send
 

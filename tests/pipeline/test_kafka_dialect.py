@@ -6,9 +6,9 @@ from pathlib import Path
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from horolog import blocking
+from horolog.pipeline.options import write_options
 from horolog.pipeline.sending import Row, Sending, producer_id
-from horolog.pipeline.write_options import write_options
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import Program
 
 from .sources import T0_MS, read, sizes, source

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from horolog import blocking
 from horolog.pipeline.planning import DataLoss
 from horolog.pipeline.source import HorologDataSource, StreamReader
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from .sources import T0_MS, carried, plain, rows, source
 

@@ -13,13 +13,14 @@ from horolog.pipeline.option_values import OptionError, duration_ms
 from horolog.pipeline.options import (
     READ_NAMES,
     SECURITY,
+    WRITE_NAMES,
     BrokerOptions,
     ReadBound,
     ReadOptions,
     read_options,
+    write_options,
 )
-from horolog.pipeline.windows import Window
-from horolog.pipeline.write_options import WRITE_NAMES, write_options
+from horolog.pipeline.planning import Window
 
 NOW_MS = 1_700_000_000_000
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.pipeline import planning
+from horolog.pipeline.bounds import PROBES, stretches
 from horolog.pipeline.planning import Held, PlannedSpan, Stretch
-from horolog.pipeline.probing import PROBES, stretches
 
 
 class Log:

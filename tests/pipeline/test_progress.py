@@ -23,9 +23,13 @@ from horolog.client.cluster.servers import parse_servers
 from horolog.pipeline import publish_progress
 from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.options import BrokerOptions
-from horolog.pipeline.progress import Publisher, destination, publisher_of
-from horolog.pipeline.progress_listener import ProgressListener
-from horolog.testing.broker_thread import BrokerThread
+from horolog.pipeline.progress_listener import (
+    ProgressListener,
+    Publisher,
+    destination,
+    publisher_of,
+)
+from horolog.testing.broker import BrokerThread
 
 MakeTopic = Callable[..., str]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from horolog import blocking
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from .sources import T0_MS
 
@@ -137,7 +137,7 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from horolog import blocking
 from horolog.pipeline import session
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 broker = BrokerThread(Path(sys.argv[1]), {"retention.ms": -1})
 broker.start()

@@ -10,7 +10,7 @@ from horolog.pipeline.jobs.ranges import (
     plan_by_create_time,
 )
 from horolog.protocol.errors import UnknownTopicOrPartition
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from .brokers import create, send
 

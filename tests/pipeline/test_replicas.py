@@ -12,7 +12,7 @@ from horolog import blocking
 from horolog.pipeline import fetch
 from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.options import read_options
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.waiting import wait_until
 from horolog.tests.pipeline.sources import close_idle
 
@@ -42,7 +42,7 @@ class Pair:
         return f"{self.leader.address},{self.follower.address}"
 
     def cluster(self, broker: BrokerThread) -> Any:
-        return broker._broker.services.cluster
+        return broker._broker.services.replication
 
     def send(self, first: int, count: int) -> None:
         with blocking.Producer(self.leader.address, check_units=False) as producer:

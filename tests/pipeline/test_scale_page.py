@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from horolog import blocking
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from .sources import T0_MS, read, source
 

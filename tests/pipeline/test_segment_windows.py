@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog import blocking
-from horolog.pipeline.segment_files import SegmentSpan, pack
-from horolog.testing.broker_thread import BrokerThread
+from horolog.pipeline.segments import SegmentSpan, pack
+from horolog.testing.broker import BrokerThread
 
 from .sources import T0_MS, parts, read, rows, source
 

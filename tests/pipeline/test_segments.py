@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from horolog import blocking
-from horolog.client.produce.choices import Compression
+from horolog.client.produce.producer import Compression
 from horolog.pipeline.option_values import OptionError
 from horolog.pipeline.planning import DataLoss
 from horolog.protocol.errors import CorruptMessage
 from horolog.storage.index.index_checksums import format_checksums, parse_checksums
-from horolog.storage.index.index_reader import TIME_ENTRY
-from horolog.testing.broker_thread import BrokerThread
+from horolog.storage.index.index_file import TIME_ENTRY
+from horolog.testing.broker import BrokerThread
 from horolog.testing.crashing import in_child
 
 from .sources import T0_MS, parts, read, rows, source

@@ -22,8 +22,8 @@ from pyspark.sql.types import (
 from horolog import blocking
 from horolog.client.results import ConsumerRecord
 from horolog.pipeline.option_values import OptionError
+from horolog.pipeline.options import WriteOptions, write_options
 from horolog.pipeline.sending import ColumnRows, Row, Sending, producer_id
-from horolog.pipeline.write_options import WriteOptions, write_options
 from horolog.protocol.errors import (
     DuplicateSequenceNumber,
     InvalidTimestamp,
@@ -31,7 +31,7 @@ from horolog.protocol.errors import (
 )
 from horolog.protocol.partitioner import partition_of
 from horolog.protocol.records.layout import NO_PRODUCER_ID
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.columns import binary_column
 
 from .sources import T0_MS, carried, source

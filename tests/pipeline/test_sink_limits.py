@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from horolog import MessageTooLarge, RecordListTooLarge, blocking
+from horolog.pipeline.options import WriteOptions, write_options
 from horolog.pipeline.sending import ColumnRows, Row, Sending, producer_id
-from horolog.pipeline.write_options import WriteOptions, write_options
 from horolog.protocol.records.layout import NO_PRODUCER_ID
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.columns import binary_column
 
 from .sources import T0_MS

@@ -15,7 +15,7 @@ from pyspark.sql.functions import col, udf
 from horolog import blocking
 from horolog.cli.pipeline.spark import spark_session
 from horolog.pipeline import session
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from .sources import T0_MS
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from horolog import blocking
 from horolog.pipeline.jobs.dataframes import read_plans
 from horolog.pipeline.jobs.ranges import plan_by_create_time
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 MakeTopic = Callable[..., str]
 

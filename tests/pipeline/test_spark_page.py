@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from horolog import blocking
 from horolog.clock import SystemClock
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.tests.pages.python import examples
 
 from .brokers import create

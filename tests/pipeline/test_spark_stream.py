@@ -16,7 +16,7 @@ from pyspark.sql.functions import sum as total
 from pyspark.sql.streaming.query import StreamingQuery
 
 from horolog import blocking
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import serving
 
 from .sources import T0_MS

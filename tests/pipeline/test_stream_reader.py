@@ -21,7 +21,7 @@ from horolog.pipeline.planning import DataLoss
 from horolog.pipeline.questions import Questions, questions
 from horolog.pipeline.source import StreamReader
 from horolog.protocol.errors import UnknownTopicOrPartition
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from .sources import T0_MS, carried, plain, sizes, source
 

@@ -10,14 +10,13 @@ import pytest
 
 from horolog import NewRecord, blocking
 from horolog.client.cluster.servers import parse_servers
-from horolog.client.produce.choices import Compression
-from horolog.pipeline import probing, span_readers
+from horolog.client.produce.producer import Compression
+from horolog.pipeline import bounds, span_readers
 from horolog.pipeline.options import BrokerOptions
-from horolog.pipeline.planning import DataLoss, PlannedSpan
+from horolog.pipeline.planning import DataLoss, PlannedSpan, Window
 from horolog.pipeline.span_readers import WindowReader, window_request
-from horolog.pipeline.windows import Window
 from horolog.protocol.api.log.fetch import FetchRequest
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from .sources import T0_MS, read, rows, sizes, source
 
@@ -122,11 +121,11 @@ def test_a_cluster_of_kafka_is_read_through(
 ) -> None:
     broker, times = filled
     start_ms, end_ms = T0_MS + HOUR_MS, T0_MS + 3 * HOUR_MS
-    bounds = {"startingTimestamp": start_ms, "endingTimestamp": end_ms, "minPartitions": 4}
-    for module in (probing, span_readers):
+    options = {"startingTimestamp": start_ms, "endingTimestamp": end_ms, "minPartitions": 4}
+    for module in (bounds, span_readers):
         monkeypatch.delattr(module, "window_request")
     address = f"kafka://{broker.kafka_address}"
-    assert found(address, subscribe="plain", **bounds) == expected(times, start_ms, end_ms)
+    assert found(address, subscribe="plain", **options) == expected(times, start_ms, end_ms)
 
 
 def test_a_broker_that_passes_nothing_over_is_read_through(
@@ -136,16 +135,16 @@ def test_a_broker_that_passes_nothing_over_is_read_through(
         return window_request(topic, places, Window(-1), most)
 
     broker, times = filled
-    for module in (probing, span_readers):
+    for module in (bounds, span_readers):
         monkeypatch.setattr(module, "window_request", without_window)
     start_ms, end_ms = T0_MS + HOUR_MS, T0_MS + 3 * HOUR_MS
-    bounds = {"startingTimestamp": start_ms, "endingTimestamp": end_ms, "minPartitions": 4}
-    made = source(broker.address, subscribe="plain", **bounds)
+    options = {"startingTimestamp": start_ms, "endingTimestamp": end_ms, "minPartitions": 4}
+    made = source(broker.address, subscribe="plain", **options)
     first = expected(times, start_ms, 2**63)[0][1]
     planned: list[Any] = list(made.reader(made.schema()).partitions())
     assert planned[0].span.start == first
     assert sum(sizes(planned)) > MESSAGES
-    assert found(broker.address, subscribe="plain", **bounds) == expected(times, start_ms, end_ms)
+    assert found(broker.address, subscribe="plain", **options) == expected(times, start_ms, end_ms)
 
 
 def test_tasks_have_equal_work(filled: Filled) -> None:

@@ -12,7 +12,7 @@ from horolog.protocol.records.kernel import FORM
 
 PROGRAM = """
 import gc
-from horolog.pipeline.worker import settle
+from horolog.pipeline.sink import settle
 settle()
 first = gc.get_freeze_count()
 later = [[] for _ in range(100_000)]

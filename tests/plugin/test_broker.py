@@ -9,7 +9,7 @@ import pytest
 
 import horolog
 from horolog.server.network.listener import CannotListen
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 HOUR = 3600
 

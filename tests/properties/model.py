@@ -9,7 +9,7 @@ from enum import Enum
 from itertools import accumulate
 
 from horolog.config.topic import TopicSettings
-from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import ENTRY_OVERHEAD, Codec
 from horolog.protocol.records.messages.sets import (

@@ -9,7 +9,7 @@ from struct import pack
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.records.batches.batch import BatchHeader, write_header
+from horolog.protocol.records.batch import BatchHeader, write_header
 from horolog.protocol.records.codecs.codec import compress
 from horolog.protocol.records.kernel import walk
 from horolog.protocol.records.layout import (

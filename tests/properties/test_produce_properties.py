@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import HorologError
-from horolog.protocol.records.batches.batch import batch_records
+from horolog.protocol.records.batch import batch_records
 from horolog.protocol.records.layout import LOG_APPEND_TIME_BIT, MESSAGE_CODECS, Codec
 from horolog.protocol.records.messages.message import build_message, entries, open_wrapper
 from horolog.protocol.records.messages.sets import (

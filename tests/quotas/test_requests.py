@@ -23,8 +23,7 @@ from horolog.protocol.api.security.client_quotas import (
     QuotaOp,
 )
 from horolog.protocol.errors import CodedError, InvalidRequest
-from horolog.server.quotas.asked import QuotaFilter
-from horolog.server.quotas.rules import DEFAULT, Entity
+from horolog.server.quotas.rules import DEFAULT, Entity, QuotaFilter
 from horolog.testing.wire import Wire
 
 from .conftest import ENCODINGS, Parts, Serving, alteration, connection, set_quota
@@ -197,7 +196,7 @@ async def test_only_validated(serving: Serving) -> None:
         assert [each.error_code for each in answer.entries] == [0, InvalidRequest.code]
         assert await describe(client) == {}
         assert broker.dispatcher.meter is None
-        assert not (broker.settings.data_dir / "quotas.json").exists()
+        assert broker.directory.metadata.log.log_end_offset == 0
 
 
 async def test_changes_are_told_to_the_audit(serving: Serving) -> None:

@@ -1,6 +1,5 @@
 """Which quota is a client's, beside a plain table of ranks; names and values; the file."""
 
-import json
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horolog.protocol.errors import CodedError, InvalidRequest, StorageError
-from horolog.server.quotas import store
+from horolog.protocol.errors import CodedError, InvalidRequest
+from horolog.server.quotas import rules
 from horolog.server.quotas.rules import (
     DEFAULT,
     Bound,
     Entity,
     Quota,
+    QuotaChange,
+    Quotas,
     QuotaTable,
     problem_of_name,
     problem_of_value,
 )
-from horolog.server.quotas.store import QuotaChange, Quotas
-from horolog.server.security.documents import FILE_MODE, AccessDocuments
-from horolog.storage.files import SystemFiles
+from horolog.testing.access import StoredAccess
 from horolog.tests.properties.examples import examples
 
 PRODUCE = Quota.PRODUCER_BYTE_RATE
@@ -109,17 +108,17 @@ def test_names(name: str, fine: bool) -> None:
 
 
 class StoredQuotas(Quotas):
-    """Quotas in the files of a data directory."""
+    """Quotas in a data directory."""
 
     def __init__(self, path: Path) -> None:
-        self.documents = AccessDocuments(SystemFiles(FILE_MODE), path)
-        super().__init__(self.documents.state.quotas)
+        self.stored = StoredAccess(path)
+        super().__init__(self.stored.state.quotas)
 
     def change(
         self, changes: Sequence[QuotaChange], *, validate_only: bool = False
     ) -> list[CodedError | bool]:
-        outcome = self.documents.change(lambda: self.planned(changes, validate_only=validate_only))
-        self.use(self.documents.state.quotas)
+        outcome = self.stored.change(lambda: self.planned(changes, validate_only=validate_only))
+        self.use(self.stored.state.quotas)
         return outcome
 
 
@@ -162,19 +161,17 @@ def test_what_is_changed_is_read_again(
             assert told == oracle
 
 
-def test_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = quotas(tmp_path)
-    file = tmp_path / "quotas.json"
+    log = tmp_path / "metadata-log" / "__metadata-0" / f"{0:020d}.log"
     assert kept.change([QuotaChange(Entity("a"), {PRODUCE: None})]) == [False]
-    assert not file.exists()
+    assert log.read_bytes() == b""
     assert kept.change([QuotaChange(Entity("a", DEFAULT), {PRODUCE: 9.0})]) == [True]
+    before = log.read_bytes()
     assert kept.change([QuotaChange(Entity("a", DEFAULT), {PRODUCE: 9.0})]) == [False]
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert json.loads(file.read_text()) == {
-        "format": 1,
-        "quotas": [{"user": "a", "client_id": "", "values": {"producer_byte_rate": 9.0}}],
-    }
-    monkeypatch.setattr(store, "MAX_QUOTA_ENTITIES", 1)
+    assert log.read_bytes() == before
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    monkeypatch.setattr(rules, "MAX_QUOTA_ENTITIES", 1)
     first, second = kept.change(
         [
             QuotaChange(Entity("a", DEFAULT), {PRODUCE: 8.0}),
@@ -184,29 +181,3 @@ def test_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert first is True
     assert isinstance(second, InvalidRequest)
     assert quotas(tmp_path).table.quotas == {Entity("a", DEFAULT): {PRODUCE: 8.0}}
-
-
-ENTRY = {"user": "a", "client_id": None, "values": {"producer_byte_rate": 1.0}}
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "[]",
-        json.dumps({"format": 2, "quotas": []}),
-        json.dumps({"format": 1}),
-        json.dumps({"format": 1, "quotas": [{**ENTRY, "user": None}]}),
-        json.dumps({"format": 1, "quotas": [{**ENTRY, "user": 5}]}),
-        json.dumps({"format": 1, "quotas": [{**ENTRY, "user": "x" * 256}]}),
-        json.dumps({"format": 1, "quotas": [{**ENTRY, "values": {"juggling_rate": 1}}]}),
-        json.dumps({"format": 1, "quotas": [{**ENTRY, "values": {"producer_byte_rate": -1}}]}),
-        '{"format": 1, "quotas": [{"user": "a", "client_id": null, "values": '
-        '{"producer_byte_rate": 1e999}}]}',
-        "[" * 100_000,
-    ],
-)
-def test_a_broken_file_is_told(tmp_path: Path, content: str) -> None:
-    (tmp_path / "quotas.json").write_text(content)
-    with pytest.raises(StorageError, match=r"quotas\.json is broken"):
-        quotas(tmp_path)

@@ -7,10 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CorruptMessage, MessageTooLarge
-from horolog.protocol.records.batches.batch import (
-    build_batch,
-    set_times_in_place,
-)
+from horolog.protocol.records.batch import build_batch, set_times_in_place
 from horolog.protocol.records.codecs.codec import compress
 from horolog.protocol.records.kernel import crc32c
 from horolog.protocol.records.layout import BATCH_CRC_AT, Buffer, Codec, TimestampType

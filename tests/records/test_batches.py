@@ -15,7 +15,7 @@ from horolog.protocol.errors import (
     InvalidRecord,
     MessageTooLarge,
 )
-from horolog.protocol.records.batches.batch import (
+from horolog.protocol.records.batch import (
     batch_records,
     build_batch,
     check_batch,

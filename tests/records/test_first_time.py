@@ -2,7 +2,7 @@
 
 import pytest
 
-from horolog.protocol.records.batches.batch import build_batch, finish_batch
+from horolog.protocol.records.batch import build_batch, finish_batch
 from horolog.protocol.records.kernel import RecordEncoder, crc32c, find_first_time
 from horolog.protocol.records.layout import (
     BATCH_ATTRIBUTES_AT,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import CodedError, MessageTooLarge
-from horolog.protocol.records.batches.batch import finish_batch, read_header, write_header
+from horolog.protocol.records.batch import finish_batch, read_header, write_header
 from horolog.protocol.records.columns import read_columns
 from horolog.protocol.records.kernel import (
     RecordEncoder,
@@ -20,7 +20,7 @@ from horolog.protocol.records.kernel import (
 )
 from horolog.protocol.records.kernel.terms import Problem
 from horolog.protocol.records.layout import BATCH_OVERHEAD, Buffer, Codec
-from horolog.protocol.records.messages.conversion_steps import DamagedSlice, run
+from horolog.protocol.records.messages.conversion import DamagedSlice, run
 from horolog.protocol.records.messages.message import records
 from horolog.protocol.records.messages.sets import NewRecord, build_set, set_append_time
 from horolog.protocol.records.record import Record

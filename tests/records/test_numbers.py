@@ -13,7 +13,7 @@ from horolog.protocol.records.kernel import terms
 from horolog.protocol.records.kernel.reference.spans import JOINED_MS, MOST_SPANS, ROW_NUMBERS
 from horolog.protocol.records.kernel.terms import Offsets, Problem
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS
-from horolog.storage.index.append_time_blocks import ENTRY
+from horolog.storage.index.append_times import ENTRY
 
 pytestmark = pytest.mark.parametrize("form", ["compiled"], indirect=True)
 

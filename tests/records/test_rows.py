@@ -24,7 +24,7 @@ from horolog.protocol.records.kernel import (
     append_entries,
 )
 from horolog.protocol.records.kernel.terms import MOST_FIELDS, FieldKind
-from horolog.storage.index.append_time_blocks import ENTRY
+from horolog.storage.index.append_times import ENTRY
 
 
 class Row(ProducePartitionResult):

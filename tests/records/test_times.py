@@ -70,19 +70,20 @@ def test_a_block_says_how_many_messages_are_in_few_spans(form: Any, times: list[
 def test_no_block_that_holds_an_answer_is_left_out(
     form: Any, blocks: list[list[int]], bounds: tuple[int, int]
 ) -> None:
+    rows = map_of(form, blocks)
     from_ms, until_ms = sorted(bounds)
-    runs = form.time_map_runs(
-        map_of(form, blocks), base_offset=100, from_ms=from_ms, last_ms=until_ms - 1
-    )
-    covered = {offset for _, _, begin, end in runs for offset in range(begin, end)}
-    offset = 100
-    for times in blocks:
-        if any(from_ms <= time < until_ms for time in times):
-            assert set(range(offset, offset + len(times))) <= covered
-        offset += len(times)
-    for position, end, begin, behind in runs:
-        assert end - position == 7 * (behind - begin)
-        assert position == 7 * (begin - 100)
+    ends = {time for times in blocks if times for time in (min(times), max(times)) if time >= 0}
+    for first_ms, last_ms in [(from_ms, until_ms - 1), *((time, time) for time in sorted(ends))]:
+        runs = form.time_map_runs(rows, base_offset=100, from_ms=first_ms, last_ms=last_ms)
+        covered = {offset for _, _, begin, end in runs for offset in range(begin, end)}
+        offset = 100
+        for times in blocks:
+            if any(first_ms <= time <= last_ms for time in times):
+                assert set(range(offset, offset + len(times))) <= covered
+            offset += len(times)
+        for position, end, begin, behind in runs:
+            assert end - position == 7 * (behind - begin)
+            assert position == 7 * (begin - 100)
 
 
 @FORMS

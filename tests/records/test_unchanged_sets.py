@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from horolog.protocol.errors import HorologError
-from horolog.protocol.records.batches.batch import (
+from horolog.protocol.records.batch import (
     CheckedBatch,
     build_batch,
     check_batch,

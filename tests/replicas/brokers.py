@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from horolog.client.administer.replicas import ReplicaAdmin
+from horolog.client.administer.admin import ReplicaAdmin
 from horolog.protocol.api.cluster.describe_replicas import DescribeReplicasResponse
-from horolog.testing.free_ports import free_port
+from horolog.testing.ports import free_port
 from horolog.testing.program import CommandResult, Program, ServerProcess, serving
 from horolog.testing.waiting import wait_until
 

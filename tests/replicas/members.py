@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from horolog import Consumer, Producer
-from horolog.client.administer.replicas import ReplicaAdmin
+from horolog.client.administer.admin import ReplicaAdmin
 from horolog.protocol.api.cluster.describe_replicas import DescribeReplicasResponse
 from horolog.server.broker import Broker
 from horolog.storage.files import Files
 from horolog.testing.broker import running_broker
-from horolog.testing.free_ports import free_port
+from horolog.testing.ports import free_port
 from horolog.testing.wire import Wire
 
 DEADLINE_S = 20.0
@@ -70,7 +70,7 @@ class Member:
     def cluster(self) -> Any:
         """What drives it."""
         assert self.broker is not None
-        return self.broker.services.cluster
+        return self.broker.services.replication
 
     async def status(self) -> DescribeReplicasResponse:
         async with ReplicaAdmin(self.address) as admin:

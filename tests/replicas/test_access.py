@@ -6,9 +6,7 @@ from unittest.mock import PropertyMock, patch
 
 import pytest
 
-from horolog.client.administer.acls import AclAdmin
-from horolog.client.administer.quotas import QuotaAdmin
-from horolog.client.administer.users import UserAdmin
+from horolog.client.administer.access import AclAdmin, QuotaAdmin, UserAdmin
 from horolog.protocol.api.security.acl_terms import Operation, ResourceType
 from horolog.protocol.api.security.acls import AclCreation, AclFilter, CreateAclsRequest
 from horolog.protocol.api.security.client_quotas import (
@@ -23,8 +21,7 @@ from horolog.protocol.api.security.scram_credentials import (
     ScramDeletion,
     ScramUpsertion,
 )
-from horolog.protocol.cluster_errors import NotLeader, ReplicaNotAvailable
-from horolog.protocol.errors import CodedError
+from horolog.protocol.errors import CodedError, NotLeader, ReplicaNotAvailable
 from horolog.protocol.sasl.mechanisms import SCRAM_MECHANISMS
 from horolog.protocol.sasl.scram import password_matches, salted_password
 from horolog.testing.program import Program
@@ -235,7 +232,7 @@ async def test_a_follower_of_a_silent_leader_reads_nothing_by_old_rules(place: P
         read = allowed(fetch("t", (0, 0)))
         assert result(await follower.call(read)).error_code == 0
         silent = PropertyMock(return_value=True)
-        with patch.object(type(follower.cluster.standing), "leader_is_silent", silent):
+        with patch.object(type(follower.cluster.states), "leader_is_silent", silent):
             with pytest.raises(ReplicaNotAvailable, match=r"lag\.time\.max\.ms .* may be old"):
                 await follower.call(read)
             assert result(await leader.call(read)).error_code == 0

@@ -31,7 +31,7 @@ from horolog.protocol.api.topics.create_topics import (
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.errors import InvalidReplicationFactor, NotCoordinator
 from horolog.server.replication import followers
-from horolog.testing.free_ports import free_port
+from horolog.testing.ports import free_port
 from horolog.testing.requests import result
 from horolog.testing.wire import wire
 

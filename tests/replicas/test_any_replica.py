@@ -15,9 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog import Admin, Consumer, Producer, blocking
-from horolog.client.cluster.any_replica import ANEW_S, STALE_MS
+from horolog.client.cluster.any_replica import (
+    ANEW_S,
+    AVOIDED_S,
+    STALE_MS,
+    Replicas,
+    connect_to_first,
+)
 from horolog.client.cluster.connection import ClientConnection
-from horolog.client.cluster.replicas import AVOIDED_S, Replicas, connect_to_first
 from horolog.client.errors import ConnectionFailed
 from horolog.testing.program import Program
 from horolog.testing.requests import create_topic

@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 
 from horolog.protocol.api.groups.offset_commit import (
     OffsetCommitPartition,
@@ -14,13 +13,9 @@ from horolog.protocol.api.groups.offset_commit import (
 from horolog.protocol.api.groups.offset_fetch import OffsetFetchRequest, OffsetFetchTopic
 from horolog.protocol.api.kafka import frames as kafka_frames
 from horolog.server.broker import Broker
-from horolog.storage.directory.position_records import HEADER, StoredPosition, good_records
-from horolog.storage.directory.positions import POSITIONS_FILE
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import create_topic
 from horolog.testing.wire import Wire, wire
-
-from .members import Member, eventually, members
 
 TOPIC, GROUP = "t", "g"
 
@@ -98,86 +93,3 @@ async def test_bytes_of_the_request(place: Path) -> None:
             f"{one_partition} 0000000000000009 00000005 0000 0000 0000".replace(" ", "")
         )
         writer.close()
-
-
-def test_positions_that_were_stored_before_are_read(tmp_path: Path) -> None:
-    """Records of six and eight fields, which have no epoch, and those that have one."""
-    from horolog.storage.directory.position_records import COMMIT, PositionChange, encode_change
-
-    old = StoredPosition(TOPIC, 0, 1, 2, 3, "text")
-    expiring = old._replace(retention_ms=5, used_ms=6)
-    new = old._replace(leader_epoch=7)
-    both = expiring._replace(leader_epoch=0)
-    entries = [old, expiring, new, both]
-    stored = b"".join(encode_change(PositionChange(COMMIT, GROUP, [one])) for one in entries)
-    data = HEADER + stored
-    found = [
-        change.entries[0]
-        for _, _, change in good_records(
-            lambda size, at: data[at : at + size], len(data), len(HEADER)
-        )
-    ]
-    assert found == entries
-    assert [one.leader_epoch for one in found] == [-1, -1, 7, 0]
-    # A journal without epochs has the bytes that it always had.
-    assert b"\x96\xa1t\x00\x01\x02\x03\xa4text" in encode_change(
-        PositionChange(COMMIT, GROUP, [old])
-    )
-
-
-async def test_it_goes_to_followers_and_on_to_the_next_leader(place: Path) -> None:
-    """From a broker that was alone, too; over a checkpoint and restarts."""
-    async with running_broker(
-        place / "member1", kafka_listen="127.0.0.1:0", http_listen="off"
-    ) as broker:
-        native = await Wire.open(str(broker.addresses.native))
-        await native.call(create_topic(TOPIC))
-        native.close()
-        await commit(kafka_of(broker), 3, 4)
-        assert (place / "member1" / POSITIONS_FILE).exists()
-    async with members(place, kafka_listen="127.0.0.1:0") as all_:
-        await all_.start()
-        first, second = all_[1], all_[2]
-        assert await committed(kafka_of(first.broker)) == (3, 4)
-        await all_.in_sync(first)
-        await first.promote(2)
-        await eventually(lambda: second.cluster.leads)
-        assert await committed(kafka_of(second.broker)) == (3, 4)
-        await commit(kafka_of(second.broker), 5, 1001)
-        await all_.in_sync(second)
-        await second.stop()
-        await first.promote(accept_loss=True)
-        assert await committed(kafka_of(first.broker)) == (5, 1001)
-        await first.stop()
-        await first.start(cluster_alone=True)
-        assert await committed(kafka_of(first.broker)) == (5, 1001)
-
-
-def _by_librdkafka(address: str) -> tuple[int | None, int | None]:
-    """Consume, commit, and ask for what was committed: the epoch of the message, and of that."""
-    producer = Producer({"bootstrap.servers": address})
-    producer.produce(TOPIC, b"a")
-    assert producer.flush(20) == 0
-    consumer = Consumer(
-        {"bootstrap.servers": address, "group.id": GROUP, "enable.auto.commit": False}
-    )
-    try:
-        consumer.assign([TopicPartition(TOPIC, 0, 0)])
-        message = consumer.poll(20)
-        assert message is not None
-        assert message.error() is None
-        consumer.commit(message=message, asynchronous=False)
-        (found,) = consumer.committed([TopicPartition(TOPIC, 0)], timeout=20)
-        assert found.offset == 1
-        return message.leader_epoch(), found.leader_epoch
-    finally:
-        consumer.close()
-
-
-async def test_what_librdkafka_commits(place: Path) -> None:
-    async with members(place, kafka_listen="127.0.0.1:0") as all_:
-        await all_.start()
-        first: Member = all_[1]
-        await first.call(create_topic(TOPIC))
-        of_message, of_position = await asyncio.to_thread(_by_librdkafka, kafka_of(first.broker))
-        assert of_message == of_position == first.cluster.epoch

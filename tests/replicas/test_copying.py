@@ -7,7 +7,7 @@ from typing import Any
 
 from horolog import Admin
 from horolog.protocol.api.log.fetch import FetchPartition, FetchRequest, FetchTopic
-from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import MESSAGE_CODECS, Codec
 from horolog.protocol.records.messages.sets import NewRecord, build_set

@@ -11,15 +11,16 @@ import pytest
 
 from horolog import Consumer
 from horolog.client.cluster.any_replica import AnyReplica
+from horolog.protocol.api.cluster.replicate import ReplicaPosition
 from horolog.protocol.errors import PolicyViolation, StorageError
 from horolog.replication import hand_node
-from horolog.replication.messages import FollowerPosition
-from horolog.replication.partition_log import Identity, Stored
+from horolog.replication.messages import partition_of
+from horolog.replication.partition_log import Identity
 from horolog.server.replication import replica_fetcher
-from horolog.server.replication.channel import Channel
-from horolog.server.replication.stored_log import StoredLog, Stretch
-from horolog.server.replication.stored_metadata import METADATA
+from horolog.server.replication.replica_directory import METADATA
 from horolog.storage.files import SystemFiles
+from horolog.storage.replica.copy_facts import Stored, Stretch
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.files import FaultyFiles
 from horolog.testing.requests import create_topic
 
@@ -95,7 +96,7 @@ async def test_a_follower_that_meets_damage_copies_the_segment_again(
     async with members(place, min_insync_replicas=2) as all_:
         await with_topics(all_)
         leader, follower = all_[1], all_[2]
-        assert follower.cluster.decider.promise == ""
+        assert follower.cluster.election.promise == ""
         flip(follower, size_of_second(follower) if found_by == "reader" else 30)
         seen: list[bool] = []
         node = follower.cluster.node
@@ -122,7 +123,7 @@ async def test_a_follower_that_meets_damage_copies_the_segment_again(
         await in_sync_are(leader, 1)
         assert await read_all(follower, COUNT) == [b"%d" % n for n in range(COUNT)]
         await in_sync_are(leader, 1, 2)
-        await eventually(lambda: follower.cluster.decider.promise == "")
+        await eventually(lambda: follower.cluster.election.promise == "")
         assert seen[0]
         assert not seen[-1]
         log = follower.log(TOPIC)
@@ -130,7 +131,7 @@ async def test_a_follower_that_meets_damage_copies_the_segment_again(
         assert [one for one in log.segments if one.damaged is not None] == []
         stored, copied = (one.log(TOPIC).segments[0].log_path for one in (leader, follower))
         assert stored.read_bytes() == copied.read_bytes()
-        await eventually(lambda: follower.cluster.standing.not_ready() == "")
+        await eventually(lambda: follower.cluster.states.not_ready() == "")
 
 
 async def test_a_follower_keeps_a_damaged_log_while_its_leader_s_is_damaged_too(
@@ -152,7 +153,7 @@ async def test_a_follower_keeps_a_damaged_log_while_its_leader_s_is_damaged_too(
         await eventually(lambda: follower.cluster.node.follower._welcomed)
         assert sets.read_bytes() == kept
         assert follower.cluster.stored.hurt() == leader.cluster.stored.hurt() == [(TOPIC, 0)]
-        assert f"{TOPIC}-0 is damaged here" in follower.cluster.standing.not_ready()
+        assert f"{TOPIC}-0 is damaged here" in follower.cluster.states.not_ready()
 
 
 async def test_a_follower_copies_its_damaged_metadata_log_again(
@@ -225,7 +226,7 @@ async def test_a_file_cut_short_under_a_leader_is_named_at_both_sides(place: Pat
         await follower.start(follow=leader)
         await eventually(lambda: follower.cluster.fetcher.unreadable)
         cause = f"{path}: damaged at byte "
-        assert cause in follower.cluster.standing.not_ready()
+        assert cause in follower.cluster.states.not_ready()
         for member in (leader, follower):
             unreadable = (await member.status()).unreadable
             assert unreadable.startswith(f"{TOPIC}-0: ")
@@ -285,7 +286,7 @@ async def test_a_metadata_log_that_cannot_be_read_at_the_start_is_copied_again(
         await eventually(lambda: follower.log("new").log_end_offset == 1)
         assert follower.log(TOPIC).log_end_offset == COUNT
         assert folder.stat().st_ino == folder_before
-        await eventually(lambda: follower.cluster.standing.not_ready() == "")
+        await eventually(lambda: follower.cluster.states.not_ready() == "")
 
 
 def spoil_last_offset(path: Path) -> None:
@@ -369,7 +370,7 @@ async def test_a_follower_whose_epochs_cannot_be_read_is_emptied_when_a_leader_a
             await follower.promote()
         await leader.start(cluster_alone=True)
         await all_.in_sync(leader)
-        await eventually(lambda: follower.cluster.decider.promise == "")
+        await eventually(lambda: follower.cluster.election.promise == "")
         log = follower.log(TOPIC)
         assert log.epochs.history == leader.log(TOPIC).epochs.history
         assert log.log_end_offset == COUNT
@@ -441,9 +442,9 @@ class DamagingNetwork:
         self, monkeypatch: pytest.MonkeyPatch, topic: str, times: int, at: int = -1
     ) -> None:
         self.left = times
-        append = StoredLog.append_stored
+        append = ReplicaLog.append_stored
 
-        def damaged(stored_log: StoredLog, stored: Stored) -> bool:
+        def damaged(stored_log: ReplicaLog, stored: Stored) -> bool:
             stretch = stored.data
             if self.left and stored_log.partition[0] == topic and stretch and stretch.records:
                 self.left -= 1
@@ -452,7 +453,7 @@ class DamagingNetwork:
                 stored = stored._replace(data=Stretch(bytes(records), stretch.facts))
             return append(stored_log, stored)
 
-        monkeypatch.setattr(StoredLog, "append_stored", damaged)
+        monkeypatch.setattr(ReplicaLog, "append_stored", damaged)
 
 
 def told_of(member: Member, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
@@ -494,12 +495,12 @@ async def test_a_follower_that_always_gets_damaged_messages_has_them_checked_onc
         shutil.rmtree(follower.data_dir)
         assert leader.broker is not None
         events = told_of(leader, monkeypatch)
-        asked: list[FollowerPosition] = []
+        asked: list[ReplicaPosition] = []
         doubted = leader.cluster.damage.doubted
 
-        def noted(channel: Channel, positions: Sequence[FollowerPosition]) -> None:
+        def noted(broker_id: int, positions: Sequence[ReplicaPosition]) -> None:
             asked.extend(one for one in positions if one.check)
-            doubted(channel, positions)
+            doubted(broker_id, positions)
 
         leader.cluster.damage.doubted = noted
         network = DamagingNetwork(monkeypatch, TOPIC, -1)
@@ -507,14 +508,14 @@ async def test_a_follower_that_always_gets_damaged_messages_has_them_checked_onc
         await eventually(lambda: len(asked) >= 4)
         connections = [one for one in events if one[0] == "follower_came"]
         assert len(asked) <= len(connections)
-        assert {one[:2] for one in asked} == {((TOPIC, 0), 0)}
+        assert {(partition_of(one), one.end_offset) for one in asked} == {((TOPIC, 0), 0)}
         size_bytes = leader.log(TOPIC).size_bytes
         figures = leader.broker.figures
         await eventually(lambda: figures.scrubbed_bytes)
         assert figures.scrubbed_bytes == size_bytes
         assert [one[0] for one in events].count("damaged_on_the_way") == 1
         assert follower.cluster.admin.figures().not_copied == 1
-        assert "CORRUPT_MESSAGE" in follower.cluster.standing.not_ready()
+        assert "CORRUPT_MESSAGE" in follower.cluster.states.not_ready()
         network.left = 0
         await all_.in_sync(leader)
 
@@ -544,7 +545,7 @@ async def test_a_leader_finds_nothing_wrong_with_a_follower_s_full_disk(
         assert follower.cluster.stored.failing == {}
         assert follower.cluster.admin.figures().not_copied == 0
         assert await read_all(follower, COUNT + 1)
-        await eventually(lambda: follower.cluster.standing.not_ready() == "")
+        await eventually(lambda: follower.cluster.states.not_ready() == "")
 
 
 def observed(member: Member) -> list[tuple[str, dict[str, Any]]]:

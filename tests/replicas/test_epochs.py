@@ -22,10 +22,10 @@ from horolog.protocol.api.topics.delete_records import (
     DeleteRecordsTopic,
 )
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
-from horolog.protocol.cluster_errors import FencedLeaderEpoch, NotLeader, UnknownLeaderEpoch
+from horolog.protocol.errors import FencedLeaderEpoch, NotLeader, UnknownLeaderEpoch
 from horolog.storage.log.epoch_history import decode_epochs
 from horolog.testing.broker import running_broker
-from horolog.testing.free_ports import free_port
+from horolog.testing.ports import free_port
 from horolog.testing.requests import create_topic, fetch, list_offsets, message_set, produce
 from horolog.testing.requests import result as only_result
 from horolog.testing.wire import Wire, wire

@@ -10,7 +10,7 @@ import pytest
 
 from horolog.protocol.errors import StorageError
 from horolog.replication.partition_log import Identity
-from horolog.server.replication.identity_file import IdentityFile, decode_identity
+from horolog.server.replication.member_files import IdentityFile, decode_identity
 from horolog.storage.directory.known_files import IDENTITY_FILE
 from horolog.storage.files import SystemFiles
 from horolog.testing.files import FaultyFiles

@@ -12,7 +12,7 @@ import confluent_kafka
 import kafka
 
 from horolog import Admin
-from horolog.testing.free_ports import free_port
+from horolog.testing.ports import free_port
 from horolog.testing.program import serving
 from horolog.testing.waiting import wait_until
 

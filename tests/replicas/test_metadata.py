@@ -16,7 +16,7 @@ from horolog.protocol.api.groups.offset_fetch import LIST_POSITIONS, OffsetFetch
 from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import CodedError, StorageError
-from horolog.server.replication.stored_metadata import METADATA
+from horolog.server.replication.replica_directory import METADATA
 from horolog.storage.metadata import state_copy
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import create_topic, message_set, produce, result

@@ -9,8 +9,7 @@ import pytest
 
 from horolog import Admin
 from horolog.protocol.api.broker.describe_broker import DescribeBrokerResponse
-from horolog.protocol.cluster_errors import NotEnoughReplicas
-from horolog.protocol.errors import CodedError
+from horolog.protocol.errors import CodedError, NotEnoughReplicas
 from horolog.server.web.server import HttpState
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import create_topic, message_set, produce

@@ -14,8 +14,7 @@ import pytest
 from horolog import Admin, Consumer, OffsetOutOfRange
 from horolog.protocol.api.log.count_by_time import CountByTimeRequest
 from horolog.protocol.api.schema import replaced
-from horolog.protocol.cluster_errors import NotLeader, ReplicaNotAvailable
-from horolog.protocol.errors import CodedError
+from horolog.protocol.errors import CodedError, NotLeader, ReplicaNotAvailable
 from horolog.testing.requests import create_topic, fetch, list_offsets, message_set, produce
 from horolog.testing.requests import result as only_result
 from horolog.testing.wire import Wire

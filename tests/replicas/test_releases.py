@@ -20,7 +20,7 @@ from horolog.protocol.api.cluster.replicate import (
 )
 from horolog.protocol.api.native import frames as native
 from horolog.protocol.errors import InvalidRequest, UnsupportedVersion
-from horolog.server.replication.wire import read_response
+from horolog.server.replication.wire import take_response
 from horolog.testing.wire import Wire
 
 from .members import Member, eventually, members
@@ -106,4 +106,4 @@ async def test_a_follower_of_a_later_release_is_told_what_is_known(place: Path) 
 
 def test_an_answer_of_a_kind_that_is_not_known_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="is of kind 9"):
-        read_response(ReplicateResponse(answers=9, epoch=1))
+        take_response(ReplicateResponse(answers=9, epoch=1), lambda part: True)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horolog import Admin, HorologError, InvalidConfig
-from horolog.client.administer.replicas import ReplicaAdmin
+from horolog.client.administer.admin import ReplicaAdmin
 from horolog.protocol.api.cluster.replicate import (
     Answers,
     EpochBegin,
@@ -34,11 +34,10 @@ from horolog.protocol.api.topics.delete_records import (
 )
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.protocol.errors import CodedError, InvalidRequest, StorageError
-from horolog.replication.messages import Fetched
 from horolog.replication.partition_log import Identity
 from horolog.replication.settings import Member as KnownMember
-from horolog.server.replication.identity_file import IdentityFile, boot_id
-from horolog.server.replication.wire import read_response
+from horolog.server.replication.member_files import IdentityFile, boot_id
+from horolog.server.replication.wire import take_response
 from horolog.storage.files import SystemFiles
 from horolog.storage.read import reader
 from horolog.storage.read.slices import Slice
@@ -305,7 +304,7 @@ async def test_an_old_leader_does_not_lead_beside_a_new_one(place: Path) -> None
         await second.stop()
         await first.start()
         await second.start(follow=first)
-        await eventually(lambda: "another broker has led since" in first.cluster.waits_for)
+        await eventually(lambda: "another broker has led since" in first.cluster.states.waits_for)
         await not_led(first)
 
 
@@ -610,10 +609,9 @@ def test_what_a_leader_says_is_looked_at(facts: bytes, number: int, epoch: int) 
     )
     response = ReplicateResponse(answers=Answers.FETCHED, epoch=epoch, parts=[part])
     try:
-        message = read_response(response)
+        take_response(response, lambda part: True)
     except InvalidRequest:
         return
-    assert isinstance(message, Fetched)
     assert number >= 0
     assert epoch >= -1
 

@@ -16,12 +16,13 @@ import pytest
 from horolog import Admin
 from horolog.protocol.records.messages.sets import NewRecord, build_set
 from horolog.replication.follower import Follower
-from horolog.replication.partition_log import Stored
 from horolog.replication.settings import ReplicationSettings
 from horolog.server.replication.cluster import Cluster
-from horolog.server.replication.serving import PART_BYTES, Serving
-from horolog.server.replication.stored_log import StoredLog
+from horolog.server.replication.serving import Serving
 from horolog.storage.log.leader_epochs import EpochWrite
+from horolog.storage.metadata.state_copy import PART_BYTES
+from horolog.storage.replica.copy_facts import Stored
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.program import ServerProcess
 from horolog.testing.requests import create_topic, produce
 from horolog.testing.wire import Wire
@@ -139,14 +140,14 @@ async def test_sets_that_come_together_are_copied_in_two_parts(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts: list[int] = []
-    append = StoredLog.append_stored
+    append = ReplicaLog.append_stored
 
-    def noting(log: StoredLog, stored: Stored) -> None:
+    def noting(log: ReplicaLog, stored: Stored) -> None:
         if log.partition[0] == TOPIC and stored.size_bytes:
             parts.append(stored.size_bytes)
         append(log, stored)
 
-    monkeypatch.setattr(StoredLog, "append_stored", noting)
+    monkeypatch.setattr(ReplicaLog, "append_stored", noting)
     data = bytes(build_set([NewRecord(b"v" * 1000, timestamp_ms=1)] * 60))
     async with members(place, acks_all_durability="written") as all_:
         await all_.start()

@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from horolog.cli.cluster import commands
-from horolog.cli.cluster.log_ends import contested_as_text, ends_as_text, ends_of
+from horolog.cli import cluster
+from horolog.cli.cluster import contested_as_text, ends_as_text, ends_of
 from horolog.client.cluster.servers import Servers, parse_servers
 from horolog.clock import SystemClock
 from horolog.protocol.api.cluster.describe_replicas import (
@@ -21,7 +21,6 @@ from horolog.protocol.api.cluster.describe_replicas import (
     ReplicaMember,
 )
 from horolog.server.broker import Broker
-from horolog.server.replication.followers import Followers
 from horolog.testing.broker import running_broker
 from horolog.testing.program import Program
 from horolog.testing.requests import create_topic, message_set, produce
@@ -119,8 +118,7 @@ async def test_who_is_gone_is_behind_by_what_came_since(place: Path) -> None:
         await all_.in_sync(leader)
         # Who is a member no more is shown no more.
         await follower.stop()
-        followers: Followers = leader.cluster.followers
-        followers.known.pop(2)
+        leader.cluster.known.pop(2)
         await eventually(lambda: 2 not in states_of(all_)())
         assert 'broker="2"' not in leader.broker.metrics_text().decode()
 
@@ -161,9 +159,9 @@ async def test_not_ready_is_who_has_to_catch_up(place: Path) -> None:
         await until(follower, "/readyz", 200)
         identity = follower.cluster.node.identity
         follower.cluster.fetcher.in_sync = ()
-        assert follower.cluster.standing.not_ready().startswith("catching up: ")
+        assert follower.cluster.states.not_ready().startswith("catching up: ")
         follower.cluster.node.remember(identity._replace(in_doubt=True))
-        assert follower.cluster.standing.not_ready().startswith("in doubt: ")
+        assert follower.cluster.states.not_ready().startswith("in doubt: ")
 
 
 async def test_a_broker_that_never_came_is_counted(place: Path) -> None:
@@ -258,7 +256,7 @@ async def test_while_none_leads_the_ends_of_all_are_seen_side_by_side(place: Pat
         await eventually(lambda: ahead.log(TOPIC).log_end_offset == 5)
         await leader.stop()
         await behind.start(follow=leader)
-        await eventually(lambda: ahead.cluster.standing.leader_is_silent)
+        await eventually(lambda: ahead.cluster.states.leader_is_silent)
         result = await asyncio.to_thread(program, "cluster", "status", "--json")
         same = {"epoch": 1, "contested_from": None}
         shown = {
@@ -327,9 +325,9 @@ async def test_of_several_answers_only_the_latest_leader_is_shown_as_one(
     async def describe_at(server: Servers) -> tuple[Servers, DescribeReplicasResponse]:
         return server, next(coming)
 
-    monkeypatch.setattr(commands, "_describe_at", describe_at)
+    monkeypatch.setattr(cluster, "_describe_at", describe_at)
     servers = parse_servers(",".join(f"127.0.0.1:{port}" for port in range(1, len(answers) + 1)))
-    _, found, _ = await commands._describe_any(servers)
+    _, found, _ = await cluster._describe_any(servers)
     assert (found.leader, found.epoch) == (2, 2)
     states = {one.broker_id: one.state for one in found.members}
     assert states == {1: "deposed", 2: "leader", 3: "in-sync"}

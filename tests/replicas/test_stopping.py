@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from horolog.protocol.api.cluster.replicate import ReplicaPosition, ReplicateRequest, Says
 from horolog.replication.effects import Close, Send
-from horolog.replication.messages import Confirm, FollowerPosition
 from horolog.replication.partition_log import Identity
-from horolog.server.replication.identity_file import NOT_RECORDED, IdentityFile, boot_id
-from horolog.server.replication.wire import merged
+from horolog.server.replication.cluster import merged
+from horolog.server.replication.member_files import NOT_RECORDED, IdentityFile, boot_id
 from horolog.storage.files import SystemFiles
 from horolog.testing.requests import create_topic, message_set, produce
 from horolog.testing.requests import result as only_result
@@ -135,9 +135,16 @@ def test_a_file_without_a_place_gets_one(tmp_path: Path) -> None:
 
 
 def test_a_confirmation_that_says_that_the_follower_leaves_says_so_when_it_is_merged() -> None:
-    leaving = Send(1, Confirm(3, (), leaving=True))
-    positions = (FollowerPosition(("t", 0), 5, 3, 5, 0),)
-    later = Send(1, Confirm(3, positions))
+    def confirm(*positions: ReplicaPosition, leaving: bool = False) -> Send:
+        request = ReplicateRequest(says=Says.CONFIRM, connection=0, epoch=3, leaving=leaving)
+        request.positions = list(positions)
+        return Send(1, request)
+
+    leaving = confirm(leaving=True)
+    position = ReplicaPosition(
+        topic="t", partition=0, end_offset=5, last_epoch=3, synced_offset=5, log_start_offset=0
+    )
+    later = confirm(position)
     assert list(merged([leaving, Close(1)])) == [leaving, Close(1)]
     (both,) = merged([leaving, later])
-    assert both == Send(1, Confirm(3, positions, leaving=True))
+    assert both == confirm(position, leaving=True)

@@ -14,8 +14,7 @@ from kafka import KafkaProducer
 from horolog.protocol.api.cluster.replicate import ReplicateRequest, Says
 from horolog.protocol.api.kafka import frames as kafka_frames
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
-from horolog.protocol.cluster_errors import NotLeader
-from horolog.protocol.errors import InvalidRequest
+from horolog.protocol.errors import InvalidRequest, NotLeader
 from horolog.server.replication import topic_forwarding
 from horolog.server.replication.leader_connection import AcceptsFollower
 from horolog.testing.broker import running_broker

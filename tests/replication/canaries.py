@@ -6,6 +6,13 @@ simulation itself asked for.
 
 from collections.abc import Callable
 
+from horolog.protocol.api.cluster.replicate import (
+    ReplicaPosition,
+    ReplicatedPart,
+    ReplicateRequest,
+    ReplicateResponse,
+)
+from horolog.protocol.api.schema import replaced
 from horolog.replication.cluster_node import ClusterNode
 from horolog.replication.cluster_state import ClusterState, ClusterView, RequestState
 from horolog.replication.effects import Answer, Connection, Outcome, Token, Transact
@@ -13,7 +20,7 @@ from horolog.replication.epoch_owners import Owners
 from horolog.replication.follower import Follower
 from horolog.replication.leader import Leader
 from horolog.replication.lease import Lease
-from horolog.replication.messages import FollowerPosition, Hello, PartitionAnswer, Welcome
+from horolog.replication.messages import partition_of
 from horolog.replication.partition_log import Directory, Identity, Partition, PartitionLog
 from horolog.replication.session import Session
 from horolog.replication.settings import Incarnation, Member, ReplicationSettings
@@ -27,14 +34,14 @@ _ANY_EPOCH = 2**30
 class _CutsToWatermark(Follower):
     """Kafka before KIP-101: what is above the watermark goes, and nobody asks for epochs."""
 
-    def welcomed(self, now_s: float, message: Welcome) -> None:
+    def welcomed(self, now_s: float, message: ReplicateResponse) -> None:
         for log in list(self._directory.logs.values()):
             if log.log_end_offset > log.high_watermark:
                 log.truncate(log.high_watermark)
         super().welcomed(now_s, message)
 
-    def _positions(self, partitions: set[Partition]) -> tuple[FollowerPosition, ...]:
-        return tuple(it._replace(last_epoch=NO_EPOCH) for it in super()._positions(partitions))
+    def _positions(self, partitions: set[Partition]) -> list[ReplicaPosition]:
+        return [replaced(it, last_epoch=NO_EPOCH) for it in super()._positions(partitions)]
 
 
 class CutsToWatermark(ClusterNode):
@@ -48,18 +55,18 @@ class _CutsOnce(Follower):
         self.settled: set[Partition] = set()
         super().connected(now_s, connection)
 
-    def cut(self, log: PartitionLog, answer: EpochEnd, part: PartitionAnswer) -> None:
+    def cut(self, log: PartitionLog, answer: EpochEnd, part: ReplicatedPart) -> None:
         if log.log_start_offset < answer.end_offset:
             log.truncate(min(answer.end_offset, log.log_end_offset))
         else:
             super().cut(log, answer, part)
-        self.settled.add(part.partition)
+        self.settled.add(partition_of(part))
 
-    def _positions(self, partitions: set[Partition]) -> tuple[FollowerPosition, ...]:
-        return tuple(
-            it._replace(last_epoch=NO_EPOCH) if it.partition in self.settled else it
+    def _positions(self, partitions: set[Partition]) -> list[ReplicaPosition]:
+        return [
+            replaced(it, last_epoch=NO_EPOCH) if partition_of(it) in self.settled else it
             for it in super()._positions(partitions)
-        )
+        ]
 
 
 class CutsOnce(ClusterNode):
@@ -95,8 +102,8 @@ class CountsAtOnce(ClusterNode):
 class _Remembers(Leader):
     """What a follower once confirmed is confirmed on its next connections too."""
 
-    def greeted(self, connection: Connection, hello: Hello, owners: Owners) -> None:
-        before = getattr(self, "known", {}).get(hello.member.broker_id)
+    def greeted(self, connection: Connection, hello: ReplicateRequest, owners: Owners) -> None:
+        before = getattr(self, "known", {}).get(hello.broker_id)
         super().greeted(connection, hello, owners)
         session = self.sessions[connection]
         if before is not None:
@@ -107,7 +114,7 @@ class _Remembers(Leader):
                 self._advance(partition, part)
         self.known: dict[int, Session] = {
             **getattr(self, "known", {}),
-            hello.member.broker_id: session,
+            hello.broker_id: session,
         }
 
 
@@ -337,7 +344,7 @@ class BelievesOldState(ClusterNode):
 class _KeepsItsMessages(Follower):
     """Who led in an epoch is not looked at."""
 
-    def _go_by_owners(self, message: Welcome) -> None:
+    def _use_owners(self, message: ReplicateResponse) -> None:
         pass
 
 
@@ -373,23 +380,24 @@ class CutsTheOnlyCopy(ClusterNode):
 class _CountsDamaged(Follower):
     """What is damaged was stored once, so it is confirmed as before."""
 
-    def _give_up_damaged(self, message: Welcome) -> None:
+    def _give_up_damaged(self, message: ReplicateResponse) -> None:
         pass
 
-    def _positions(self, partitions: set[Partition]) -> tuple[FollowerPosition, ...]:
+    def _positions(self, partitions: set[Partition]) -> list[ReplicaPosition]:
         logs = self._directory.logs
         hurt = {name for name in partitions if name in logs and logs[name].damaged_from is not None}
         own = super()._positions(partitions - hurt)
-        return own + tuple(
-            FollowerPosition(
-                name,
-                logs[name].log_end_offset,
-                logs[name].epochs.last_epoch,
-                logs[name].synced_offset,
-                logs[name].log_start_offset,
+        return own + [
+            ReplicaPosition(
+                topic=name[0],
+                partition=name[1],
+                end_offset=logs[name].log_end_offset,
+                last_epoch=logs[name].epochs.last_epoch,
+                synced_offset=logs[name].synced_offset,
+                log_start_offset=logs[name].log_start_offset,
             )
             for name in sorted(hurt)
-        )
+        ]
 
 
 class CountsDamaged(ClusterNode):

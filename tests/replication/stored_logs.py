@@ -5,17 +5,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.messages.message import records
 from horolog.protocol.records.messages.sets import NewRecord, build_set
-from horolog.replication.partition_log import Partition, Stored
-from horolog.server.replication.stored_log import StoredLog, Stretch
+from horolog.replication.partition_log import Partition
 from horolog.storage.log.log import Log
 from horolog.storage.log.retention import plan_retention
 from horolog.storage.log.trimmed import read_at_once
 from horolog.storage.read import reader
-from horolog.storage.replica.copy_facts import CopyFacts
+from horolog.storage.replica.copy_facts import CopyFacts, Stored, Stretch
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.logs import LogFolder
 from horolog.testing.simulation.disk import Entry, SimulatedDirectory, SimulatedLog
 from horolog.testing.simulation.times import Judged, TimeAnswers, true_answers
@@ -84,7 +84,7 @@ class StoredToo(SimulatedLog):
         self._adopt()
 
     def _adopt(self) -> None:
-        self.stored = StoredLog(self.folder.log, Drops())
+        self.stored = ReplicaLog(self.folder.log, Drops())
         self.stored.follow()
 
     def check(self) -> None:

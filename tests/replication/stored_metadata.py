@@ -6,10 +6,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from horolog.protocol.records.batches.batch import read_header
+from horolog.protocol.records.batch import read_header
 from horolog.protocol.records.messages.message import records
-from horolog.replication.partition_log import Stored
-from horolog.server.replication.stored_metadata import StoredMetadata
+from horolog.server.replication.replica_directory import ReplicaMetadataLog
 from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.directory.topics import TopicEntry
 from horolog.storage.metadata.folder import METADATA_PARTITION
@@ -23,8 +22,9 @@ from horolog.storage.metadata.records import (
 )
 from horolog.storage.metadata.state_copy import StatePart
 from horolog.storage.names import METADATA_FOLDER, folder_name
+from horolog.storage.replica.copy_facts import Stored
 from horolog.testing.directories import DataDirectory
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.files import QuickFiles
 from horolog.testing.simulation.disk import TOPIC, Entry, SimulatedLog
 
 from .stored_logs import MAX_BYTES, Drops, StoredToo
@@ -131,7 +131,7 @@ class StoredMetadataToo(StoredToo):
         self.cut_at: int | None = None
         """What the power cut has left, if there was one since the last start."""
         self.data = DataDirectory(place, file_delete_delay_ms=0)
-        self.data.replicated = True
+        self.data.member = True
         self._open()
 
     def _open(self) -> None:
@@ -140,7 +140,7 @@ class StoredMetadataToo(StoredToo):
         assert self.metadata.in_doubt == ""
         self.metadata.log.prepare()
         self.metadata.min_log_bytes = 1 << 30
-        stored = StoredMetadata(self.metadata, Drops())
+        stored = ReplicaMetadataLog(self.metadata, Drops())
         stored.moved = self.apply
         stored.follow()
         self.stored = stored
@@ -245,7 +245,7 @@ class StoredMetadataToo(StoredToo):
         if producers is None:
             return  # The follower says its position again, and is sent the state.
         assert isinstance(producers, AtStart)
-        assert isinstance(self.stored, StoredMetadata)
+        assert isinstance(self.stored, ReplicaMetadataLog)
         SimulatedLog.truncate_fully(self, offset, producers)
         self.directory.topics_at = 0
         self.said, self.state_said = producers.said[:offset], producers.said

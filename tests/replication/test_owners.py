@@ -11,7 +11,7 @@ from horolog.replication.cluster_node import ClusterNode
 from horolog.replication.cluster_state import Halt
 from horolog.replication.epoch_owners import first_conflict, merged
 from horolog.replication.settings import Member
-from horolog.server.replication.epoch_owners_file import (
+from horolog.server.replication.member_files import (
     EpochOwnersFile,
     decode_owners,
     encode_owners,

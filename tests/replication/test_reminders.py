@@ -2,23 +2,24 @@
 
 import pytest
 
+from horolog.protocol.api.cluster.replicate import (
+    Answers,
+    EpochBegin,
+    ReplicaPosition,
+    ReplicatedPart,
+    ReplicateRequest,
+    ReplicateResponse,
+    Says,
+)
 from horolog.replication.cluster_state import ClusterState
 from horolog.replication.effects import Answer, Close, Effect, Outcome, Remind, Send
 from horolog.replication.follower import Follower
 from horolog.replication.in_sync import InSyncReplicas
 from horolog.replication.leader import Leader
-from horolog.replication.messages import (
-    Confirm,
-    Fetch,
-    Fetched,
-    FollowerPosition,
-    Hello,
-    PartitionAnswer,
-    Welcome,
-)
-from horolog.replication.partition_log import Stored
+from horolog.replication.messages import hello_of
 from horolog.replication.settings import Incarnation, Member, ReplicationSettings
-from horolog.storage.log.epoch_history import EpochEnd, EpochHistory, EpochStart
+from horolog.storage.log.epoch_history import EpochHistory, EpochStart
+from horolog.storage.replica.copy_facts import Stored
 from horolog.testing.simulation.by_hand import HandOracle
 from horolog.testing.simulation.disk import (
     DATA,
@@ -34,6 +35,25 @@ SETTINGS = ReplicationSettings(sync_for_acks_all=False)
 CONNECTION = "a connection"
 
 
+def position(end: int, epoch: int) -> ReplicaPosition:
+    return ReplicaPosition(
+        topic=DATA[0],
+        partition=DATA[1],
+        end_offset=end,
+        last_epoch=epoch,
+        synced_offset=0,
+        log_start_offset=0,
+    )
+
+
+def said(says: Says, positions: list[ReplicaPosition]) -> ReplicateRequest:
+    return ReplicateRequest(says=says, connection=0, epoch=1, positions=positions)
+
+
+def response(answers: Answers, epoch: int) -> ReplicateResponse:
+    return ReplicateResponse(answers=answers, epoch=epoch, broker_id=1)
+
+
 class Led:
     """A leader of one partition with a follower in sync, and what it wants done."""
 
@@ -45,7 +65,7 @@ class Led:
         isr = InSyncReplicas(ClusterState(1, Incarnation(1, 1), frozenset({ME, OTHER})), 1)
         self.leader = Leader(ME, 1, isr, directory.logs, SETTINGS, 0.0, self.effects)
         self.leader.start()
-        self.leader.greeted(CONNECTION, Hello(OTHER, 1, 1), {})
+        self.leader.greeted(CONNECTION, hello_of(OTHER, 1, 1, {}), {})
         self.fetch(0, -1)
         self.fetch()
         self.effects.clear()
@@ -58,15 +78,18 @@ class Led:
 
     def fetch(self, end: int | None = None, epoch: int = 1) -> None:
         """The follower asks for what follows `end`, or for what follows."""
-        told = () if end is None else (FollowerPosition(DATA, end, epoch, 0, 0),)
-        self.leader.fetched(0.0, CONNECTION, Fetch(1, told))
+        told = [] if end is None else [position(end, epoch)]
+        self.leader.fetched(0.0, CONNECTION, said(Says.FETCH, told))
 
     def watermarks(self) -> list[int]:
         """Those that the follower was told since this was asked last."""
         sent = [one.message for one in self.effects if isinstance(one, Send)]
         self.effects.clear()
         return [
-            part.high_watermark for one in sent if isinstance(one, Fetched) for part in one.parts
+            part.high_watermark
+            for one in sent
+            if isinstance(one, ReplicateResponse) and one.answers == Answers.FETCHED
+            for part in one.parts
         ]
 
 
@@ -120,7 +143,7 @@ def test_a_follower_that_did_not_wait_is_reminded_after_its_fetch() -> None:
     led = Led()
     led.append("first")
     led.watermarks()
-    led.leader.confirmed(CONNECTION, Confirm(1, (FollowerPosition(DATA, 1, 1, 0, 0),)))
+    led.leader.confirmed(CONNECTION, said(Says.CONFIRM, [position(1, 1)]))
     assert led.effects.count(Remind()) == 1
     led.effects.clear()
     led.leader.reminded()
@@ -137,7 +160,7 @@ def test_an_heir_is_asked_at_once() -> None:
     led.leader.answer(1)
     assert led.effects == []
     led.leader.answer(2)
-    assert led.effects == [Send(CONNECTION, Fetched(1, ()))]
+    assert led.effects == [Send(CONNECTION, response(Answers.FETCHED, 1))]
 
 
 @pytest.mark.parametrize("was_cut", [True, False])
@@ -152,12 +175,25 @@ def test_a_topic_that_comes_back_after_a_cut_begins_a_new_connection(was_cut: bo
     effects: list[Effect] = []
     follower = Follower(directory, 1, 2, SETTINGS, effects, begins_anew=lambda: None)
     follower.connected(0.0, CONNECTION)
-    follower.welcomed(0.0, Welcome(2))
+    follower.welcomed(0.0, response(Answers.WELCOME, 2))
     effects.clear()
-    diverging = EpochEnd(0, 0) if was_cut else None
+    diverging = [EpochBegin(epoch=0, offset=0)] if was_cut else []
     stored = None if was_cut else Stored(SentStretch([(2, "position", 0)], [0], []), 2, 1)
-    part = PartitionAnswer(METADATA, diverging, stored, (EpochStart(2, 1),), 0, 0, 0)
-    follower.fetched(0.0, Fetched(2, (part,)))
+    fetched = response(Answers.FETCHED, 2)
+    fetched.parts = [
+        ReplicatedPart(
+            topic=METADATA[0],
+            partition=METADATA[1],
+            diverging=diverging,
+            epochs=[EpochBegin(epoch=2, offset=1)],
+            log_start_offset=0,
+            first_visible_offset=0,
+            high_watermark=0,
+            sync_to=0,
+        )
+    ]
+    fetched.parts[0].stored = stored
+    follower.fetched(0.0, fetched)
     assert (TOPIC in directory.logs) is not was_cut
     directory.logs.pop(TOPIC, None)
     directory.add(TOPIC)

@@ -11,8 +11,8 @@ from horolog.replication.hand_node import HandNode
 from horolog.replication.partition_log import Partition
 from horolog.replication.settings import Incarnation
 from horolog.storage.metadata.records import PositionsCommitted, SettingsAltered, TopicCreated
+from horolog.testing.files import ending_process
 from horolog.testing.logs import LogFolder
-from horolog.testing.quick_files import ending_process
 from horolog.testing.simulation.by_hand import HandOracle, HandSimulation
 from horolog.testing.simulation.disk import METADATA, TOPIC, Entry, SimulatedDirectory, SimulatedLog
 from horolog.testing.simulation.machine import Machine

@@ -10,27 +10,23 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 MEANT = {
     # The settings of a broker, each with its flag.
     "config/cluster_table.py",
-    "config/loading.py",
+    "config/broker.py",
     "config/reference.py",
-    "server/handlers/replicas.py",
-    "server/replication/by_hand.py",
-    "server/replication/cluster.py",
-    "server/replication/discarding.py",
+    "server/replication/cluster_admin.py",
     "server/replication/etcd/access.py",
     "server/replication/etcd/administering.py",
     "server/replication/etcd/client.py",
-    "server/replication/etcd/deciding.py",
+    "server/replication/etcd/election.py",
     "server/replication/etcd/joining.py",
-    "server/replication/etcd/setting_up.py",
-    "server/replication/identity_file.py",
-    "server/replication/cluster_admin.py",
-    "server/replication/setting_up.py",
+    "server/replication/member_files.py",
+    "server/replication/membership.py",
+    "server/single_node.py",
     "storage/directory/directory_opening.py",
     "storage/directory/lock.py",
     # What `horolog pipeline doctor`, `bootstrap` and `env` say to do next, and Java's own options.
     "pipeline/java.py",
     "pipeline/jobs/machine.py",
-    "pipeline/jobs/preflight.py",
+    "pipeline/jobs/bootstrap.py",
 }
 """Modules that know that their reader is at a command line, or name a setting beside it."""
 

@@ -27,11 +27,11 @@ from horolog.protocol.api.security.scram_credentials import (
 from horolog.protocol.api.topics.create_topics import CreatableTopic, CreateTopicsRequest
 from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.topics.metadata import MetadataRequest
-from horolog.protocol.records.batches.batch import build_batch
+from horolog.protocol.records.batch import build_batch
 from horolog.protocol.records.messages.sets import NewRecord
 from horolog.server.outcomes import first_error
 from horolog.server.security.acls import Acl
-from horolog.testing.logins import log_in_to_kafka
+from horolog.testing.access import log_in_to_kafka
 from horolog.testing.requests import produce
 from horolog.testing.wire import Wire, wire
 

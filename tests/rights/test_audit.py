@@ -41,8 +41,8 @@ from horolog.protocol.api.topics.incremental_alter_configs import (
 from horolog.protocol.api.topics.metadata import MetadataRequest, MetadataTopic
 from horolog.server.security import audit
 from horolog.server.security.audit import FAILURES, REFUSALS, Audit
+from horolog.testing.access import log_in
 from horolog.testing.broker import running_broker
-from horolog.testing.logins import log_in
 from horolog.testing.requests import create_topic, message_set, produce
 from horolog.testing.wire import Wire
 from horolog.tests.guard.conftest import add_users

@@ -4,7 +4,6 @@ import io
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -173,9 +172,9 @@ async def test_nothing_is_shown_by_rules_that_may_be_old(
     page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At a follower whose leader is silent."""
-    standing = SimpleNamespace(rules_may_be_old=lambda: "the rules may be old; ask the leader")
-    cluster = SimpleNamespace(standing=standing)
-    monkeypatch.setattr(page.broker.services, "cluster", cluster)
+    replication = page.broker.services.replication
+    old = "the rules may be old; ask the leader"
+    monkeypatch.setattr(replication, "rules_may_be_old", lambda: old)
     status, answer = await page.get("/page/topics")
     assert (status, answer["error"]) == (503, "the rules may be old; ask the leader")
     assert await page.ask("messages", "t") == 503

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import Program, serving
 
 READ = ("--operation", "read")
@@ -114,7 +114,7 @@ def test_wrong_usage(tmp_path: Path, arguments: tuple[str, ...], says: str) -> N
     refused = Program()("acl", *arguments, "--data-dir", tmp_path / "data")
     assert refused.code == 2
     assert says in refused.err
-    assert not (tmp_path / "data" / "acls.json").exists()
+    assert not (tmp_path / "data" / "metadata-log").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The rules beside a plain list of them, and the file that they are in."""
 
-import json
-import os
 import stat
 from collections.abc import Callable, Sequence
 from itertools import permutations
@@ -20,13 +18,11 @@ from horolog.protocol.api.security.acl_terms import (
     ResourceType,
 )
 from horolog.protocol.api.security.acls import AclFilter
-from horolog.protocol.errors import InvalidRequest, StorageError
+from horolog.protocol.errors import InvalidRequest
 from horolog.server.security.acl_filters import Filter, Filters
-from horolog.server.security.acl_store import Acls, problem_of
+from horolog.server.security.acl_store import Acls, Authorizer, problem_of
 from horolog.server.security.acls import Acl, AclTable, Reason, Resource, covers
-from horolog.server.security.authorizer import Authorizer
-from horolog.server.security.documents import FILE_MODE, AccessDocuments
-from horolog.storage.files import SystemFiles
+from horolog.testing.access import StoredAccess
 from horolog.tests.properties.examples import examples
 
 OPERATIONS = [each for each in Operation if each > Operation.ALL]
@@ -200,20 +196,20 @@ def rule(name: str = "clicks", **changed: Any) -> Acl:
 
 
 class StoredAcls:
-    """Rules in the files of a data directory, and what is made of them."""
+    """Rules in a data directory, and what is made of them."""
 
     def __init__(self, path: Path) -> None:
-        self.documents = AccessDocuments(SystemFiles(FILE_MODE), path)
-        self.acls = Acls(self.documents.state.rules)
+        self.stored = StoredAccess(path)
+        self.acls = Acls(self.stored.state.rules)
 
     def add(self, rules: Sequence[Acl]) -> set[Acl]:
-        new = self.documents.change(lambda: self.acls.plan_adding(rules))
-        self.acls.use(self.documents.state.rules)
+        new = self.stored.change(lambda: self.acls.plan_adding(rules))
+        self.acls.use(self.stored.state.rules)
         return new
 
     def remove(self, doomed: Callable[[Acl], bool]) -> list[Acl]:
-        gone = self.documents.change(lambda: self.acls.plan_removing(doomed))
-        self.acls.use(self.documents.state.rules)
+        gone = self.stored.change(lambda: self.acls.plan_removing(doomed))
+        self.acls.use(self.stored.state.rules)
         return gone
 
 
@@ -244,30 +240,12 @@ def test_what_is_stored_is_what_holds(
 def test_the_file_is_for_the_broker_alone(tmp_path: Path) -> None:
     store = acls(tmp_path)
     store.add([rule()])
-    path = tmp_path / "acls.json"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    before = path.stat().st_ino
+    path = tmp_path / "metadata-log"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    log = path / "__metadata-0" / f"{0:020d}.log"
+    before = log.read_bytes()
     store.add([rule()])
-    assert path.stat().st_ino == before  # nothing changed, nothing written
-    assert os.listdir(tmp_path) == ["acls.json"]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "[]",
-        "{}",
-        '{"format": 2, "acls": []}',
-        '{"format": 1, "acls": [{}]}',
-        '{"format": 1, "acls": 7}',
-        json.dumps({"format": 1, "acls": [{"principal": "User:a", "operation": "JUGGLE"}]}),
-    ],
-)
-def test_a_broken_file_allows_nothing(tmp_path: Path, content: str) -> None:
-    (tmp_path / "acls.json").write_text(content)
-    with pytest.raises(StorageError, match=r"acls.json is broken .* bring it back"):
-        acls(tmp_path)
+    assert log.read_bytes() == before  # nothing changed, nothing written
 
 
 @pytest.mark.parametrize(
@@ -327,7 +305,7 @@ def test_what_is_kept_of_decisions_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("MAX_DECISIONS", "MAX_REMEMBERED"):
-        monkeypatch.setattr(f"horolog.server.security.authorizer.{name}", 4)
+        monkeypatch.setattr(f"horolog.server.security.acl_store.{name}", 4)
     store = acls(tmp_path)
     store.add([rule("t", pattern_type=PatternType.PREFIXED, principal="User:*")])
     authorizer = Authorizer(store.acls, lambda *_: None)

@@ -21,7 +21,7 @@ from horolog import (
     UnsupportedSaslMechanism,
     blocking,
 )
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import Program
 
 from .certificates import Pair

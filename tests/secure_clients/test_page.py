@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from horolog import Admin, Security
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.program import Program
 from horolog.tests.pages.python import examples, run_example
 

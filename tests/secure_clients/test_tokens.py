@@ -22,7 +22,7 @@ from horolog import (
     SecurityError,
 )
 from horolog.server.security import logins
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.issuer import Issuer, token_settings
 from horolog.testing.program import Program
 

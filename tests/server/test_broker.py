@@ -19,10 +19,9 @@ from horolog.server.network.listener import CannotListen, address_of, bind
 from horolog.server.web.port import HttpPort
 from horolog.server.web.server import HttpServer, HttpState
 from horolog.storage.events import ignore_events
-from horolog.testing.broker import running_broker
+from horolog.testing.broker import plain_port, running_broker
 from horolog.testing.clock import ManualClock
-from horolog.testing.ports import plain_port
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.files import QuickFiles
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result
 from horolog.testing.waiting import until
 from horolog.testing.wire import Wire, wire

@@ -53,7 +53,7 @@ from horolog.server.network.sending import AnswerInParts
 from horolog.server.outcomes import CloseConnection, Outcomes, first_error
 from horolog.server.parking import Wait
 from horolog.server.requests import PendingAnswer
-from horolog.testing.events import RecordedEvents
+from horolog.testing.logs import RecordedEvents
 from horolog.testing.requests import (
     create_topic,
     fetch,

@@ -3,9 +3,7 @@
 import pytest
 
 from horolog.protocol.api.log.produce import ProduceResponse
-from horolog.protocol.cluster_errors import NotLeader
-from horolog.protocol.errors import RequestTimedOut, StorageError
-from horolog.replication.effects import Outcome
+from horolog.protocol.errors import NotLeader, RequestTimedOut, StorageError
 from horolog.server.broker import Broker
 from horolog.server.handlers.produce import (
     ROWS,
@@ -14,7 +12,7 @@ from horolog.server.handlers.produce import (
     when_durable,
     when_set_is_durable,
 )
-from horolog.server.replication.commits import Commit
+from horolog.server.replication.service import Commit
 from horolog.server.requests import PendingAnswer
 from horolog.storage.log.log import Log
 from horolog.testing.clock import ManualClock
@@ -58,14 +56,14 @@ async def test_each_waits_for_its_own_set_alone(
     assert outcomes[2] is responses[2]
     later = [one for one in outcomes if isinstance(one, PendingAnswer)]
     assert [one.ready.done() for one in later] == [False] * 5
-    commits[0].settle(Outcome.DONE, "")
+    commits[0].settle(None)
     lot.look_at([commits[1]])
     assert [one.ready.done() for one in later] == [False] * 5
     lot.look_at([commits[0]])
     assert [one.ready.done() for one in later] == [True, True, False, False, False]
     assert [one.make() for one in later[:2]] == responses[:2]
     assert len(lot) == 3
-    commits[1].settle(Outcome.NOT_LEADER, "ask broker 2")
+    commits[1].settle(NotLeader("ask broker 2"))
     lot.look_at([commits[1]])
     answers = [one.make() for one in later[2:]]
     assert answers == responses[3:]
@@ -76,7 +74,7 @@ async def test_each_waits_for_its_own_set_alone(
 
 async def test_what_is_settled_already_waits_for_nothing(broker: Broker, log: Log) -> None:
     commit = Commit()
-    commit.settle(Outcome.DONE, "")
+    commit.settle(None)
     sent, responses = waiting_for(PendingAck(log, TARGET, 1, commit), None)
     assert when_set_is_durable(broker.services, FOREVER_MS, sent, responses) == responses
     assert when_durable(broker.services, [FOREVER_MS] * 2, responses) == responses
@@ -91,7 +89,7 @@ async def test_one_that_is_settled_when_its_time_is_over_is_no_failure(
     for one in outcomes:
         assert isinstance(one, PendingAnswer)
         await one.ready
-    commits[0].settle(Outcome.DONE, "")
+    commits[0].settle(None)
     assert [one.make() for one in outcomes if isinstance(one, PendingAnswer)] == responses
     assert [one.error_code for one in sent] == [0, RequestTimedOut.code]
 

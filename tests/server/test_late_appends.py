@@ -14,7 +14,7 @@ from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.topics.delete_topics import DeleteTopicsRequest
 from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.errors import CorruptMessage, UnknownServerError, UnknownTopicOrPartition
-from horolog.protocol.records.batches.batch import build_batch, set_producer
+from horolog.protocol.records.batch import build_batch, set_producer
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.message import Record, records
 from horolog.protocol.records.record import NewRecord

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from horolog.config.topic import TopicSettings, topic_settings
 from horolog.protocol.records.latency import LATENCY_BUCKETS_MS, LatencyCounts
-from horolog.server.groups.figures import GroupFigures
+from horolog.server.groups.service import GroupFigures
 from horolog.server.groups.states import State
 from horolog.server.metrics.families import Gauges, metrics_lines
 from horolog.server.metrics.figures import Figures, count

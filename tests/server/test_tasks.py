@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from horolog.server.tasks import FIRST_RETRY_MS, PeriodicTask
+from horolog.server.maintenance import FIRST_RETRY_MS, PeriodicTask
 
 HOUR_MS = 3_600_000
 

@@ -20,7 +20,7 @@ from horolog.protocol.errors import (
     StorageError,
     UnsupportedVersion,
 )
-from horolog.protocol.records.batches.batch import finish_batch, read_header, write_header
+from horolog.protocol.records.batch import finish_batch, read_header, write_header
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import Codec
 from horolog.storage.log.admitted import Appended

@@ -2,7 +2,7 @@
 
 import os
 
-from horolog.storage.log.description import SegmentDescription
+from horolog.storage.log.expiry import SegmentDescription
 from horolog.testing.logs import LogFolder, untimed_set
 
 NOW = 1_479_144_272_509

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from horolog.clock import Clock
-from horolog.protocol.records.batches.batch import build_batch
+from horolog.protocol.records.batch import build_batch
 from horolog.protocol.records.messages.sets import NewRecord
 from horolog.storage.log import flush
 from horolog.storage.log.flush import FlushWork, GroupCommit
-from horolog.storage.log.flusher import Flusher
-from horolog.storage.log.log import Log
+from horolog.storage.log.log import Flusher, Log
 from horolog.storage.producers.producer_snapshots import KEPT
 from horolog.testing.clock import ManualClock
 from horolog.testing.logs import LogFolder, timed_set

@@ -9,15 +9,15 @@ from struct import pack
 import pytest
 
 from horolog.storage.files import SystemFiles
-from horolog.storage.index import stored_column
+from horolog.storage.index import index_file
 from horolog.storage.index.index_checksums import (
     ChecksumTable,
     SegmentChecksums,
     format_checksums,
     parse_checksums,
 )
+from horolog.storage.index.index_file import StoredColumn, StoredFile
 from horolog.storage.index.offset_index import OffsetIndex
-from horolog.storage.index.stored_column import StoredColumn, StoredFile
 from horolog.storage.index.time_index import TimeIndex
 from horolog.storage.open_files import IndexCache, OpenFiles
 from horolog.testing.files import FaultyFiles
@@ -329,8 +329,8 @@ def test_entries_are_searched_where_they_lie(
     file = StoredFile(open_files, IndexCache(), str(path), 12, entries)
     column = StoredColumn(file, 12, letter, at)
     for value in (-(2**63), *range(-902, 3 * entries // 2 - 896), 2**63 - 1):
-        assert stored_column.bisect_left(column, value) == bisect_left(numbers, value)
-        assert stored_column.bisect_right(column, value) == bisect_right(numbers, value)
+        assert index_file.bisect_left(column, value) == bisect_left(numbers, value)
+        assert index_file.bisect_right(column, value) == bisect_right(numbers, value)
     open_files.close()
 
 

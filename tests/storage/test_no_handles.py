@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.errors import StorageError
-from horolog.storage.directory.positions import MIN_COMPACTION_BYTES, Positions, StoredPosition
-from horolog.storage.events import ignore_events
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.files import SystemFiles
+from horolog.testing.directories import DataDirectory
 from horolog.testing.files import FaultyFiles
 from horolog.testing.logs import LogFolder, timed_set
 
@@ -117,19 +117,25 @@ def test_files_that_are_kept_open_are_given_up_for_a_handle(folder: LogFolder) -
 def test_positions_go_on_after_a_rewriting_without_handles(
     tmp_path: Path, error: int, kind: str, passing: int
 ) -> None:
-    files = FaultyFiles(SystemFiles())
-    store = Positions(files, tmp_path, ignore_events)
-    long = "m" * (MIN_COMPACTION_BYTES // 2 - 500)
-    store.commit("job", [StoredPosition("a", 0, 1, 1, 1, long)])
+    data = DataDirectory(tmp_path / "data")
+    data.files = files = FaultyFiles(SystemFiles())
+    metadata = data.open().metadata
+    data.directory.create_topic("a", 1, {})
+    long = "m" * (1 << 19)
+    data.commit("job", StoredPosition("a", 0, 1, 1, 1, long))
     without_handles(files, error, passing, kind)
     for offset in range(2, 5):
         with suppress(StorageError):
-            store.commit("job", [StoredPosition("a", 0, offset, 1, 1, long)])
+            data.commit("job", StoredPosition("a", 0, offset, 1, 1, long))
+        with suppress(StorageError):
+            metadata.write_state()
     files.heal()
-    store.commit("job", [StoredPosition("a", 0, 9, 1, 1, long)])
-    for again in (store, Positions(files, tmp_path, ignore_events)):
-        assert again.of("job") == [StoredPosition("a", 0, 9, 1, 1, long)]
-        again.close()
+    data.commit("job", StoredPosition("a", 0, 9, 1, 1, long))
+    metadata.write_state()
+    for _ in range(2):
+        assert data.directory.committed.of("job") == [StoredPosition("a", 0, 9, 1, 1, long)]
+        data.restart()
+    data.close()
 
 
 def test_the_spare_handle_syncs_a_folder(tmp_path: Path) -> None:

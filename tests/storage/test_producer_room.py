@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from horolog.protocol.errors import PolicyViolation
-from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import SELF_CHOSEN
 from horolog.storage.producers.producer_states import (

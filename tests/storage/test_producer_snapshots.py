@@ -6,8 +6,7 @@ from random import Random
 import pytest
 
 from horolog.storage.files import SystemFiles
-from horolog.storage.producers.log_producers import aborted_below
-from horolog.storage.producers.producer_scan import numbered_batches, take_batch
+from horolog.storage.producers.log_producers import aborted_below, numbered_batches, take_batch
 from horolog.storage.producers.producer_snapshots import (
     MalformedSnapshot,
     PendingSnapshot,

@@ -19,7 +19,7 @@ from horolog.storage.log.log import Log
 from horolog.storage.names import MAX_OFFSET
 from horolog.storage.read import reader
 from horolog.storage.replica.copy_facts import CopyFacts
-from horolog.storage.replica.replica import Replica
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.logs import LogFolder, timed_set, untimed_set
 from horolog.tests.followers.appending import append_copy
 
@@ -308,7 +308,7 @@ def test_segments_begin_where_the_leader_s_do_whatever_the_times_fo6(
     append_copy(log, timed_set(1000))
     folder.clock.advance(DAY_MS)
     facts = CopyFacts(1, base, 0, 0, False, (EpochStart(-1, 1),), ((1, NOW),), 2)
-    assert Replica(log).append(timed_set(9000, base_offset=1), facts).rolled == rolled
+    assert ReplicaLog(log).append(timed_set(9000, base_offset=1), facts).rolled == rolled
     assert folder.bases() == sorted({0, base})
 
 

@@ -26,8 +26,8 @@ from horolog.storage.index.index_checksums import (
 )
 from horolog.testing.clock import ManualClock
 from horolog.testing.directories import DataDirectory
+from horolog.testing.files import QuickFiles
 from horolog.testing.logs import timed_set
-from horolog.testing.quick_files import QuickFiles
 
 from .mapped import SEGMENT_BYTES, START_MS, append_sets, assert_windows_exact
 

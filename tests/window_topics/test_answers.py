@@ -24,7 +24,7 @@ from horolog.server.handlers import window_reads
 from horolog.storage.index import time_map, time_mapping
 from horolog.storage.log import admission
 from horolog.storage.read import windows as storage_windows
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.testing.requests import create_topic, produce, result
 from horolog.testing.wire import Wire, wire
 from horolog.tests.properties.examples import examples

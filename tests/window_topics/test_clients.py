@@ -17,7 +17,7 @@ from kafka import TopicPartition as KafkaPythonPartition
 
 import horolog
 from horolog import NewRecord
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 HOUR_MS = 3_600_000
 AT_14 = 1_479_132_000_000

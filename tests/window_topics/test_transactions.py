@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from horolog.storage.index import time_map, time_mapping
 from horolog.storage.log import admission
 from horolog.storage.read import windows
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.tests.golden.kafka import Topic
 
 TOPIC = Topic("kafka-2.1", "v2-transactions", "clean")

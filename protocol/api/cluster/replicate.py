@@ -9,7 +9,7 @@ connection.
 """
 
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 from ...limits import (
     MAX_COPY_FACTS_BYTES,
@@ -40,6 +40,7 @@ from ..schema import (
     message,
     records,
     string,
+    unsent,
 )
 from ..security.acl_terms import Operation, ResourceType
 
@@ -178,6 +179,13 @@ class ReplicatedPart:
     state_position: int = int64(default=0, doc="Where in the whole `state` begins.")
     state_bytes: int = int64(default=0, doc="How large the whole is; 0 where nothing is sent.")
     state_offset: int = int64(default=0, doc="First offset that the whole does not have.")
+    stored: Any = unsent(
+        default=None,
+        doc="`Stored`: where the messages are in the leader's log, or what the follower was sent.",
+    )
+    producer_state: Any = unsent(
+        default=None, doc="What `PartitionLog.producers_at_start` of the leader gave."
+    )
 
 
 @message

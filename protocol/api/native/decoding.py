@@ -28,6 +28,7 @@ from ..schema import (
     WireType,
     all_fields,
     fields_of,
+    unsent_of,
 )
 
 WRONG: Final[tuple[type[Exception], ...]] = (
@@ -146,16 +147,23 @@ def whole_request(struct: type[Any], version: int, around: type[Any]) -> type[An
 
 def _make_struct(struct: type[Any], version: int, strict: bool) -> type[Any]:
     in_version = {spec.name for spec in fields_of(struct, version, native=True)}
-    specs = all_fields(struct)
+    specs, unsent = all_fields(struct), unsent_of(struct)
     return msgspec.defstruct(
         struct.__name__,
-        [spec.declared(_python_type(spec.type, version, strict)) for spec in specs],
+        [
+            *(spec.declared(_python_type(spec.type, version, strict)) for spec in specs),
+            *((name, None, None) for name in unsent),
+        ],
         bases=(struct,),
         kw_only=True,
         gc=False,
         forbid_unknown_fields=strict,
         # A key cannot be met under a name that no declaration has.
-        rename={spec.name: f"-{spec.name}" for spec in specs if spec.name not in in_version},
+        rename={
+            name: f"-{name}"
+            for name in (*(spec.name for spec in specs), *unsent)
+            if name not in in_version
+        },
         module=struct.__module__,
     )
 

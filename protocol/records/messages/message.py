@@ -9,7 +9,7 @@ from typing import Final
 
 from ....values import value_class
 from ...errors import CorruptMessage
-from ..batches.batch import batch_records, read_header
+from ..batch import batch_records, read_header
 from ..codecs.codec import decompress
 from ..kernel import Walk, crc32, walk
 from ..kernel.terms import Problem

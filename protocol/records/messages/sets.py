@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-from ..batches.batch import build_batch
+from ..batch import build_batch
 from ..codecs.codec import compress
 from ..kernel import SetEncoder, crc32
 from ..layout import (

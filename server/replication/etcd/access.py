@@ -4,7 +4,7 @@ import ssl
 from pathlib import Path
 
 from ....config.broker import BrokerSettings
-from ....config.etcd import etcd_endpoints
+from ....config.cluster_table import etcd_endpoints
 from ....protocol.errors import InvalidConfig
 from ....values import value_class
 

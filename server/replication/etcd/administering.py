@@ -7,18 +7,17 @@ from ....protocol.errors import PolicyViolation, StorageError
 from ....replication.cluster_state import ClusterState
 from ....replication.partition_log import Identity
 from ....replication.settings import Member
-from ....storage.directory.cluster_id import load_cluster_id
 from ....storage.directory.known_files import IDENTITY_FILE
 from ....storage.directory.lock import DirectoryLock
+from ....storage.directory.log_directory import load_cluster_id
 from ....storage.files import SystemFiles
 from ....storage.log.epoch_history import NO_EPOCH, MalformedEpochs, decode_epochs
 from ....storage.names import LEADER_EPOCHS
 from ....values import value_class
-from ..identity_file import IdentityFile, decode_identity
-from ..stored_directory import HIGHEST_ADOPTED
+from ..member_files import IdentityFile, decode_identity
+from ..replica_directory import HIGHEST_ADOPTED
 from .access import Access
-from .client import EtcdClient
-from .gateway import Gateway
+from .client import EtcdClient, Gateway
 from .store import ClusterStore, Seen
 
 WITHIN_S = 10.0

@@ -5,7 +5,7 @@ from ....replication.cluster_state import ClusterState
 from ....replication.settings import Incarnation, Member
 from ....storage.directory.log_directory import LogDirectory
 from ....storage.log.epoch_history import NO_EPOCH
-from ..stored_directory import StoredDirectory
+from ..replica_directory import ReplicaDirectory
 from .store import Seen
 
 
@@ -13,7 +13,7 @@ class EtcdJoining:
     """Why a broker takes no part, if it does not."""
 
     def __init__(
-        self, name: str, directory: LogDirectory, stored: StoredDirectory, me: Incarnation
+        self, name: str, directory: LogDirectory, stored: ReplicaDirectory, me: Incarnation
     ) -> None:
         self._name = name
         self._directory = directory

@@ -17,8 +17,7 @@ from ....replication.cluster_state import ClusterState, ClusterView
 from ....replication.effects import Transact
 from ....replication.settings import Incarnation
 from ....values import value_class
-from .errors import BadValue
-from .gateway import FoundKey, Gateway, Put
+from .client import BadValue, FoundKey, Gateway, Put
 from .values import (
     StoredMember,
     StoredState,

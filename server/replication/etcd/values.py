@@ -34,7 +34,7 @@ from ....replication.cluster_state import ClusterState, Halt, Kept, MemberInfo, 
 from ....replication.settings import Incarnation, Member
 from ....storage.log.epoch_history import NO_EPOCH
 from ....values import value_class
-from .errors import BadValue
+from .client import BadValue
 
 VERSION: Final = 1
 

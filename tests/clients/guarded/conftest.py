@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from horolog.testing.free_ports import free_ports
 from horolog.testing.issuer import Issuer, token_settings
+from horolog.testing.ports import free_ports
 from horolog.testing.program import Program, ServerProcess, serving
 
 from ..access import Access

@@ -8,14 +8,14 @@ from horolog.protocol.records.messages.message import entries, records
 from horolog.storage.check.repair import Repair
 from horolog.storage.check.repair_plan import RepairStep
 from horolog.storage.check.verify import verify
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.events import ignore_events
 from horolog.storage.files import Files, SystemFiles
 from horolog.storage.read import reader
 from horolog.testing.clock import ManualClock
 from horolog.testing.directories import DataDirectory, read_messages
+from horolog.testing.files import QuickFiles
 from horolog.testing.logs import timed_set, untimed_set
-from horolog.testing.quick_files import QuickFiles
 
 Message = tuple[int, int, bytes | None]
 """Offset, timestamp and value."""
@@ -45,7 +45,7 @@ def fill(data: DataDirectory, *, clean: bool, **settings: object) -> None:
         if number % 2:
             log.appender.append(untimed_set(1))
     data.append("u", 1, 2, 3)
-    directory.positions.commit("job", [StoredPosition("t", 0, 5, -1, 5, "")])
+    data.commit("job", StoredPosition("t", 0, 5, -1, 5, ""))
     for topic in ("t", "u"):
         directory.log(topic, 0).flusher.flush()
     directory.write_checkpoints()
@@ -111,5 +111,5 @@ def check_served(data: DataDirectory, expected: list[Message], end_offset: int) 
     data.restart()
     assert data.times("t") == [*(ms for _, ms, _ in found), 7]
     assert data.times("u") == [1, 2, 3]
-    assert directory.positions.get("job", "t", 0) is not None
+    assert directory.committed.get("job", "t", 0) is not None
     data.close()

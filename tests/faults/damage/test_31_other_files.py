@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from horolog.storage.check.verify import verify
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.files import SystemFiles
 from horolog.storage.read import reader
 from horolog.testing.directories import DataDirectory
@@ -16,7 +16,7 @@ LOG_START = "log-start-offset-checkpoint"
 TOPICS = "topics.json"
 MARKER = ".kafka_cleanshutdown"
 CHECKSUMS = "t-0/index-checksums"
-POSITIONS = "positions"
+STATE = "metadata-log/state"
 
 CONTENTS = {
     "empty": b"",
@@ -50,7 +50,7 @@ def fill(data: DataDirectory, clean: bool) -> None:
     directory.create_topic("t", 1, {"segment.bytes": "90", "index.interval.bytes": "0"})
     for ms in TIMES:
         data.append("t", ms)
-    directory.positions.commit("job", [StoredPosition("t", 0, 3, -1, 5, "")])
+    data.commit("job", StoredPosition("t", 0, 3, -1, 5, ""))
     directory.log("t", 0).flusher.flush()
     directory.write_checkpoints()
     if clean:
@@ -58,7 +58,7 @@ def fill(data: DataDirectory, clean: bool) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "killed"])
-@pytest.mark.parametrize("name", [RECOVERY, LOG_START, TOPICS, MARKER, CHECKSUMS, POSITIONS])
+@pytest.mark.parametrize("name", [RECOVERY, LOG_START, TOPICS, MARKER, CHECKSUMS, STATE])
 def test_31_every_content_of_every_file(
     data: DataDirectory, place: Path, name: str, clean: bool
 ) -> None:
@@ -107,15 +107,15 @@ def test_31_a_topics_file_that_is_not_believed_is_kept(data: DataDirectory) -> N
     directory = data.open()
     assert (data.path / f"{TOPICS}.broken").read_bytes() == b"{"
     assert dict(directory.topics()["t"].overrides) == {
-        "retention.bytes": "-1",
-        "retention.ms": "-1",
+        "index.interval.bytes": "0",
+        "segment.bytes": "90",
     }
     assert data.times("t") == TIMES
     data.close()
     assert json.loads((data.path / TOPICS).read_bytes())["topics"]["t"]["gaps"] is True
 
 
-@pytest.mark.parametrize("name", [TOPICS, MARKER, POSITIONS, "t-0/index-checksums"])
+@pytest.mark.parametrize("name", [TOPICS, MARKER, STATE, "t-0/index-checksums"])
 def test_31_a_folder_in_the_place_of_a_file_is_refused_by_name(
     data: DataDirectory, name: str
 ) -> None:

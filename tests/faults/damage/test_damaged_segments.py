@@ -11,7 +11,7 @@ from horolog.protocol.errors import (
     HorologError,
     UnsupportedForMessageFormat,
 )
-from horolog.protocol.records.batches.batch import read_header, write_header
+from horolog.protocol.records.batch import read_header, write_header
 from horolog.protocol.records.kernel.terms import Problem
 from horolog.protocol.records.layout import RECORD_COUNT_AT, Codec
 from horolog.protocol.records.messages.sets import build_wrapper, set_offset

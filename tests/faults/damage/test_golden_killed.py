@@ -10,7 +10,7 @@ import pytest
 from horolog.storage.check.verify import verify
 from horolog.storage.files import SystemFiles
 from horolog.testing.directories import DataDirectory, read_messages
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.files import QuickFiles
 
 from .damaging import GOLDEN
 from .repairing import Place, places, repair

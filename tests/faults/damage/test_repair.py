@@ -282,7 +282,7 @@ def test_checksums(filled: DataDirectory) -> None:
         (RECOVERY, b"hello"),
         (LOG_START, b"0\n1\nt 0 -1\n"),
         (".kafka_cleanshutdown", b"\xff\xff"),
-        ("positions", b"something else"),
+        ("metadata-log/state", b"something else"),
         (RECOVERY, b"0\n2\nt 0 999\nu 0 3\n"),
         (LOG_START, b"0\n2\nt 0 999\nu 0 0\n"),
     ],

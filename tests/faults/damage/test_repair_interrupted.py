@@ -9,9 +9,8 @@ import pytest
 
 from horolog.protocol.errors import StorageError
 from horolog.testing.directories import DataDirectory
-from horolog.testing.files import FaultyFiles
+from horolog.testing.files import FaultyFiles, QuickFiles
 from horolog.testing.power_cuts import PowerCuts
-from horolog.testing.quick_files import QuickFiles
 from horolog.testing.recording import RecordingFiles
 
 from .damaging import flip, overwrite

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from horolog.testing.directories import DataDirectory
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.files import QuickFiles
 
 from .damaging import cut, flip
 from .pairs import Damage, Stored, apply, certain, damages, fill, read

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.errors import StorageError
-from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.layout import Codec
 from horolog.storage.check.scrub import SegmentScrub

@@ -1,18 +1,23 @@
 """Lives in which operations on files fail, and what must hold from the failure on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from horolog.protocol.errors import HorologError, StorageError
+from horolog.protocol.errors import (
+    HorologError,
+    InvalidPartitions,
+    StorageError,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
 from horolog.storage.files import Files
 from horolog.storage.log.log import Log
-from horolog.testing.files import Fault, FaultyFiles
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.files import Fault, FaultyFiles, QuickFiles
 
 from .life import DATA, Life
-from .promises import Promise
+from .promises import LogPromise, Promise, TopicState
 from .survival import check_survivor, messages_of
 
 Refusal = HorologError | OSError
@@ -93,6 +98,58 @@ class FailingLife(Life):
                 promise.sent = sent  # All of it was taken back.
             raise
         self._all_safe((topic, partition))
+
+    # A change of a topic that the disk refused may have been recorded, and is made later then: by
+    # the next change, which may be the same one again.
+
+    def create(self, name: str, partitions: int = 1, **overrides: object) -> None:
+        try:
+            super().create(name, partitions, **overrides)
+        except TopicAlreadyExists:
+            texts = {key.replace("_", "."): str(value) for key, value in overrides.items()}
+            if dict(self.data.directory.topics()[name].overrides) != texts:
+                raise  # It is the one that was not deleted.
+            self._made_before(name, partitions)
+
+    def create_partitions(self, name: str, partitions: int) -> None:
+        try:
+            super().create_partitions(name, partitions)
+        except InvalidPartitions:
+            self._made_before(name, partitions)
+
+    def alter(self, name: str, overrides: Mapping[str, str]) -> None:
+        self.data.directory.metadata.apply_put_off()
+        super().alter(name, overrides)
+
+    def _made_before(self, name: str, partitions: int) -> None:
+        entry = self.data.directory.topics()[name]
+        assert entry.partitions == partitions
+        now = self.promises.now
+        now.topics[name] = [TopicState(partitions, dict(entry.overrides))]
+        for partition in range(partitions):
+            now.logs.setdefault((name, partition), LogPromise())
+            self.written.setdefault((name, partition), {})
+        self._note()
+
+    def delete(self, name: str) -> None:
+        try:
+            super().delete(name)
+        except (HorologError, OSError) as error:
+            now = self.promises.now
+            for key, values in now.positions.items():
+                if key[1] == name:
+                    values.insert(0, None)
+            if not isinstance(error, UnknownTopicOrPartition):
+                for partition, log in now.logs.items():
+                    if partition[0] == name:
+                        log.safe.clear()
+                        log.end_offset = log.start_offset = log.sealed_below = 0
+                self._note()
+                raise
+            now.topics[name] = [None]
+            now.logs = {key: log for key, log in now.logs.items() if key[0] != name}
+            self.written = {key: log for key, log in self.written.items() if key[0] != name}
+            self._note()
 
     def truncate(self, topic: str, offset: int, partition: int = 0) -> None:
         self.half_cut = True

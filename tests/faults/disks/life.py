@@ -7,16 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from horolog.protocol.errors import StorageError
-from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.protocol.records.messages.sets import NewRecord, build_set
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.storage.log.flush import FlushWork
 from horolog.storage.log.log import Log
 from horolog.testing.directories import DataDirectory, read_messages
-from horolog.testing.files import FaultyFiles
+from horolog.testing.files import FaultyFiles, QuickFiles
 from horolog.testing.logs import delete_due
-from horolog.testing.quick_files import QuickFiles
 from horolog.testing.recording import RecordingFiles
 from horolog.tests.followers.appending import append_copy
 
@@ -147,6 +146,10 @@ class Life:
                 self._now.positions[key] = [None]
         self._note()
 
+    def write_state(self) -> None:
+        """Rewrite the state of the metadata log, which begins behind it then."""
+        self.data.directory.metadata.write_state()
+
     def commit(self, name: str, topic: str, *offsets: int, metadata: str = "") -> None:
         """Commit a position in each of the topic's partitions, from the first one on."""
         positions = []
@@ -154,7 +157,7 @@ class Life:
             self._now.positions.setdefault((name, topic, partition), [None]).append(offset)
             positions.append(StoredPosition(topic, partition, offset, -1, START_MS, metadata))
         self._note()
-        self.data.directory.positions.commit(name, positions)
+        self.data.commit(name, *positions)
         for partition, offset in enumerate(offsets):
             self._now.positions[name, topic, partition] = [offset]
         self._note()

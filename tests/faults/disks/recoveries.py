@@ -20,8 +20,8 @@ def crashed(
 ) -> Iterator[tuple[Path, Promise]]:
     """Folders that a power cut may leave of `unsynced`, with what had been promised.
 
-    A commit of positions is torn in each. The first folder has it all, but `missing_bytes` at the
-    end of the segment numbered `torn`. `folder` is for them.
+    A record of the metadata log is torn in each. The first folder has it all, but `missing_bytes`
+    at the end of the segment numbered `torn`. `folder` is for them.
     """
     before = Life(folder / "before")
     unsynced(before)
@@ -38,8 +38,8 @@ def _torn_apart(
     life: Life, state: CutState, path: Path, tear: tuple[int, int] | None
 ) -> Iterator[Path]:
     with explained(life, state), made(state, path):
-        positions = path / DATA / "positions"
-        positions.write_bytes(positions.read_bytes() + TORN_COMMIT)
+        metadata = path / DATA / "metadata-log" / "__metadata-0" / f"{0:020d}.log"
+        metadata.write_bytes(metadata.read_bytes() + TORN_COMMIT)
         if tear is not None:
             segment, missing_bytes = tear
             torn = sorted((path / DATA / "t-0").glob("*.log"))[segment]

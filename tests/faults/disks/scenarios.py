@@ -69,8 +69,12 @@ def commit(name: str, offset: int, metadata_bytes: int = 0) -> Step:
     return lambda life: life.commit(name, "t", offset, metadata="m" * metadata_bytes)
 
 
+def write_state(life: Life) -> None:
+    life.write_state()
+
+
 def many_commits(life: Life) -> None:
-    """One more large commit, and the positions are rewritten."""
+    """Large commits, whose records go when the state of the metadata log is rewritten."""
     life.open()
     life.create("t", retention_ms=1)
     for offset in range(1, 4):
@@ -121,7 +125,9 @@ SCENARIOS = {
         ],
     ),
     "positions": Scenario(fill, [commit("job", 2), commit("other", 3), commit("job", 4)]),
-    "compaction": Scenario(many_commits, [commit("job", 5, 300_000), commit("job", 6)]),
+    "compaction": Scenario(
+        many_commits, [commit("job", 5, 300_000), write_state, commit("job", 6)]
+    ),
     "stop": Scenario(fill, [append("t", 60), append("t", 70), stop]),
     "start": Scenario(fill, [start, append("t", 60), stop], opened=False),
     "recovery": Scenario(half_deleted, [start, append("t", 60), flush], opened=False),

@@ -6,15 +6,15 @@ from horolog.storage.check.verify import verify
 from horolog.storage.directory.log_directory import LogDirectory
 from horolog.storage.files import SystemFiles
 from horolog.storage.log.log import Log
-from horolog.storage.names import folder_name, parse_folder_name
-from horolog.storage.producers.producer_scan import numbered_batches, take_batch
+from horolog.storage.names import METADATA_TOPIC, folder_name, parse_folder_name
+from horolog.storage.producers.log_producers import numbered_batches, take_batch
 from horolog.storage.producers.producer_states import ProducerStates
 from horolog.storage.read import reader
 from horolog.storage.segment.index_loading import apply_scan, scan_segment
 from horolog.storage.segment.segment import Segment
 from horolog.testing.directories import DataDirectory, read_messages
-from horolog.testing.events import RecordedEvents
-from horolog.testing.quick_files import QuickFiles
+from horolog.testing.files import QuickFiles
+from horolog.testing.logs import RecordedEvents
 
 from .life import DATA, START_MS
 from .promises import LogPromise, Message, Partition, Promise, TopicState
@@ -26,8 +26,9 @@ NEVER_TOLD = {
     "folder_adopted",
     "log_open_failed",
     "partition_folder_missing",
-    "positions_compaction_failed",
-    "positions_damaged",
+    "metadata_log_missing",
+    "metadata_log_set_aside",
+    "metadata_unreadable",
     "segment_damaged",
     "topics_file_broken",
 }
@@ -92,7 +93,7 @@ def _check_topics(directory: LogDirectory, promise: Promise) -> None:
 
 def _check_positions(directory: LogDirectory, promise: Promise) -> None:
     for (name, topic, partition), allowed in promise.positions.items():
-        position = directory.positions.get(name, topic, partition)
+        position = directory.committed.get(name, topic, partition)
         if position is None and topic in directory.topics():
             # It goes with its topic, not before it.
             assert None in allowed[:1]
@@ -193,6 +194,8 @@ def _check_events(events: RecordedEvents, promise: Promise) -> None:
     for fields in events.named("index_rebuilt"):
         segment = Path(fields["path"])
         topic, _, partition = segment.parent.name.rpartition("-")
+        if topic == METADATA_TOPIC:
+            continue  # Nothing is promised of its indexes.
         log = promise.logs[topic, int(partition)]
         assert not log.doomed_below <= int(segment.name[:20]) < log.sealed_below, fields
     if promise.clean:

@@ -34,7 +34,6 @@ CAUGHT_BY = {
     "append_times.AppendTimes.sync: sync *.appendtime": "rolls",
     "producer_snapshots.PendingSnapshot.write > files.replace_file: sync *.tmp": DROPPED,
     "quarantine._copy > files.replacing: sync *.tmp": RECOVERY,
-    "quarantine._copy > files.replacing: sync positions.53.broken.tmp": RECOVERY,
     "quarantine._copy > files.replacing: sync_directory": RECOVERY,
     f"{CHECKPOINT}: sync log-start-offset-checkpoint.tmp": "rolls",
     f"{CHECKPOINT}: sync recovery-point-offset-checkpoint.tmp": "rolls",
@@ -48,13 +47,10 @@ CAUGHT_BY = {
     "flush.FlushWork._sync_index: sync *.timeindex": "rolls",
     "flush.FlushWork.sync_messages: sync *.log": "torn_sets",
     "flush.FlushWork.sync_messages: sync_directory": "torn_sets",
+    "folder.MetadataFolder._write > files.replacing: sync state.tmp": "compaction",
+    "folder.MetadataFolder.make: sync_directory": "positions",
     "log_directory.LogDirectory.secure_log_starts: sync_directory": "retention_of_all",
     "log_producers.LogProducers._drop_beyond: sync_directory": "producers",
-    "positions.Positions._write_live > files.replacing: sync positions.tmp": "compaction",
-    "positions.Positions._write_live > files.replacing: sync_directory": "compaction",
-    "positions.Positions._open_or_create > files.replace_file: sync positions.tmp": "positions",
-    "positions.Positions._open_or_create > files.replace_file: sync_directory": "positions",
-    "positions.Positions._write: sync positions": "positions",
     "recovery.Recovery._end_at: sync *.log": RECOVERY_AND_ROLL,
     "recovery.Recovery._set_aside: sync_directory": RECOVERY_OF_LESS,
     "segment.Segment.truncate: sync *.log": "cut_and_roll",
@@ -72,8 +68,10 @@ HARMLESS = {
     "clean_shutdown.take_marker: sync_directory": (
         "a log that does not end where its checkpoint says is recovered all the same"
     ),
-    "positions.Positions._read: sync positions": (
-        "the next start cuts the same bytes again, the next commit syncs that they are gone"
+    f"{CHECKPOINT}: sync replication-offset-checkpoint.tmp": ("a single broker does not read it"),
+    "flush.FlushWork._sync_index: sync *.timemap": "it is made again from the log",
+    "folder.MetadataFolder._write > files.replacing: sync_directory": (
+        "the checkpoints are written next, before anything goes, and sync the same directory"
     ),
     "producer_snapshots.PendingSnapshot.write > files.replace_file: sync_directory": (
         "without it the one before it counts, and the log from there on; before segments go, the "

@@ -9,7 +9,7 @@ import pytest
 
 from horolog.protocol.errors import NO_ERROR
 from horolog.server.broker import Broker
-from horolog.storage.directory.positions import StoredPosition
+from horolog.storage.directory.position_records import StoredPosition
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.directories import DataDirectory
@@ -116,7 +116,7 @@ def killed(path: Path) -> tuple[DataDirectory, dict[int, bytes]]:
     for number in range(60):
         data.append("a", NOW_MS + number)
     data.append("b", NOW_MS)
-    directory.positions.commit("job", [StoredPosition("a", 0, 5, -1, -1, "")])
+    data.commit("job", StoredPosition("a", 0, 5, -1, -1, ""))
     return data, dict.fromkeys(range(60), b"hello")
 
 

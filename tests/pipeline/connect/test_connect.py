@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from horolog import blocking
 from horolog.pipeline import publish_progress, register
 from horolog.pipeline.option_values import OptionError
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 from horolog.tests.pages.shell import blocks
 
 from ..test_progress import Ended, positions

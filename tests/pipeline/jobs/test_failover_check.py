@@ -8,14 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from horolog import blocking
-from horolog.pipeline.jobs.failover_check import (
-    FailoverCheck,
-    failover_check,
-    part_before,
-    part_from,
-)
+from horolog.pipeline.jobs.failover import FailoverCheck, failover_check, part_before, part_from
 from horolog.pipeline.jobs.ranges import PartitionRange, ReadPlan, plan_by_create_time
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from ..brokers import create
 

@@ -8,7 +8,7 @@ import pytest
 
 from horolog import blocking
 from horolog.pipeline.jobs.failover import FailoverPlan, failover_plan, failover_plan_at
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from ..brokers import commit, create, send
 

@@ -1,7 +1,7 @@
 """How far readers are behind, in the times of the messages."""
 
 from horolog.pipeline.jobs.lag import lag_by_time
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 from ..brokers import commit, create, send
 

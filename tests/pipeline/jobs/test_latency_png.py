@@ -10,9 +10,11 @@ import pytest
 
 from horolog.cli.pipeline.latency import write_report
 from horolog.pipeline.jobs.latency import Latencies, LatencyReport
-from horolog.pipeline.jobs.latency_page import BAR, LINES, SKEW
-from horolog.pipeline.jobs.latency_png import (
+from horolog.pipeline.jobs.latency_page import (
+    BAR,
+    LINES,
     SIZE,
+    SKEW,
     NoMatplotlib,
     check_matplotlib,
     report_figure,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.pipeline.installing import pip_install
+from horolog.pipeline.java import pip_install
 from horolog.pipeline.jobs.machine import (
     Level,
     broker_check,
@@ -15,7 +15,7 @@ from horolog.pipeline.jobs.machine import (
     spark_environment,
     worker_checks,
 )
-from horolog.testing.broker_thread import BrokerThread
+from horolog.testing.broker import BrokerThread
 
 
 def fake(folder: Path, name: str, script: str) -> str:

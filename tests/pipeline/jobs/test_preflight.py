@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from horolog.pipeline.jobs.preflight import DataFacts, FindingLevel, preflight
-from horolog.testing.broker_thread import BrokerThread
+from horolog.pipeline.jobs.bootstrap import DataFacts, FindingLevel, preflight
+from horolog.testing.broker import BrokerThread
 
 from ..brokers import create
 

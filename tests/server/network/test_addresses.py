@@ -13,8 +13,8 @@ from horolog import congestion
 from horolog.config.broker import BrokerSettings, broker_settings
 from horolog.server.network.listener import CannotListen, SameAddress
 from horolog.server.network.ports import Ports
-from horolog.testing.events import RecordedEvents
-from horolog.testing.free_ports import free_port
+from horolog.testing.logs import RecordedEvents
+from horolog.testing.ports import free_port
 
 from ..processes import process, ready, refusal
 

@@ -17,8 +17,7 @@ from horolog.server.network.sending import Answer, AnswerInParts
 from horolog.server.requests import PendingAnswer
 from horolog.storage.log.log import Log
 from horolog.storage.read import reader
-from horolog.storage.read.file_range import FileRange
-from horolog.storage.read.slices import Slice
+from horolog.storage.read.slices import FileRange, Slice
 from horolog.testing.broker import running_broker
 from horolog.testing.clock import ManualClock
 from horolog.testing.requests import create_topic, fetch, message_set, produce, result, results

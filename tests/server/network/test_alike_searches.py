@@ -11,7 +11,7 @@ from horolog.protocol.api.log.list_offsets import LIST_OFFSETS
 from horolog.protocol.api.log.produce import PRODUCE
 from horolog.protocol.api.schema import Api
 from horolog.protocol.errors import InvalidTopic, UnknownTopicOrPartition
-from horolog.protocol.records.batches.batch import build_batch
+from horolog.protocol.records.batch import build_batch
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import NewRecord
 from horolog.server.broker import Broker

@@ -7,7 +7,7 @@ from random import SystemRandom
 
 import pytest
 
-from horolog.testing.free_ports import free_port, free_ports
+from horolog.testing.ports import free_port, free_ports
 
 
 def test_they_are_different_and_no_connection_gets_one() -> None:

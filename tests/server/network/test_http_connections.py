@@ -13,8 +13,8 @@ from horolog.server.metrics.figures import Figures
 from horolog.server.network.listener import HTTP_CONNECTIONS, address_of, bind
 from horolog.server.web.port import HttpLimits, HttpPort
 from horolog.server.web.server import HttpServer, HttpState
-from horolog.testing.events import RecordedEvents
-from horolog.testing.ports import plain_port
+from horolog.testing.broker import plain_port
+from horolog.testing.logs import RecordedEvents
 from horolog.testing.waiting import until
 
 pytestmark = pytest.mark.both_loops

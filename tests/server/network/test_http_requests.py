@@ -12,7 +12,7 @@ from horolog.config.address import split_address
 from horolog.config.broker import broker_settings
 from horolog.protocol.errors import InvalidConfig
 from horolog.server.broker import Broker
-from horolog.server.web.hosts import is_known_host
+from horolog.server.web.connection import is_known_host
 from horolog.testing.broker import running_broker
 
 pytestmark = pytest.mark.both_loops

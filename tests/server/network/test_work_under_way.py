@@ -24,11 +24,11 @@ from horolog.protocol.api.topics.metadata import MetadataRequest
 from horolog.protocol.limits import LENGTH_BYTES, MAX_INTERVALS
 from horolog.server import weights
 from horolog.server.broker import Broker
-from horolog.server.handlers.base import Call, Services
+from horolog.server.handlers.base import Services
 from horolog.server.network import connection
 from horolog.server.network.held_memory import FREE_BYTES
 from horolog.server.network.sending import MOST_LARGE
-from horolog.server.requests import PendingAnswer
+from horolog.server.requests import Call, PendingAnswer
 from horolog.server.weights import weight_of
 from horolog.testing.broker import running_broker
 from horolog.testing.requests import (

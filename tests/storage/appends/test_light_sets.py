@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from horolog.protocol.errors import HorologError, InvalidRecord, MessageTooLarge, StorageError
-from horolog.protocol.records.batches.batch import build_batch
+from horolog.protocol.records.batch import build_batch
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.record import NewRecord
 from horolog.storage.log.admission import takes_long

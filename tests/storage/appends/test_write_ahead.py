@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from horolog.protocol.errors import StorageError
-from horolog.protocol.records.batches.batch import set_producer
+from horolog.protocol.records.batch import set_producer
 from horolog.storage.files import SystemFile
 from horolog.storage.log import appender
 from horolog.storage.log.admitted import Admitted
-from horolog.storage.replica.replica import Replica
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.storage.segment.write_ahead import WriteAhead
 from horolog.testing.logs import LogFolder, timed_set
 
@@ -202,13 +202,13 @@ def test_the_bytes_have_the_epoch_of_the_append(
 ) -> None:
     for one in (folder, twin):
         opened(one)
-        Replica(one.log).lead(3)
+        ReplicaLog(one.log).begin_to_lead(3)
     admitted, ahead = begun(folder)
     ahead.write()
     if epoch != 3:
         for one in (folder, twin):
-            Replica(one.log).follow()
-            Replica(one.log).lead(epoch)
+            ReplicaLog(one.log).follow()
+            ReplicaLog(one.log).begin_to_lead(epoch)
     folder.log.appender.end_append(admitted)
     twin.log.appender.append(bytearray(large()))
     assert folder.content(SUFFIXES) == twin.content(SUFFIXES)

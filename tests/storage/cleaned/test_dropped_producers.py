@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from horolog.protocol.errors import DuplicateSequenceNumber
-from horolog.protocol.records.batches.batch import finish_batch
+from horolog.protocol.records.batch import finish_batch
 from horolog.protocol.records.kernel import RecordEncoder
 from horolog.storage.log.log import Log
 from horolog.storage.producers.producer_snapshots import encode_snapshot
-from horolog.storage.replica.replica import Replica
+from horolog.storage.replica.replica_log import ReplicaLog
 from horolog.testing.directories import DataDirectory
 from horolog.testing.logs import LogFolder
 
@@ -150,7 +150,7 @@ def test_a_copy_that_begins_anew_keeps_what_its_leader_knew(folder: LogFolder) -
     log = folder.open(follows=True, high_watermark=0)
     log.appender.append(batch(0))
     known = encode_snapshot(log.producers.states, 9)
-    Replica(log).begin_anew(9, known)
+    ReplicaLog(log).begin_anew(9, known)
     assert snapshots(folder.path) == [9]
     assert not log.producers.to_be_written
     assert is_known(folder.kill_and_restart(), 0)
@@ -207,7 +207,7 @@ def test_epochs_begin_with_the_log_whatever_fails(folder: LogFolder, kind: str, 
     """What is left of a pass that failed has the epochs of the segments that are left."""
     log = folder.open(segment_bytes=150, retention_ms=-1, follows=True)
     for epoch in range(5):
-        Replica(log).lead(epoch)
+        ReplicaLog(log).begin_to_lead(epoch)
         log.appender.append(batch(epoch))
         log.flusher.flush()
     (folder.path / f"{1:020d}.producers").write_bytes(b"older")

@@ -6,11 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from horolog.protocol.records.batches.batch import (
-    build_batch,
-    read_header,
-    write_header,
-)
+from horolog.protocol.records.batch import build_batch, read_header, write_header
 from horolog.protocol.records.layout import Codec
 from horolog.protocol.records.messages.sets import NewRecord
 from horolog.storage.check.dump import DumpedMessage, DumpNote, dump

@@ -1,1 +1,0 @@
-"""Record batches (format v2)."""

@@ -1,0 +1,124 @@
+"""Topics that are created because a client produces to them or asks for their metadata."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Protocol
+
+from ..config.broker import BrokerSettings
+from ..protocol.errors import CodedError, UnknownServerError
+from ..storage.directory.log_directory import LogDirectory
+from ..storage.directory.topics import TopicEntry
+from ..storage.stepped_change import Steps
+from .metadata_store import MetadataStore, TopicChange
+from .security.audit import DONE, Audit
+from .window_topics import is_reserved
+
+
+class CreationContext(Protocol):
+    """The principal whose requests are handled now, and its host."""
+
+    @property
+    def principal(self) -> str: ...
+
+    @property
+    def host(self) -> str: ...
+
+
+class Creations:
+    """Makes topics that do not exist, in their turn among the changes of topics, each once however
+    many requests wait for it."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        settings: BrokerSettings,
+        changes: MetadataStore,
+        audit: Audit,
+    ) -> None:
+        self._directory = directory
+        self.exists: Callable[[str], bool] = directory.topics().__contains__
+        """Whether there is nothing to be made."""
+        self._settings = settings
+        self._changes = changes
+        self._audit = audit
+        self.context: CreationContext | None = None
+        """Set before a request is handled that may create topics: for the audit."""
+        self.allowed: Callable[[], bool] | None = None
+        """Whether topics may be made now; `None` for always."""
+        self._under_way: dict[str, tuple[TopicChange, asyncio.Task[None]]] = {}
+
+    def missing(self, topics: Iterable[str]) -> Collection[str]:
+        """Those of `topics` that do not exist and that the settings allow to be made, each once."""
+        if self.allowed is not None and not self.allowed():
+            return ()
+        there = self._directory.topics()
+        missing = dict.fromkeys(
+            topic for topic in topics if topic not in there and not is_reserved(there, topic)
+        )
+        return missing if self._settings.auto_create_topics_enable else ()
+
+    def first_partitions(self) -> range:
+        """The partitions that a topic is made with."""
+        return range(self._settings.num_partitions)
+
+    def make(self, topics: Collection[str]) -> "Creating":
+        """Have `topics` made."""
+        new = [topic for topic in topics if topic not in self._under_way]
+        if new:
+            changes, done = self._changes.make((topic, self._making(topic)) for topic in new)
+            for topic, change in zip(new, changes, strict=True):
+                self._under_way[topic] = change, done
+            context = self.context
+            by, peer = ("", "") if context is None else (context.principal, context.host)
+            done.add_done_callback(partial(self._made, new, by, peer))
+        return Creating({topic: self._under_way[topic] for topic in topics})
+
+    def _making(self, topic: str) -> Steps[TopicEntry]:
+        there = self._directory.topics().get(topic)
+        if there is not None:
+            return there  # a change before this one has made it
+        changes = self._changes.topics
+        return (yield from changes.create(topic, self._settings.num_partitions, {}))
+
+    def _made(self, topics: Iterable[str], by: str, peer: str, _: object) -> None:
+        for topic in topics:
+            change, _ = self._under_way.pop(topic)
+            outcome = _outcome(change)
+            self._audit.changed("topic_changed", topic, by, peer, outcome, change="made on demand")
+
+
+def _outcome(change: TopicChange) -> str:
+    """The outcome of a creation, as the audit log writes it."""
+    if not change.done:
+        return "not done"
+    try:
+        change.result()
+    except CodedError as error:
+        return error.name
+    except Exception:
+        return UnknownServerError.name
+    return DONE
+
+
+class Creating:
+    """Topics that are being made for one request."""
+
+    def __init__(self, under_way: Mapping[str, tuple[TopicChange, asyncio.Task[None]]]) -> None:
+        self._changes = {topic: change for topic, (change, _) in under_way.items()}
+        tasks = dict.fromkeys(task for _, task in under_way.values())
+        # A request that is cancelled must not end the wait of others.
+        waits = map(asyncio.shield, tasks)
+        self.ready: asyncio.Future[list[object]] = asyncio.gather(*waits, return_exceptions=True)
+        """Done when all are made, or could not be."""
+
+    def failures(self) -> Mapping[str, Exception]:
+        """Why topics could not be made, once that is known."""
+        found = {}
+        for topic, change in self._changes.items():
+            if change.done:
+                try:
+                    change.result()
+                except Exception as error:
+                    found[topic] = error
+        return found

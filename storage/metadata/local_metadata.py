@@ -1,0 +1,203 @@
+"""The metadata log of a broker that leads by itself, where the broker does not serve: at its start,
+and in commands that change users, access rules and quotas of a broker that does not run.
+
+Every record of the log counts: all of them are synced here, and there is no other copy. A log that
+cannot be read, or of which confirmed records are known to be missing, is kept under another name
+and made anew: of the topics that the caller gives, which are those of the topics file, and of the
+positions that could be read. Users, access rules and quotas are left out then, because what is
+missing may have taken rights away; so nobody gets in before they are added again. A log of a later
+version, or a disk that cannot be read, stops the start instead.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+from ...protocol.errors import HorologError, StorageError
+from ..directory.position_records import StoredPosition
+from ..directory.topics import TopicEntry
+from ..log.log import Log
+from ..seams import Seams
+from .access_records import AccessRecord, NewerRecord
+from .access_state import AccessState
+from .current_state import CurrentState, append_record
+from .folder import MetadataFolder
+from .metadata_state import MetadataState, records_of
+from .records import MetadataRecord
+from .snapshot import MalformedState, Snapshot, encode_state
+
+R = TypeVar("R")
+
+_LOST: Final = (
+    "topics are those of topics.json, positions those that could be read; users, access rules and "
+    "quotas are gone: add them again"
+)
+_DAMAGED: Final = "topics, positions, users, access rules and quotas are as they were"
+
+
+class _Unreadable(Exception):
+    """A metadata log that cannot be gone on with."""
+
+    def __init__(self, reason: str, state: MetadataState, *, whole: bool = False) -> None:
+        """`state` is what could be read; `whole` says that it is all that was recorded."""
+        super().__init__(reason)
+        self.reason = reason
+        self.state = state
+        self.whole = whole
+
+
+class LocalMetadata:
+    """A metadata log that is led here, and what its records come to."""
+
+    def __init__(
+        self, folder: MetadataFolder, log: Log, current: CurrentState, state_offset: int
+    ) -> None:
+        self.folder = folder
+        self.log = log
+        self.current = current
+        self.state_offset = state_offset
+        """Where the stored state ends."""
+
+    @property
+    def state(self) -> MetadataState:
+        return self.current.state
+
+    def record(self, records: Iterable[MetadataRecord]) -> None:
+        """Append records; they are on stable storage, and in `state`, when this returns.
+
+        Raises `InvalidRequest`, `StorageError`.
+        """
+        for record in records:
+            append_record(self.log, record)
+        self.log.flusher.flush()
+        while self.current.take(_ignore):
+            pass
+
+    def change_access(self, plan: Callable[[], tuple[R, Sequence[AccessRecord]]]) -> R:
+        """Make the changes of users, rules or quotas that `plan` gives, durably. Raises
+        `StorageError`, and what `plan` raises."""
+        outcome, records = plan()
+        if records:
+            self.record(records)
+        return outcome
+
+    def close(self) -> None:
+        """Leave the log cleanly closed. Raises `OSError`, `StorageError`."""
+        self.log.close()
+        self.folder.write_checkpoints(self.log)
+        self.folder.leave_marker()
+
+
+def open_local_metadata(
+    directory: Path, seams: Seams, topics: Mapping[str, TopicEntry], noted: int
+) -> LocalMetadata:
+    """The metadata log of a data directory that no other broker has a copy of. One that is missing,
+    or has to be made anew, is made of `topics`, each of which has an id.
+
+    `noted` is what the topics file says of how far the log reached, 0 for nothing. Raises
+    `OSError`, `StorageError`.
+    """
+    folder = MetadataFolder(directory, seams)
+    folder.finish_replacing()
+    state, access, unreadable = MetadataState(), AccessState(), None
+    if folder.exists:
+        try:
+            return _opened(folder, seams, noted)
+        except _Unreadable as error:
+            state, unreadable = error.state, error
+            if error.whole:
+                access, topics = state.access, state.topics
+    elif topics:
+        seams.observe("metadata_log_made", topics=len(topics), positions=0)
+    records = records_of(topics.values(), _positions_in(state, topics), access)
+    kept = folder.make(noted, encode_state(noted, records))
+    if unreadable is not None:
+        seams.observe(
+            "metadata_log_set_aside",
+            path=str(folder.path),
+            reason=unreadable.reason,
+            kept=str(kept),
+            consequence=_DAMAGED if unreadable.whole else _LOST,
+        )
+    folder = MetadataFolder(directory, seams)
+    try:
+        return _opened(folder, seams, noted)
+    except _Unreadable as error:
+        raise StorageError(f"{folder.path} cannot be used: {error.reason}") from error
+
+
+def _positions_in(
+    state: MetadataState, topics: Mapping[str, TopicEntry]
+) -> Iterable[tuple[str, list[StoredPosition]]]:
+    """The positions of a state in those of its topics that there are still."""
+    same = {
+        name
+        for name, entry in topics.items()
+        if name in state.topics and state.topics[name].topic_id == entry.topic_id
+    }
+    for name in state.positions.names():
+        yield name, [each for each in state.positions.of(name) if each.topic in same]
+
+
+def _opened(folder: MetadataFolder, seams: Seams, noted: int) -> LocalMetadata:
+    """Open it. Raises `_Unreadable`, `OSError`, `StorageError`."""
+    snapshot = None
+    try:
+        snapshot = folder.read_state()
+        reason = ""
+    except MalformedState as error:
+        reason = f"the stored state: {error}"
+    except OSError as error:
+        raise StorageError(f"the state in {folder.path} cannot be read: {error}") from error
+    known = MetadataState() if snapshot is None else snapshot.state
+    try:
+        log = folder.open(leads=True)
+    except StorageError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
+        raise _Unreadable(error.message, known) from error
+    try:
+        return _replayed(folder, log, snapshot, reason, noted)
+    except BaseException:
+        with suppress(OSError, HorologError):
+            log.close()
+        raise
+
+
+def _replayed(
+    folder: MetadataFolder, log: Log, snapshot: Snapshot | None, reason: str, noted: int
+) -> LocalMetadata:
+    if log.recovery_point < log.log_end_offset:
+        log.flusher.flush()
+    if snapshot is None:
+        snapshot = Snapshot(0, MetadataState())
+        if log.log_start_offset > 0:
+            raise _Unreadable(reason, snapshot.state)
+        # The log has all that the state had.
+        folder.replace_state(encode_state(0, ()))
+    current = CurrentState(log)
+    if snapshot.offset < log.log_start_offset:
+        reason = f"the stored state ends at {snapshot.offset}, below {log.log_start_offset}"
+        raise _Unreadable(reason, snapshot.state)
+    try:
+        current.begin(snapshot, log.log_end_offset)
+    except StorageError as error:
+        if isinstance(error.__cause__, NewerRecord | OSError):
+            raise
+        raise _Unreadable(error.message, current.state) from error
+    reached = max(noted, snapshot.offset)
+    if reached > log.log_end_offset:
+        # A record behind the end was known to be committed.
+        reason = f"the log ends at {log.log_end_offset}, and reached {reached}"
+        raise _Unreadable(reason, current.state)
+    if folder.lost:
+        raise _Unreadable(folder.lost, current.state)
+    if any(segment.damaged is not None for segment in log.segments):
+        reason = "a part of the log that is not needed any more is damaged"
+        raise _Unreadable(reason, current.state, whole=True)
+    return LocalMetadata(folder, log, current, snapshot.offset)
+
+
+def _ignore(_: str) -> None:
+    """Topics are compared with the state by the caller."""
