@@ -13,6 +13,7 @@ A name is split at the rightmost `..` whose parts parse, so a base may contain d
 """
 
 import re
+from collections.abc import Container
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -141,3 +142,20 @@ def _basic(time_ms: int) -> str:
     text = moment.strftime("%Y%m%dT%H%M%S").rjust(15, "0")
     fraction_ms = time_ms % 1000
     return f"{text}.{fraction_ms:03}Z" if fraction_ms else f"{text}Z"
+
+
+def find_window(topics: Container[str], name: str) -> WindowName | None:
+    """The window that a name means; `None` for a topic's own name, and where the window has no
+    base, or no time is in it."""
+    if SEPARATOR not in name or name in topics:
+        return None
+    window = parse_window_name(name)
+    if window is None or window.is_empty or window.base not in topics:
+        return None
+    return window
+
+
+def base_of(topics: Container[str], name: str) -> str:
+    """The topic whose messages a topic's are: of a window its base."""
+    window = find_window(topics, name)
+    return name if window is None else window.base

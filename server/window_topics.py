@@ -7,26 +7,9 @@ exist, and cannot be made.
 from collections.abc import Callable, Container, Mapping
 
 from ..protocol.errors import CodedError, InvalidTopic, TopicAlreadyExists, UnknownTopicOrPartition
-from ..protocol.window_topics import SEPARATOR, WindowName, parse_window_name
+from ..protocol.window_topics import SEPARATOR, WindowName, find_window, parse_window_name
 from ..storage.read.window_sets import LogWindow
 from ..storage.read.windows import ReadWindow
-
-
-def find_window(topics: Container[str], name: str) -> WindowName | None:
-    """The window that a name means; `None` for a topic's own name, and where the window has no
-    base, or no time is in it."""
-    if SEPARATOR not in name or name in topics:
-        return None
-    window = parse_window_name(name)
-    if window is None or window.is_empty or window.base not in topics:
-        return None
-    return window
-
-
-def base_of(topics: Container[str], name: str) -> str:
-    """The topic whose messages a topic's are: of a window its base."""
-    window = find_window(topics, name)
-    return name if window is None else window.base
 
 
 def guarded_name(exists: Callable[[str], bool], name: str) -> str:

@@ -16,9 +16,9 @@ from ...protocol.api.log.offset_for_leader_epoch import (
     OffsetForLeaderEpochTopicResult,
 )
 from ...protocol.errors import FencedLeaderEpoch, UnknownLeaderEpoch
+from ...protocol.window_topics import base_of
 from ...storage.log.log import Log
 from ..requests import Call, PendingAnswer
-from ..window_topics import base_of
 from .base import Services
 from .registration import handles
 from .repeats import refusing_repeats

@@ -28,9 +28,10 @@ from ...protocol.api.topics.metadata import (
     MetadataResponse,
     MetadataTopicResult,
 )
+from ...protocol.window_topics import base_of
 from ...storage.directory.topics import TopicEntry
 from ..requests import Call, PendingAnswer, in_turns
-from ..window_topics import base_of, is_reserved
+from ..window_topics import is_reserved
 from .base import Services
 from .registration import handles
 

@@ -56,13 +56,13 @@ from ...protocol.errors import (
     OffsetMetadataTooLarge,
 )
 from ...protocol.limits import MAX_LISTED
+from ...protocol.window_topics import base_of, find_window
 from ...storage.directory.position_records import BROKERS, KEPT, NO_EPOCH, StoredPosition
 from ...storage.directory.position_rules import check_name
 from ...times import INT64_MAX
 from ..groups.group import CONSUMER, Group, NoSubscription, topics_of
 from ..groups.states import State
 from ..requests import Call, PendingAnswer, in_turns
-from ..window_topics import base_of, find_window
 from ..work import Turns
 from .base import Services
 from .registration import handles

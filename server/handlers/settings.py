@@ -51,10 +51,10 @@ from ...protocol.api.topics.incremental_alter_configs import (
     IncrementalConfig,
 )
 from ...protocol.errors import InvalidConfig, InvalidRequest
+from ...protocol.window_topics import base_of
 from ...storage.directory.topics import TopicEntry
 from ...storage.stepped_change import Steps
 from ..requests import Call, PendingAnswer, in_turns
-from ..window_topics import base_of
 from .base import Services
 from .changing import answer_later
 from .min_insync import warn_of_topic

@@ -30,7 +30,7 @@ from ...protocol.api.log.list_offsets import (
 )
 from ...protocol.api.schema import replaced
 from ...protocol.errors import HorologError, InvalidRequest, UnknownTopicOrPartition
-from ...protocol.window_topics import SEPARATOR, WindowName
+from ...protocol.window_topics import SEPARATOR, WindowName, find_window
 from ...storage.files import Buffer
 from ...storage.log.log import Log
 from ...storage.read.search import FoundMessage
@@ -40,7 +40,7 @@ from ..conversions import Limits
 from ..network.file_sending import MAX_FILE_RANGES
 from ..parking import Partition, Wait
 from ..requests import HandlerOfMany, PendingAnswer
-from ..window_topics import find_window, log_window
+from ..window_topics import log_window
 from .base import Services
 from .epochs import check_epoch, current_epoch, epoch_of
 from .fetch_windows import partitions_of

@@ -27,6 +27,7 @@ from ...protocol.errors import (
     ReplicaNotAvailable,
     RequestTimedOut,
 )
+from ...protocol.window_topics import base_of
 from ...replication.effects import Outcome
 from ...replication.follower import Follower
 from ...replication.leader import Leader
@@ -39,7 +40,6 @@ from ..handlers.base import Services
 from ..metadata_store import MetadataStore
 from ..parking import ParkingLot
 from ..requests import Call, Handler, HandlerOfMany, PendingAnswer, in_turns, then
-from ..window_topics import base_of
 from .broker_addresses import BrokerAddresses
 from .member import ClusterMember
 from .replica_fetcher import ReplicaFetcher
